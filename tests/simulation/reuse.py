@@ -22,14 +22,15 @@ from tests.simulation.world import Violation, World
 def allow_from_an_old_outbox_record(world: World, effect: Effect) -> None:
     """Count a second creation. Raises `Violation` unless an outbox record older than an hour asks for it."""
     task = f"task {effect.task} {dict(effect.payload)}"
-    if effect.name not in set(_names_in_old_records(world)):
+    if effect.name not in set(names_in_old_records(world)):
         raise Violation(f"{task} was created again, but by no old outbox record")
     if world.faults == world.queue.faults_before[effect.name]:
         raise Violation(f"{task} was created again, though nothing failed since the queue had taken it")
     REACHED[RUN_AGAIN] += 1
 
 
-def _names_in_old_records(world: World) -> Iterator[str]:
+def names_in_old_records(world: World) -> Iterator[str]:
+    """Iterate over the names of the tasks that outbox records of an hour ago or more ask for."""
     for record in world.store.query(Query(outbox.COLLECTION)):
         assert record.create_time is not None, "a query finds only records that exist"
         if record.read_time - record.create_time >= timedelta(seconds=min(NAME_KEPT_SECONDS)):

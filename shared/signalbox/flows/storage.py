@@ -359,11 +359,13 @@ def _chunk_deletes(header: FlowHeader) -> Iterator[Write]:
 
 def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Put]:
     """Iterate over the write of the listing, which changes with the flow's state only."""
-    if before.state != after.state or snapshot.data is None:
-        yield Put(after.address.base, listing_of(after, snapshot.create_time or SERVER_TIME, snapshot.read_time))
+    if snapshot.data is None:
+        yield Put(after.address.base, listing_of(after, SERVER_TIME, snapshot.read_time, checked_at=SERVER_TIME))
+    elif before.state != after.state:
+        yield Put(after.address.base, listing_of(after, snapshot.create_time, snapshot.read_time))
 
 
-def listing_of(header: FlowHeader, created_at: Any, now: datetime) -> dict[str, Any]:
+def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: Any = None) -> dict[str, Any]:
     """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
     A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn.
@@ -374,7 +376,7 @@ def listing_of(header: FlowHeader, created_at: Any, now: datetime) -> dict[str, 
         return listing | {"ended_at": header.end.at, "due_at": due_at}
     if header.stuck:
         return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
-    return listing | {"checked_at": now}
+    return listing | {"checked_at": checked_at or now}
 
 
 def end_messages(header: FlowHeader) -> Iterator[Put]:

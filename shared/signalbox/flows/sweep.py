@@ -248,14 +248,18 @@ def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
 
 
 def _end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:
-    """End a flow as cancelled: release its leases, and cancel its batches and its waits for locks."""
+    """End a flow as cancelled: release its leases, and cancel its batches and its waits for locks.
+
+    No turn has read the messages that wait. Their wake-ups end at the new header, or ran while the flow was stuck, so
+    one more wake-up drops them and releases the leases in them.
+    """
     outcome = CallOutcome.from_problem(FlowCancelled(detail))
     after = header.ended(End(CANCELLED, outcome, read.read_time))
     base, function = header.address.base, header.function
     releases = [release_effect(base, function, lease["granted"]) for lease in header.leases.values()]
     releases += _cancels_of_commands(header)
     writes = [header_write(read, after, read.read_time), *listing_writes(read, header, after), *end_messages(after)]
-    outbox.commit(ports, writes, [*releases, *end_tasks(after)])
+    outbox.commit(ports, writes, [*releases, *end_tasks(after), wake_flow(base, function)])
 
 
 def remove(ports: Ports, address: FlowAddress, read: Snapshot, out_of_time: OutOfTime = NEVER) -> bool:

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from signalbox.core.effects import name_of
 from signalbox.core.problems import Problem
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
+from signalbox.flows.model import FlowAddress
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.flows.shops import Shop, flows_of, raising, step
@@ -237,4 +240,29 @@ def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
     shop.flows = flows_of(releases)
     shop.event("keeps", "go")
     shop.settle()
+    assert free(shop)
+
+
+def impatient() -> Any:
+    yield [flow.lock("printer", lease_seconds=600), flow.event("never")]
+    raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_grant_that_waits_when_its_flow_is_terminated_is_released(stuck: bool) -> None:
+    shop = shop_of(impatient)
+    shop.start("impatient")
+    shop.deliver(shop.take("flow_command"))
+    shop.deliver(shop.take("flow_result"))
+    if stuck:
+        shop.event("impatient", "never")
+        shop.settle()
+        assert shop.status("impatient")["state"] == "stuck"
+    shop.world.pass_time(1)  # the slot of the grant's wake-up has ended
+    sweep.terminate(shop.ports, FlowAddress("impatient", "1"))
+    shop.settle()
+    assert shop.world.ids("flows/impatient~1/mailbox") == [
+        "!",
+        *([name_of("event", "flows/impatient~1", "e")] if stuck else []),
+    ]
     assert free(shop)

@@ -184,3 +184,11 @@ def test_a_flow_that_waits_for_a_step_is_looked_at_every_hour_and_a_patient_one_
         sweep.sweep(shop.ports)
         visits.append(sorted(task.payload["mailbox"].split("/")[1] for task in shop.world.tasks))
     assert visits == [["charging~1", "patient~1"], *[["charging~1"]] * 3]
+
+
+def test_a_flow_that_has_just_begun_is_not_looked_at() -> None:
+    shop = shop_of(charging)
+    shop.start("charging")
+    assert sweep.sweep(shop.ports) == 0
+    shop.world.pass_time(LIMITS.flow_silent_seconds + 1)
+    assert sweep.sweep(shop.ports) == 1

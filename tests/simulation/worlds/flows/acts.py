@@ -12,15 +12,17 @@ from signalbox.core.calls import Call
 from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
 from signalbox.flows.model import FlowAddress, Flows
-from signalbox.flows.problems import FlowEnded, FlowRunning, NoFlow
+from signalbox.flows.problems import FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from tests.simulation.reach import REACHED, STARTED_AGAIN
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
 from tests.simulation.worlds.flows.program import FUNCTION
 
 EVENTS_MAX = 4
 CANCELLED_SHARE = 0.15
 CANCELLED_OFTEN = 0.5
+TERMINATED_SHARE, RESUMED_SHARE, RESTARTED_SHARE = 0.25, 0.2, 0.3
+TERMINATED = "terminated by people"
 
 
 @dataclass(slots=True)
@@ -34,11 +36,17 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The people of a world. `starting` returns the deployment that starts flows."""
+    """The people of a world. `starting` returns the deployment that starts flows.
+
+    `has_landed` says whether an event was accepted: then no repeat of it may be refused. `sub_flow` returns one that
+    runs, if there is one.
+    """
 
     world: World
     kind: Kind
     starting: Callable[[], Flows]
+    has_landed: Callable[[FlowAddress, str], bool] = lambda _, __: False
+    sub_flow: Callable[[], FlowAddress | None] = lambda: None
 
     def acts_of(self, address: FlowAddress) -> list[Act]:
         """Return what people do with a flow; its start is first."""
@@ -73,14 +81,53 @@ class People:
             service.post_event(self.world.ports, address, name, id_, id_)
         except NoFlow:
             return False
-        except FlowEnded:
-            return True
+        except (FlowEnded, TooManyEvents) as refused:
+            if self.has_landed(address, id_):
+                raise Violation(f"the event {id_} of {address.base} was accepted, and then {refused.detail}") from None
         return True
 
     def cancel(self, address: FlowAddress) -> bool:
         """Cancel a flow; return whether there is one."""
         try:
             service.cancel(self.world.ports, address)
+        except NoFlow:
+            return False
+        return True
+
+    def more_acts_of(self, address: FlowAddress, random: Random) -> list[Act]:
+        """Return what else people may do with a flow: cancel it twice, end it, wake it, or start it again."""
+        acts = []
+        if random.random() < CANCELLED_SHARE:
+            acts += [Act(f"cancel {address.key} {number}", partial(self.cancel, address)) for number in range(2)]
+        if random.random() < TERMINATED_SHARE:
+            acts.append(Act(f"terminate {address.key}", partial(self._terminate, address)))
+            acts.append(Act("terminate a sub-flow", self._terminate_sub_flow))
+        if random.random() < RESUMED_SHARE:
+            acts.append(Act(f"resume {address.key}", partial(self._resume, address)))
+        if random.random() < RESTARTED_SHARE:
+            acts += [self.restart_of(address, random) for _ in range(random.choice((1, 2, 3)))]
+        if random.random() < RESTARTED_SHARE:
+            what = program(random, self.kind)
+            acts.append(Act(f"end and restart {address.key}", lambda: self._end_and_restart(address, what)))
+        return acts
+
+    def _end_and_restart(self, address: FlowAddress, what: list[Any]) -> bool:
+        return self._terminate(address) and self._restart(address, what)
+
+    def _terminate(self, address: FlowAddress) -> bool:
+        try:
+            sweep.terminate(self.world.ports, address, TERMINATED)
+        except NoFlow:
+            return False
+        return True
+
+    def _terminate_sub_flow(self) -> bool:
+        address = self.sub_flow()
+        return address is not None and self._terminate(address)
+
+    def _resume(self, address: FlowAddress) -> bool:
+        try:
+            service.resume(self.world.ports, address)
         except NoFlow:
             return False
         return True

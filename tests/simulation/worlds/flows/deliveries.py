@@ -21,7 +21,7 @@ from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.simulation.reach import REACHED, STEPS_RUN, TASKS_PURGED
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reuse import allow_from_an_old_outbox_record, names_in_old_records
 from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
@@ -121,6 +121,7 @@ class FlowDeliveries:
         if self.world.fault_rates.left and self.own.random() < TRANSIENT:
             raise Unavailable("the step's code has no luck")
         self.history.outcomes[place].add((step["attempt"], number))
+        self.history.ended_at[number] = self.world.now()
         if self.own.random() < self.failing:
             raise Problem(number)
         return number
@@ -137,9 +138,14 @@ class FlowDeliveries:
         service.run(ports, code, Delivery(WakeUp.from_payload(effect.payload), effect.name), unlimited)
 
     def _reused(self, effect: Effect) -> None:
-        """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart."""
+        """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart.
+
+        One of a step may come from an old outbox record, if a turn that repeats has created it first. It looks first.
+        """
         self._deliveries[effect.name] = 0
         repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
+        if flows_tasks.is_step(effect.context):
+            repeated |= effect.name in names_in_old_records(self.world)
         if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and not repeated:
             allow_from_an_old_outbox_record(self.world, effect)
 

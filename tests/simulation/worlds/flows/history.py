@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from signalbox.core.ports import Snapshot
 from signalbox.flows.model import (
+    COMPLETED,
+    Cancel,
     Event,
     FlowAddress,
     FlowHeader,
     Message,
     Result,
+    entries_from_text,
     message_from_record,
 )
 from signalbox.mailboxes.model import HEADER
@@ -28,7 +32,10 @@ class FlowsHistory:
     """What has happened. `outcomes` are those that each attempt of a step had, by base, execution id and path.
 
     `landed` are events in mailboxes, with the incarnation of their flow; `logs` has the entries of each execution's
-    log.
+    log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
+    that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
+    a flow has applied. `cancelled` are the executions that received a cancel. `replaced`: an execution was followed by
+    another one, or a run was removed.
     """
 
     sound: bool = True
@@ -39,24 +46,44 @@ class FlowsHistory:
     present: set[str] = field(default_factory=set)
     headers: dict[str, FlowHeader] = field(default_factory=dict)
     events_applied: dict[tuple[str, str], set[Any]] = field(default_factory=lambda: defaultdict(set))
+    received: dict[tuple[str, str], set[Any]] = field(default_factory=lambda: defaultdict(set))
+    waiting: dict[str, dict[str, datetime]] = field(default_factory=lambda: defaultdict(dict))
+    ended_at: dict[str, datetime] = field(default_factory=dict)
+    behind: dict[str, datetime] = field(default_factory=dict)
+    cancelled: set[Execution] = field(default_factory=set)
+    replaced: bool = False
 
     def observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Observe a write. Raises `Violation` if a header is impossible."""
         parts = path.split("/")
         if parts[0] == FlowAddress.COLLECTION:
             (self.present.discard if after.data is None else self.present.add)(path)
+            if len(parts) == 4 and parts[2] == "log" and after.data is not None:
+                self._note_events(self.headers["/".join(parts[:2])], entries_from_text(after.data["entries"]))
         if parts[0] != FlowAddress.COLLECTION or len(parts) != 4 or parts[2] != "mailbox":
             return
         address = FlowAddress.of_base("/".join(parts[:2]))
         if parts[3] != HEADER:
             self._note_message(address, before, after)
         elif after.data is not None:
+            self.check_order(address.base)
             known = FlowHeader.from_record(address, before.data) if before.data is not None else None
             self._check(known, FlowHeader.from_record(address, after.data))
         else:
-            removed = self.headers.pop(address.base, None)
+            removed, self.replaced = self.headers.pop(address.base, None), True
             if removed and not removed.end:
                 raise Violation(f"{address.base} was removed before its end")
+
+    def has_landed(self, address: FlowAddress, id_: str) -> bool:
+        """Return whether an event is in the mailbox of the run that is there now, or was."""
+        header = self.headers.get(address.base)
+        events = ((incarnation, event.value) for incarnation, event in self.landed[address.base])
+        return header is not None and (header.incarnation, id_) in events
+
+    def sub_flow(self) -> FlowAddress | None:
+        """Return a sub-flow that runs, or None."""
+        running = sorted(base for base, header in self.headers.items() if header.parent and not header.end)
+        return FlowAddress.of_base(running[0]) if running else None
 
     def is_awaited(self, step: Mapping[str, Any]) -> bool:
         """Return whether a flow waits for a step, by the context of its task, on this attempt."""
@@ -64,7 +91,19 @@ class FlowsHistory:
         pending = header.pending.get(step["path"]) if header and header.execution_id == step["life"] else None
         return pending is not None and pending.attempt <= step["attempt"]
 
+    def _note_events(self, header: FlowHeader, entries: Sequence[Message]) -> None:
+        """Note the events in the log of a run."""
+        events = {entry.value for entry in entries if isinstance(entry, Event)}
+        self.received[header.address.base, header.incarnation] |= events
+
+    def check_order(self, base: str) -> None:
+        """Check that no message waits that was due before the end of a step whose outcome was applied."""
+        ended_at = self.behind.pop(base, None)
+        if ended_at and (overtaken := [id_ for id_, place in self.waiting[base].items() if place < ended_at]):
+            raise Violation(f"an outcome of {ended_at} has overtaken {overtaken} of {base}")
+
     def _note_message(self, address: FlowAddress, before: Snapshot, after: Snapshot) -> None:
+        self._note_place(address.base, after)
         if before.data is not None or after.data is None:
             return
         message = message_from_record(after.data)
@@ -72,22 +111,45 @@ class FlowsHistory:
         if isinstance(message, Event) and header:
             self.landed[address.base].append((header.incarnation, message))
 
+    def _note_place(self, base: str, message: Snapshot) -> None:
+        data = message.data or {}
+        if "since" not in data:
+            self.waiting[base].pop(message.id, None)
+        elif message.id not in self.waiting[base]:
+            assert message.create_time is not None, "a record that exists has a create time"
+            self.waiting[base][message.id] = data["since"] if data.get("later") else message.create_time
+
     def _check(self, before: FlowHeader | None, after: FlowHeader) -> None:
         base = after.address.base
         self.headers[base] = after
+        self._note_events(after, after.log.tail)
         same_execution = before is not None and before.execution_id == after.execution_id
+        self.replaced |= after.generation > 0 or (before is not None and not same_execution)
         if before and same_execution and after.log.length < before.log.length:
             raise Violation(f"the log of {base} is shorter than it was")
         if after.log.tail:
             known = self.logs[base, after.execution_id]
             known.extend([None] * (after.log.held - len(known)))  # in the commit that filled a chunk
-            for entry in after.log.tail[max(0, len(known) - after.log.held) :]:
+            new = after.log.tail[max(0, len(known) - after.log.held) :]
+            for entry in new:
                 self._check_entry(before, after, entry)
+            self._check_cancels(after, new)
             known[after.log.held :] = after.log.tail
         if after.stuck and self.sound:
             raise Violation(f"{base} is stuck, though its code is sound: {after.stuck}")
         if before and before.end and before.incarnation == after.incarnation and after.end != before.end:
             raise Violation(f"{base} ended twice")
+        if after.end and after.end.state == COMPLETED and (base, after.execution_id) in self.cancelled:
+            raise Violation(f"{base} received a cancel, and its code has continued")
+
+    def _check_cancels(self, header: FlowHeader, new: Sequence[Message]) -> None:
+        """Check that a cancel was applied before the events of its page; note it."""
+        kinds = [type(entry) for entry in new]
+        if Cancel not in kinds:
+            return
+        if header.begun and Event in kinds[: kinds.index(Cancel)]:
+            raise Violation(f"{header.address.base} received events before a cancel that was on their page")
+        self.cancelled.add((header.address.base, header.execution_id))
 
     def _check_entry(self, before: FlowHeader | None, header: FlowHeader, entry: Message) -> None:
         base = header.address.base
@@ -110,3 +172,5 @@ class FlowsHistory:
             raise Violation(f"{place} has {text} in the log while {pending}, and its runs ended with {sorted(had)}")
         if not entry.wait.signature.endswith(self.names[place]):
             raise Violation(f"{place} has the result of {self.names[place]} for {entry.wait.signature}")
+        base = header.address.base
+        self.behind[base] = max(self.behind.get(base, self.ended_at[text]), self.ended_at[text])

@@ -31,7 +31,8 @@ class Kind(Enum):
     RESTARTED = "an id that is used again"
     WIDE = "more concurrent commands than a page has messages"
     NESTED = "everything inside everything"
-    """Of a world of its own (`nested.py`): the draws of the others must not change."""
+    OVERSIZED = "code that sends more than a commit has room for, and is fixed later"
+    """Both of a world of their own (`nested.py`): the draws of the others must not change."""
 
 
 def program(random: Random, kind: Kind) -> Program:
@@ -141,7 +142,8 @@ def _nested(random: Random) -> Program:
     if random.random() < 0.25:
         return _crowded(random)
     left = [LEAVES_MAX]
-    return [_operation(random, DEPTH, left) for _ in range(random.randint(1, 3))]
+    operations = [_operation(random, DEPTH, left) for _ in range(random.randint(1, 3))]
+    return [*operations, *random.choice(([], [], [["again", 1]], [["again", 2], one(random)]))]
 
 
 def _operation(random: Random, depth: int, left: list[int]) -> list[Any]:
@@ -150,7 +152,7 @@ def _operation(random: Random, depth: int, left: list[int]) -> list[Any]:
     if depth == 0 or left[0] <= 0:
         return random.choice((one, one, step, _burst))(random)
     inner = partial(_operation, random, depth - 1, left)
-    match random.randrange(9):
+    match random.randrange(12):
         case 0:
             return ["all", [inner() for _ in range(random.randint(1, 4))]]
         case 1:
@@ -165,6 +167,13 @@ def _operation(random: Random, depth: int, left: list[int]) -> list[Any]:
             return ["flow", [inner() for _ in range(random.randint(1, 2))]]
         case 6 | 7:
             return ["first", [_tree(random, 2, left) for _ in range(random.randint(1, 3))], inner()]
+        case 8:
+            kind = random.choice(("each of", "settled of"))
+            return ["group", [kind, [_tree(random, 2, left) for _ in range(random.randint(2, 3))]], inner()]
+        case 9:
+            return _group_with_lock(random)
+        case 10:
+            return ["released early", inner()]
     return random.choice((one, step, _burst))(random)
 
 
@@ -173,6 +182,18 @@ def _crowded(random: Random) -> Program:
     items = [["both", one(random), ["burst", 18]] for _ in range(random.choice((2, 3)))]
     items += [["both", ["event", random.choice(EVENTS)], ["burst", 18]]]
     return [["all", [step(random), *items]], step(random)]
+
+
+def _oversized(random: Random) -> Program:
+    return [["all", [["oversized", step(random)], one(random)]], step(random)]
+
+
+def _group_with_lock(random: Random) -> list[Any]:
+    """Return a group that may fail when a lock in it was granted, and what the code waits for afterwards."""
+    kind = random.choice(("each of", "settled of", "one of"))
+    lock = random.choice((["lock"], [kind, [["lock"], ["event", "y"]][: random.randint(1, 2)]]))
+    items = [lock, random.choice((["step", "a", 1], one(random)))]
+    return ["group", ["each of", items], random.choice((["event", "x"], one(random)))]
 
 
 def _tree(random: Random, depth: int, left: list[int]) -> list[Any]:
@@ -207,4 +228,5 @@ PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.RESTARTED: _restarted,
     Kind.WIDE: _wide,
     Kind.NESTED: _nested,
+    Kind.OVERSIZED: _oversized,
 }

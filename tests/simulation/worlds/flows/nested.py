@@ -1,40 +1,124 @@
 """Flows whose programs nest all that a flow can wait for, at random, under small limits.
 
-The world is that of `world.py`, with programs of `Kind.NESTED`: an `any` of groups inside a list of branches, locks,
-sub-flows, clean-ups that send and wait, events, objects, and cancels at any time. A turn's commit may have room for a
-few messages only, and its tasks need several outbox records.
+The world is that of `world.py`, with programs of `Kind.NESTED`: an `any` of groups inside a list of branches, locks in
+groups that fail, sub-flows, clean-ups that send and wait, events, objects, later generations, and cancels at any time.
+People also end flows, resume them, remove them and start others under their ids. In some seeds silent flows are those
+without a turn for two seconds, and sweeps run next to everything else; in some, older code holds locks for longer; in
+some, queues are purged at any time. A turn's commit may have room for a few messages only, and its tasks need several
+outbox records.
 
 In addition to the checks of `world.py`: no clean-up runs outside of its flow, no `any` waits for a command that ends by
-itself, and each event is in the log.
+itself, each event is in the log, no flow holds a lock that its code has released or never receives, and a sweep looks
+at every silent flow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from unittest import mock
 
 from signalbox.core import validation
+from signalbox.core.ports import Query
+from signalbox.flows import sweep
+from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
+from signalbox.flows.model import FlowAddress
 from signalbox.testing.limits import replaced
+from tests.simulation.lengths import faults
+from tests.simulation.reach import REACHED, TASKS_REFUSED
+from tests.simulation.world import Violation
+from tests.simulation.worlds.flows.acts import Act
 from tests.simulation.worlds.flows.kinds import Kind
-from tests.simulation.worlds.flows.program import LEASE_SECONDS
-from tests.simulation.worlds.flows.world import PAGE, SMALL, FlowsWorld
+from tests.simulation.worlds.flows.program import LEASE_SECONDS, Code
+from tests.simulation.worlds.flows.world import PAGE, SMALL, SWEPT_SLOWLY, FlowsWorld, sweep_all
 
 COMMIT_BYTES = (None, 8_500, 9_000)
 """Bytes of a turn's commit: room for any one message of a nested program, and for few together."""
 
 ENVELOPE_BYTES = 2_000
 OUTBOX: tuple[dict[str, float], ...] = ({}, {"outbox_tasks_max": 3}, {"outbox_bytes_max": 2_500})
+SMALLEST = {"flow_tail_bytes_max": 60, "flow_chunk_bytes_max": 200}
+OVERSIZED_SHARE, PURGED_SHARE, UPGRADED_SHARE = 0.08, 0.25, 0.2
+SILENT_SECONDS, SWEEPS_MAX, PURGES_MAX = 1, 4, 4
+OFTEN_SHARE, OFTEN, FAULTS_OFTEN = 0.5, (0.05, 0.08, 0.05, 0.5), 12
+OLD_DELIVERIES = (3, 10, 40)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     own = Random(f"nested flows {seed}")
-    small: dict[str, float] = {**own.choice(({}, SMALL)), **own.choice(OUTBOX)}
+    small: dict[str, float] = {**own.choice(({}, SMALL, SMALLEST)), **own.choice(OUTBOX)}
     most = own.choice(COMMIT_BYTES)
+    more = Random(f"nested limits {seed}")
+    kind = Kind.OVERSIZED if more.random() < OVERSIZED_SHARE else Kind.NESTED
+    if kind is Kind.OVERSIZED:
+        most = COMMIT_BYTES[-1]
     if most:
         small |= {"flow_commit_bytes_max": most}
-    small |= {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": own.choice((PAGE, 50))}
+    small |= {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": own.choice((PAGE, 50))} | _limits(more)
     store_max = most + ENVELOPE_BYTES if most else validation.COMMIT_BYTES_MAX
     with replaced(**small), mock.patch.object(validation, "COMMIT_BYTES_MAX", store_max):
-        FlowsWorld(seed, own, Kind.NESTED, trace).run()
+        NestedWorld(seed, own, kind, trace).run()
+
+
+def _limits(random: Random) -> dict[str, float]:
+    return {
+        "flow_events_kept_max": random.choice((1_000, 1_000, 2)),
+        "flow_silent_seconds": random.choice((FLOWS_LIMITS.flow_silent_seconds,) * 2 + (SILENT_SECONDS,)),
+        "flow_siblings_max": random.choice((FLOWS_LIMITS.flow_siblings_max, 0, 50)),
+        **random.choice(({}, {}, SWEPT_SLOWLY)),
+    }
+
+
+class NestedWorld(FlowsWorld):
+    """A world of nested flows. Its own acts come among the others."""
+
+    def __init__(self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None) -> None:
+        super().__init__(seed, own, kind, trace)
+        more = Random(f"nested acts {seed}")
+        acts = [act for address in self.flows for act in self.people.more_acts_of(address, more)]
+        if kind is not Kind.OVERSIZED and more.random() < PURGED_SHARE:
+            acts += [Act("purge", self._purge) for _ in range(more.randint(1, PURGES_MAX))]
+            self.purged = True
+            self.rest = replace(self.rest, purged=True)
+        for act in acts:
+            self.acts.insert(more.randint(1, len(self.acts)), act)
+        if FLOWS_LIMITS.flow_silent_seconds == SILENT_SECONDS:
+            self._sweep_often(more)
+        if more.random() < OFTEN_SHARE:
+            self._fail_often()
+        if more.random() < UPGRADED_SHARE:
+            self.others = [Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)]
+            self.others_left = more.choice(OLD_DELIVERIES)
+
+    def _sweep_often(self, random: Random) -> None:
+        """Sweep between the acts, two sweeps at once, and let time pass."""
+        self.world.time_jumps_left += SWEEPS_MAX
+        for _ in range(random.randint(1, SWEEPS_MAX)):
+            place = random.randint(1, len(self.acts))
+            self.acts[place:place] = [Act("sweep", self._sweep_silent), Act("sweep", self._sweep_silent)]
+
+    def _fail_often(self) -> None:
+        rates = self.world.fault_rates
+        rates.abort, rates.lose_answer, rates.kill, rates.duplicate = OFTEN
+        rates.left = rates.left and faults(FAULTS_OFTEN)
+
+    def _sweep_silent(self) -> bool:
+        """Sweep, and check that each silent flow was looked at if no call has failed."""
+        world = self.world
+        failed, due = world.faults + REACHED[TASKS_REFUSED], self._silent()
+        sweep_all(world.ports)
+        left = due & self._silent()
+        if left and world.faults + REACHED[TASKS_REFUSED] == failed:
+            raise Violation(f"the sweep has left {left}, which are silent")
+        return True
+
+    def _silent(self) -> set[tuple[str, object]]:
+        """Return the listings that are due, each by its version."""
+        now = self.world.now()
+        found = self.world.store.query(Query(FlowAddress.COLLECTION))
+        checked = ((listing, (listing.data or {}).get(sweep.CHECKED_AT)) for listing in found)
+        silent = timedelta(seconds=FLOWS_LIMITS.flow_silent_seconds)
+        return {(listing.path, listing.update_time) for listing, at in checked if at and at <= now - silent}

@@ -6,7 +6,8 @@ deployment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,11 @@ LEASE_SECONDS = 10_000_000
 """Longer than any world, so that a permit that is not released stays held."""
 
 PAUSE_SECONDS = 0.3
-NESTED = ("settled branches", "caught", "cleaned up", "first", "both", "burst")
+OVERSIZED_TASKS = 100
+"""More tasks than a small commit has room for."""
+
+NESTED = ("settled branches", "caught", "cleaned up", "first", "both", "burst", "group", "released early", "oversized")
+TREES = ("each of", "settled of", "one of")
 Program = list[Any]
 Generated = Generator[Any, Any, Any]
 
@@ -36,7 +41,10 @@ class Code:
 
     `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
     `consumed` are the values of events that code was given, also in turns that did not count. `open` has the items of
-    each `any` that the code waits for, and `outside` the clean-ups that ran outside of a flow.
+    each `any` that the code waits for, and `outside` the clean-ups that ran outside of a flow. `leases_max` has the
+    numbers of permits that the parts of the code may hold now.
+
+    `early`: a lock is released before the operation that other deployments run under it.
     """
 
     revision: int
@@ -45,6 +53,8 @@ class Code:
     consumed: set[Any] = field(default_factory=set)
     open: list[list[Any]] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    leases_max: list[int] = field(default_factory=list)
+    early: bool = True
     dies: Callable[[], None] = lambda: None
 
     def flows(self) -> Flows:
@@ -78,13 +88,14 @@ class Code:
             results = yield flow.settled([self._command(each) for each in parts[0]])
             return [each.result if each.ok else str(each.error) for each in results]
         if kind == "locked":
-            with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
+            with self._may_hold(1), (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
                 return (yield from self._run(parts[0]))
         if kind == "renewed":
             return (yield from self._renewed(parts[0]))
         if kind == "finally":
             return (yield from self._finally(parts[0]))
         if kind == "unreleased":
+            self.leases_max.append(1)
             return (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
         if kind == "patched":
             return (yield from self._run(parts[2] if self._is_new(parts[0]) else parts[1]))
@@ -99,10 +110,19 @@ class Code:
 
     def _renewed(self, operation: list[Any]) -> Generated:
         """Hold a lock for an operation, and renew it before its release."""
-        with (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)) as lease:
+        with self._may_hold(1), (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)) as lease:
             got = yield from self._run(operation)
             yield lease.renew()
             return got
+
+    @contextmanager
+    def _may_hold(self, permits: int) -> Iterator[None]:
+        """Note that the code may hold so many permits while the context is entered."""
+        self.leases_max.append(permits)
+        try:
+            yield
+        finally:
+            self.leases_max.remove(permits)
 
     def _finally(self, operation: list[Any]) -> Generated:
         """Send a task when an operation has ended, however it did."""
@@ -114,6 +134,7 @@ class Code:
     # --- nested programs ---
 
     def _nested(self, kind: str, *parts: Any) -> Generated:
+        got = "sent"
         match kind:
             case "settled branches":
                 results = yield flow.settled([self._branch(operation) for operation in parts[0]])
@@ -126,9 +147,16 @@ class Code:
                 return (yield from self._first(*parts))
             case "both":
                 return [(yield from self._run(parts[0])), (yield from self._run(parts[1]))]
+            case "group":
+                return (yield from self._group(*parts))
+            case "released early":
+                return (yield from self._released_early(*parts))
+            case "oversized":
+                got = yield from self._run(parts[0])
+                parts = [0 if self.fixed else OVERSIZED_TASKS]
         for _ in range(parts[0]):
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
-        return "sent"
+        return got
 
     def _caught(self, operation: list[Any]) -> Generated:
         try:
@@ -149,10 +177,30 @@ class Code:
         """Wait for the first of several trees of commands."""
         self.open.append(items)
         try:
-            which, got = yield flow.any(*map(self._tree, items))
+            with self._may_hold(sum(map(locks_in, items))):
+                which, got = yield flow.any(*map(self._tree, items))
         finally:
             self.open.remove(items)
         return [which, _released(got), (yield from self._run(after))]
+
+    def _group(self, tree: list[Any], after: list[Any]) -> Generated:
+        """Wait for a tree of commands, and then for an operation without the locks among the results."""
+        try:
+            with self._may_hold(locks_in(tree)):
+                got = _released((yield self._tree(tree)))
+        except Problem:
+            got = "?"
+        return [got, (yield from self._run(after))]
+
+    def _released_early(self, operation: list[Any]) -> Generated:
+        """Hold a lock for an operation, or in a later deployment not."""
+        with self._may_hold(0 if self.early else 1):
+            lock = yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+            if self.early:
+                lock.release()
+            got = yield from self._run(operation)
+            lock.release()
+            return got
 
     def _tree(self, item: list[Any]) -> Any:
         kind, *parts = item
@@ -185,7 +233,8 @@ class Code:
 
     def _any(self, items: list[Any], after: list[Any]) -> Generated:
         """Wait for the first, and then for what follows on that one."""
-        which, got = yield flow.any(*(self._command(each) for each in items))
+        with self._may_hold(len(items)):
+            which, got = yield flow.any(*(self._command(each) for each in items))
         if isinstance(got, commands.HeldLock):
             got.release()
             got = "locked"
@@ -226,6 +275,12 @@ def _released(value: Any) -> Any:
     if isinstance(value, commands.Settled):
         return _released(value.result) if value.ok else "?"
     return [_released(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def locks_in(item: list[Any]) -> int:
+    """Return the number of locks in a tree of commands."""
+    kind, *parts = item
+    return sum(map(locks_in, parts[0])) if kind in TREES else int(kind == "lock")
 
 
 def ends_by_itself(item: list[Any]) -> bool:

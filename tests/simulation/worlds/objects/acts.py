@@ -27,6 +27,7 @@ LATER_SECONDS = (0.05, 0.7, 5.0)
 OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
 LIMITS_SECONDS = (0.05, 0.5, 5.0)
 ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
+VARIED_SHARE = 0.4
 LARGE_MAX, LARGE_BYTES = 6, (50, 300)
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
@@ -85,6 +86,16 @@ def set_limits(acts: Sequence[Act], random: Random) -> None:
     for act in acts:
         if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
             act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))
+
+
+def vary(acts: Sequence[Act], random: Random, *, upgrading: bool) -> None:
+    """Let some posted calls send a delayed call, or have a method that older code lacks; give some continuations."""
+    methods = ("remind", "mark", "mark") if upgrading else ("remind",)
+    for act in acts:
+        if act.kind is Kind.CALL and act.method == "note" and not act.fast and random.random() < VARIED_SHARE:
+            act.message = replace(act.message, body={**act.message.body, "method": random.choice(methods)})
+        elif act.kind is Kind.ON_RESULT and random.random() < VARIED_SHARE:
+            act.message = replace(act.message, then=(Call("user", "told", {"id": act.id}),))
 
 
 def large_acts(random: Random) -> list[Act]:

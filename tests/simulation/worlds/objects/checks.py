@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.effects import name_of
 from signalbox.core.ports import Query
-from signalbox.mailboxes.model import HEADER, ObjectAddress, message_path
+from signalbox.mailboxes.model import HEADER, ObjectAddress, header_path, message_path
 from signalbox.objects.model import CallRecord, Kind
+from signalbox.tasks.model import failure_path
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.objects.acts import Act
 from tests.simulation.worlds.objects.history import History
 from tests.simulation.worlds.objects.order import check_order, check_sent_order
-from tests.simulation.worlds.objects.remembering import CLASS, FIRST_PASSED_ON, KEYS, THEN_PASSED_ON
+from tests.simulation.worlds.objects.remembering import CLASS, FIRST_PASSED_ON, KEYS, REMINDED, THEN_PASSED_ON
 
 FORWARDS_MAX = 20
 
@@ -55,8 +57,16 @@ class Rest:
         check_order(self.history, self.acts)
         check_sent_order(self.history, self.acts)
 
+    def _check_listing(self, address: ObjectAddress) -> None:
+        """Check that an object is listed if it exists, and only then."""
+        listing, header = self.store.read(address.base, header_path(address.base))
+        exists = header.data is not None and header.data["state"] is not None
+        if exists != (listing.data is not None):
+            raise Violation(f"{address.base} exists: {exists}, and its listing is {listing.data}")
+
     def _check_nothing_waits(self) -> None:
         for key in KEYS:
+            self._check_listing(ObjectAddress(CLASS, key))
             records = self.store.query(Query(f"{ObjectAddress(CLASS, key).base}/mailbox", limit=1_000))
             if waiting := [one.id for one in records if one.id != HEADER and one.data and not _is_done(one.data)]:
                 raise Violation(f"{waiting} of {key} wait for ever")
@@ -89,14 +99,25 @@ class Rest:
         gave_up, too_late = (bool(problem) and problem["type"] == name for name in ("gave-up", "call-too-late"))
         if gave_up != (act.id in self.deadly and not too_late) or (gave_up and applied):
             raise Violation(f"{act.id} has the outcome {problem}; deadly calls: {self.deadly}")
+        if gave_up and self._failure_of(act) is None:
+            raise Violation(f"{act.id} was given up, and is not among the failures")
         if too_late and act.timing.not_after_seconds is None:
             raise Violation(f"{act.id} has no limit, and the outcome {problem}")
         expected = 0 if gave_up or too_late or act.method == "refuse" else 1
         if applied != expected and not (self.history.deleting and not applied):
             raise Violation(f"{act.id} took effect {applied} times on {act.key}")
 
+    def _failure_of(self, act: Act) -> Any:
+        base = ObjectAddress(CLASS, act.key).base
+        [record] = self.store.read(failure_path(name_of("call given up", base, act.record)))
+        return record.data
+
     def _check_sent(self, act: Act) -> None:
         """Check what a call sent. What a turn did before a deletion in it is not seen."""
+        if act.method == "remind" and not self.history.deleting:
+            times = self.history.times(act.key, act.id), self.history.times(act.key, act.id + REMINDED)
+            if len(set(times)) > 1:
+                raise Violation(f"{act.id} and the delayed call that it sent took effect {times} times")
         if act.method != "pass_on" or self.history.deleting:
             return
         applied = self.history.times(act.key, act.id)

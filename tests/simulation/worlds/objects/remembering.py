@@ -13,13 +13,15 @@ from signalbox.objects.model import Applied, Message, Post, method_call
 
 CLASS = "Log"
 KEYS = ("a", "b")
-FIRST_PASSED_ON, THEN_PASSED_ON = " passed on", " passed on again"
+FIRST_PASSED_ON, THEN_PASSED_ON, REMINDED = " passed on", " passed on again", " reminded"
+REMINDER_SECONDS = 0.3
 
 
 class Log:
     """An object that remembers which calls it had, in order."""
 
     seen: list[str] = []  # noqa: RUF012  an object starts with a copy
+    key: str
 
     def note(self, id: str) -> int:  # noqa: A002  a caller names it id
         self.seen.append(id)
@@ -29,6 +31,11 @@ class Log:
         for label in (FIRST_PASSED_ON, THEN_PASSED_ON):
             send_post(Post(ObjectAddress(CLASS, to), method_call("note", {"id": f"{id}{label}"}, receipt=False)))
         send_task(Call("user", "sent", {"id": id}))
+        return self.note(id)
+
+    def remind(self, id: str) -> int:  # noqa: A002  a caller names it id
+        reminder = method_call("note", {"id": f"{id}{REMINDED}"}, receipt=False)
+        send_post(Post(ObjectAddress(CLASS, self.key), reminder, REMINDER_SECONDS))
         return self.note(id)
 
     def open(self, id: str, to: str) -> Reference:  # noqa: A002  a caller names it id
@@ -41,7 +48,7 @@ class Log:
 
 
 class LaterLog(Log):
-    """The same, with a field more: what its code has noted."""
+    """The same, with a field more, what its code has noted, and a method more."""
 
     version = 2
     noted: list[str] = []  # noqa: RUF012  an object starts with a copy
@@ -49,6 +56,9 @@ class LaterLog(Log):
     def note(self, id: str) -> int:  # noqa: A002  a caller names it id
         self.noted.append(id)
         return super().note(id)
+
+    def mark(self, id: str) -> int:  # noqa: A002  a caller names it id
+        return self.note(id)
 
     @staticmethod
     def upgrade(state: dict[str, Any], _: int) -> dict[str, Any]:
@@ -69,6 +79,10 @@ class Version:
     def check(self, _: ObjectAddress, state: str | None) -> None:
         """Raise `Unavailable` for a state that is newer than the code."""
         self.code.check_state(state)
+
+    def knows(self, _: ObjectAddress, message: Message) -> bool:
+        """Return whether the code has the method of a call."""
+        return message.body["method"] in self.code.methods
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
         """Run a method."""

@@ -36,7 +36,7 @@ from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
 from tests.simulation.world import World
-from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, large_acts, set_limits
+from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, large_acts, set_limits, vary
 from tests.simulation.worlds.objects.checks import Rest, Tasks
 from tests.simulation.worlds.objects.history import History
 from tests.simulation.worlds.objects.remembering import CLASS, NEW, OLD, Version
@@ -49,6 +49,12 @@ OUT_OF_SIGHT_SECONDS = 1.5
 
 DELETING_SHARE, DEADLY_SHARE, UPGRADING_SHARE, SHORT_SIGHT_SHARE, TORN_SHARE = 0.2, 0.15, 0.2, 0.3, 0.2
 LIMITED_SHARE = 0.3
+CONTENDED_SHARE = 0.2
+"""Of the seeds, those in which a run that lost a race is left to its next delivery."""
+
+NEVER_SECONDS = 10**9
+"""Longer than any world: older code never takes a call of an unknown method for an error."""
+
 LARGE_SHARE = 0.2
 SMALL = {"outbox_bytes_max": 1_500, "turn_task_bytes_max": 700, "turn_bytes_max": 2_000}
 """Limits of the worlds with large continuations, of which one or two fit into a turn."""
@@ -70,8 +76,12 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
     careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
     large = kind is Worlds.MIXED and Random(f"{seed}-sizes").random() < LARGE_SHARE
-    with replaced(mailbox_page=PAGE, **careful, **sight, **(SMALL if large else {})):
+    small = {"rounds_max": 1} if Random(f"{seed}-rounds").random() < CONTENDED_SHARE else {}
+    small |= {"deployment_seconds": NEVER_SECONDS, **(SMALL if large else {})}
+    with replaced(mailbox_page=PAGE, **careful, **sight, **small):
         world = ObjectsWorld(seed, own, kind, trace)
+        if kind is Worlds.MIXED:
+            vary(world.acts, Random(f"{seed}-varied"), upgrading=world.old_left > 0)
         if large:
             world.acts += large_acts(Random(f"{seed}-large"))
         world.run()
@@ -166,7 +176,7 @@ class ObjectsWorld:
             REACHED[UPGRADED] += 1
             version = OLD
         instance = Version(version, self._begins, self.too_late)
-        return service.Code("logs", instance.apply, _function_of, instance.check)
+        return service.Code("logs", instance.apply, _function_of, instance.check, instance.knows)
 
     def _begins(self, id_: str) -> None:
         """Begin a method: a deadly one kills its process, a slow one first lets time pass."""
