@@ -1,4 +1,4 @@
-"""Planted faults of replay and of what the code receives: order, events, cancels, patches (flow-3 to flow-15)."""
+"""Planted faults of replay and of what the code receives: order, events, cancels, patches (flow-3 to flow-21)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Conflict, Ports
+from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import storage, tasks
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import turns
@@ -19,8 +20,11 @@ from signalbox.flows.machine.groups import Branch
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
 from signalbox.flows.problems import FlowCancelled
+from signalbox.flows.service import FlowMailbox
 from signalbox.flows.storage import CommandWrites, header_of, header_write
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.storage import read_mailbox
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
@@ -144,6 +148,17 @@ def _runs_while_collecting(driver: Driver) -> Driver:
     return run_driver(driver)
 
 
+def _overtaking(ports: Ports, flows: Flows, step: tasks.StepOfFlow, result: Result) -> bool:
+    """Apply the outcome in hand with a full page of messages, before those behind the page."""
+    if step.together > LIMITS.flow_siblings_max:
+        return False
+    mailbox = read_mailbox(ports.store, step.address.base, MAILBOXES_LIMITS.mailbox_page)
+    try:
+        return tasks.advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+    except (Conflict, Unavailable, Problem):
+        return False
+
+
 def _sleeps_without_wake_up(commands: CommandWrites, sleep: Sleep, wait: Wait) -> None:
     effects = list(commands.effects)
     schedule_sleep(commands, sleep, wait)
@@ -154,6 +169,8 @@ FAULTS = (
     in_flows("flow-3", "replay in the order of the log", ("flows.replay", _by_path)),
     in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver._apply_event", _keeps_no_event)),
     in_flows("flow-4", "carrying over kept events", ("flows.new_entries", _carries_nothing_over)),
+    in_flows("flow-4", "a cancel before the events of its page", ("flows._cancels_before_events", lambda page: page)),
+    in_flows("flow-5", "accepting a repeat after the end", ("flows._is_posted", lambda *_: False)),
     in_flows("flow-6", "the wake-up of a sleep", ("flows.CommandWrites._sleep", _sleeps_without_wake_up)),
     in_flows("flow-7", "a cancel as a message", ("flows.cancel", _cancels_the_header)),
     in_flows("flow-10", "the check before a step runs again", ("flows.run_step", _as_the_first_time)),
@@ -168,6 +185,7 @@ FAULTS = (
     in_flows(
         "flow-11", "posting the outcome of a step whose flow is stuck", ("flows._apply_at_once", _loses_its_outcome)
     ),
+    in_flows("flow-21", "posting an outcome behind a full page", ("flows._apply_at_once", _overtaking)),
     in_flows("flow-12", "the position of a patch", ("flows.Position.patched", _patched_everywhere)),
     in_flows("flow-12", "patching uncommitted positions only", ("flows.Position.patched", _patched_at_once)),
     in_flows("flow-12", "refusing headers of newer code", ("flows.Flows.check_revision", _any_revision)),

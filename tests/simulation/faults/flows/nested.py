@@ -15,8 +15,8 @@ from signalbox.flows.service import FlowMailbox
 from signalbox.flows.storage import Commit, header_of
 from signalbox.mailboxes.model import header_path
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.points import Replacement, always, original
-from tests.simulation.worlds.flows import nested
+from tests.simulation.faults.flows.planting import in_nested_flows
+from tests.simulation.faults.points import original
 
 advance = original("flows.advance in tasks")
 divided = original("core.divided")
@@ -53,11 +53,6 @@ def _one_record(effects: Sequence[Effect]) -> list[list[Effect]]:
     if len(parts := divided(effects)) > 1:
         raise TooLarge(f"One commit has at most {LIMITS.outbox_tasks_max} tasks.")
     return parts
-
-
-def in_nested_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
-    """Return a fault that nested flows must notice."""
-    return Fault(clause, without, always(*replacements), nested.run)
 
 
 FAULTS: tuple[Fault, ...] = (

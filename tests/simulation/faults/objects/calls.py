@@ -1,17 +1,18 @@
-"""Planted faults of calls: deadly ones, ones that follow others, state, limits (obj-7, 9, 10, 12, 15, 16)."""
+"""Planted faults of calls: deadly ones, ones that follow others, state, limits (obj-7, 9, 10, 12, 13, 15, 16)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Problem
-from signalbox.mailboxes.model import CallOutcome, Delivery, StoredMessage
+from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress, StoredMessage
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import CallRecord, Mark, Message
@@ -22,6 +23,7 @@ from tests.simulation.worlds.objects import world as objects_world
 
 mark_next = original("objects.Mark.next")
 follow = original("objects.Turn._follow")
+forward = original("objects.Turn._forward")
 end = original("objects.Turn._end")
 page_of = original("objects._page")
 refused = original("objects.Turn._refused")
@@ -109,11 +111,29 @@ def _whenever(self: Turn, message: Message, *, gave_up: bool) -> Problem | None:
     return refused(self, replace(message, not_after=None), gave_up=gave_up)
 
 
+def _not_among_failures(*_: Any) -> Iterator[Put]:
+    return iter(())
+
+
+def _without_continuations(
+    self: Turn, id_: str, since: datetime, address: ObjectAddress, message: Any, *target: str
+) -> None:
+    call = self.calls[id_]
+    self.calls[id_] = replace(call, message=replace(call.message, then=()))
+    forward(self, id_, since, address, message, *target)
+
+
+def _any_method(_: Any, __: ObjectAddress, ___: Mailbox, page: tuple[StoredMessage, ...]) -> tuple[StoredMessage, ...]:
+    """A method that the code does not have is the error of its call at once."""
+    return page
+
+
 FAULTS = (
     in_objects("obj-7", "marks", "objects._marked", _never_marked),
     in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
     in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
+    in_objects("obj-7", "a failure for each call that was given up", "objects._failures", _not_among_failures),
     in_objects("obj-9", "keeping a continuation with its call", "objects.Turn._follow", _dropped),
     Fault(
         "obj-9",
@@ -125,6 +145,8 @@ FAULTS = (
     in_objects("obj-10", "the place of calls on a result", "objects.Turn._end", _at_the_end),
     in_objects("obj-10", "the order of calls that wait again", "objects.Turn._end", _at_once),
     in_objects("obj-10", "ending a turn with what others waited for", "objects.Turn._is_cut", _never_cut),
+    in_objects("obj-10", "the continuations of a forwarded call", "objects.Turn._forward", _without_continuations),
+    in_objects("obj-13", "waiting for newer code", "objects._understood", _any_method),
     in_objects("obj-12", "leaving newer state alone", "objects.ObjectClass._check_version", _any_version),
     in_objects("obj-12", "a look at the version before a start counts", "remembering.Version.check", _not_checked),
     replace(

@@ -68,6 +68,12 @@ def _asks_for_no_more(turn: Turn, function_of: Any, function: str, *, more: bool
     return effects_of(turn, function_of, function, more=False)
 
 
+def _wakes_for_now_only(turn: Turn, function_of: Any, function: str, *, more: bool) -> list[Effect]:
+    """A delayed call that a method sends has no wake-up."""
+    now = replace(turn, posted=[post for post in turn.posted if post.due_at is None])
+    return effects_of(now, function_of, function, more=more)
+
+
 def _not_again(*_: Any) -> None:
     """A wake-up that is as late as the queue allows is the last one."""
 
@@ -93,6 +99,7 @@ FAULTS = (
     in_objects("obj-5", "the slot of the commit", "core.commit", _slot_before_commit),
     in_objects("obj-5", "a run that comes early comes again", "mailboxes.check_due", _not_checked),
     in_objects("obj-6", "asking for another run", "objects.effects_of", _asks_for_no_more),
+    in_objects("obj-11", "the wake-up of a call that is sent for later", "objects.effects_of", _wakes_for_now_only),
     in_objects("obj-6", "what another turn has read, not written", "mailboxes.is_over", _committed_since),
     in_objects("obj-6", "only what landed before its time", "mailboxes.is_over", _of_any_time),
     in_objects("obj-6", "no trust in the turn that made the header", "mailboxes.is_over", _read_since),

@@ -81,6 +81,14 @@ class FlowsAtRest:
         if due := [one.id for one in waiting if one.data and one.data["since"] <= now]:
             raise Violation(f"{due} wait for ever in {header.address.base}")
 
+    def check_woken(self) -> None:
+        """Raise `Violation` if a message waits and no outbox record has a wake-up for it: only the sweeper is left."""
+        records = self.store.query(Query(outbox.COLLECTION))
+        woken = {task.payload.get("mailbox") for record in records for task in outbox.from_record(record.data)}
+        for header in self.headers():
+            if not header.stuck and header.address.base not in woken:
+                self._check_mailbox(header)
+
     def _check_flow(self, header: FlowHeader) -> None:
         base = header.address.base
         if header.stuck:
@@ -147,7 +155,7 @@ class FlowsAtRest:
             first = header.generation == 0 and not header.end
             if first and incarnation == header.incarnation and event.value not in received:
                 raise Violation(f"{base} never received {event.value}")
-        if len(header.leases) > sum(self.code.leases_max):
+        if header.written_by == self.code.revision and len(header.leases) > sum(self.code.leases_max):
             raise Violation(f"{base} holds {header.leases}, and its code has released them")
         if waits := [items for items in self.code.open if any(map(ends_by_itself, items))]:
             raise Violation(f"{base} waits for ever for the first of {waits}")

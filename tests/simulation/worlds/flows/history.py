@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.effects import name_of
 from signalbox.core.ports import Snapshot
 from signalbox.flows.model import (
     COMPLETED,
@@ -20,7 +21,7 @@ from signalbox.flows.model import (
     entries_from_text,
     message_from_record,
 )
-from signalbox.mailboxes.model import HEADER
+from signalbox.mailboxes.model import HEADER, message_path
 from tests.simulation.world import Violation
 
 Execution = tuple[str, str]
@@ -75,10 +76,8 @@ class FlowsHistory:
                 raise Violation(f"{address.base} was removed before its end")
 
     def has_landed(self, address: FlowAddress, id_: str) -> bool:
-        """Return whether an event is in the mailbox of the run that is there now, or was."""
-        header = self.headers.get(address.base)
-        events = ((incarnation, event.value) for incarnation, event in self.landed[address.base])
-        return header is not None and (header.incarnation, id_) in events
+        """Return whether the mailbox has an event or its receipt."""
+        return message_path(address.base, name_of("event", address.base, id_)) in self.present
 
     def sub_flow(self) -> FlowAddress | None:
         """Return a sub-flow that runs, or None."""

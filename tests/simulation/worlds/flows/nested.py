@@ -21,6 +21,7 @@ from random import Random
 from unittest import mock
 
 from signalbox.core import validation
+from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Query
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
@@ -41,8 +42,9 @@ ENVELOPE_BYTES = 2_000
 OUTBOX: tuple[dict[str, float], ...] = ({}, {"outbox_tasks_max": 3}, {"outbox_bytes_max": 2_500})
 SMALLEST = {"flow_tail_bytes_max": 60, "flow_chunk_bytes_max": 200}
 OVERSIZED_SHARE, PURGED_SHARE, UPGRADED_SHARE = 0.08, 0.25, 0.2
-SILENT_SECONDS, SWEEPS_MAX, PURGES_MAX = 1, 4, 4
-OFTEN_SHARE, OFTEN, FAULTS_OFTEN = 0.5, (0.05, 0.08, 0.05, 0.5), 12
+SILENT_SECONDS, SWEEPS_MAX, PURGES_MAX = 1, 6, 4
+QUIET_SHARE, OFTEN_SHARE, OFTEN = 0.2, 0.4, (0.05, 0.08, 0.05, 0.5)
+FAULTS_OFTEN, REFUSED_MAX, REFUSED_SHARE = 12, 3, 0.5
 OLD_DELIVERIES = (3, 10, 40)
 
 
@@ -78,6 +80,27 @@ class NestedWorld(FlowsWorld):
     def __init__(self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None) -> None:
         super().__init__(seed, own, kind, trace)
         more = Random(f"nested acts {seed}")
+        if kind is Kind.NESTED and not self.purged and more.random() < QUIET_SHARE:
+            self._keep_quiet(more)
+        else:
+            self._add_acts(kind, more)
+        if more.random() < UPGRADED_SHARE:
+            self.others = [Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)]
+            self.others_left = more.choice(OLD_DELIVERIES)
+
+    def _keep_quiet(self, random: Random) -> None:
+        """Leave the starts alone, and let the queue refuse some wake-ups: nothing else then finds what waits."""
+        self.acts = [act for act in self.acts if act.name.startswith("start")]
+        left = [random.randint(1, REFUSED_MAX)]
+
+        def refuses(effect: Effect) -> bool:
+            refused = effect.task == WAKE_UP_TASK and left[0] > 0 and random.random() < REFUSED_SHARE
+            left[0] -= refused
+            return refused
+
+        self.world.queue.refuses = refuses
+
+    def _add_acts(self, kind: Kind, more: Random) -> None:
         acts = [act for address in self.flows for act in self.people.more_acts_of(address, more)]
         if kind is not Kind.OVERSIZED and more.random() < PURGED_SHARE:
             acts += [Act("purge", self._purge) for _ in range(more.randint(1, PURGES_MAX))]
@@ -89,9 +112,6 @@ class NestedWorld(FlowsWorld):
             self._sweep_often(more)
         if more.random() < OFTEN_SHARE:
             self._fail_often()
-        if more.random() < UPGRADED_SHARE:
-            self.others = [Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)]
-            self.others_left = more.choice(OLD_DELIVERIES)
 
     def _sweep_often(self, random: Random) -> None:
         """Sweep between the acts, two sweeps at once, and let time pass."""

@@ -159,6 +159,8 @@ class FlowsWorld:
         self.world.run([self._begin(act) for act in self.acts])
         REACHED[FLOWS_STUCK] += any(header.stuck for header in self.rest.headers())
         self._check_deaths()
+        if not self.purged:
+            self.rest.check_woken()
         self.world.pass_an_outage()
         self.world.fault_rates.left = self.others_left = 0
         self.code.fixed = True
