@@ -31,7 +31,7 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.flows import lost, nested
+from tests.simulation.faults.flows import lost, nested, parts, turns
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "flows": flows.FAULTS,
     "history": history.FAULTS,
     "links": links.FAULTS,
-    "nested_flows": (*nested.FAULTS, *lost.FAULTS),
+    "nested_flows": (*nested.FAULTS, *lost.FAULTS, *turns.NESTED, *parts.NESTED),
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
     "resources": resources.FAULTS,

@@ -157,9 +157,7 @@ FAULTS: tuple[Fault, ...] = (
         "flow-13", "releasing leases that only the header has", ("flows.FlowTurn._replayed", _knows_held_leases_only)
     ),
     in_nested_flows("flow-13", "waking for a posted grant", ("flows._wake", lambda *_: None)),
-    in_nested_flows(
-        "flow-10", "waking for an outcome that was posted before", ("flows._is_over", _over_without_wake_up)
-    ),
+    in_nested_flows("flow-10", "waking for a posted outcome", ("flows._is_over", _over_without_wake_up)),
     in_nested_flows(
         "flow-21",
         "keeping an outcome whose turn is refused",
@@ -172,7 +170,5 @@ FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-25", "the leases of a terminated flow", ("flows._end_at_once", _without("leases"))),
     in_nested_flows("flow-25", "the wake-up of a terminated flow", ("flows._end_at_once", _without("wake-up"))),
     in_nested_flows("flow-25", "the message of a terminated sub-flow", ("flows._end_at_once", _without("message"))),
-    in_nested_flows(
-        "flow-25", "cancelling the sub-flows of a terminated flow", ("flows._cancel_sub_flows", lambda *_: None)
-    ),
+    in_nested_flows("flow-25", "the sub-flows of a terminated flow", ("flows._cancel_sub_flows", lambda *_: None)),
 )

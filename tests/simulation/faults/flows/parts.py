@@ -21,7 +21,7 @@ from signalbox.flows.model import FlowAddress, FlowHeader, Message, ParentFlow, 
 from signalbox.flows.storage import CommandWrites
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import RenewRequest
-from tests.simulation.faults.flows.planting import in_flows
+from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 
 
 def _drops(_: FlowTurn, __: Message) -> None:
@@ -108,15 +108,19 @@ FAULTS = (
         ("flows.leases_of", lambda _: ()),
     ),
     in_flows("flow-13", "releasing leases at the end", ("flows.FlowTurn.released", property(_keeps_at_the_end))),
-    in_flows(
-        "flow-14",
-        "creating a sub-flow in its parent's commit",
-        ("flows.CommandWrites._run_flow", _created_by_a_task),
-        ("flows.COMMANDS", {**tasks.COMMANDS, "create": _create}),
-    ),
     in_flows("flow-14", "cancelling an abandoned sub-flow", ("flows.CommandWrites._cancel_flow", _continues)),
     in_flows("flow-14", "the outcome in the last commit", ("flows.end_messages", _posts_nothing)),
     in_flows("flow-14", "the execution id in the id of a sub-flow", ("flows.child_id", _identified_by_path)),
     in_flows("flow-13", "keeping a lease that the flow holds", ("flows.FlowTurn._drop", _releases_always)),
     in_flows("flow-17", "the grant in a renewal", ("semaphores.renew_granted", _renews_the_token)),
 )
+
+NESTED = (
+    in_nested_flows(
+        "flow-14",
+        "creating a sub-flow in its parent's commit",
+        ("flows.CommandWrites._run_flow", _created_by_a_task),
+        ("flows.COMMANDS", {**tasks.COMMANDS, "create": _create}),
+    ),
+)
+"""Faults that nested flows notice sooner: they have more sub-flows."""

@@ -19,7 +19,7 @@ from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.service import FlowMailbox, advance, mark_stuck
 from signalbox.mailboxes.model import Delivery, StoredMessage, collection_of, message_path
 from signalbox.mailboxes.storage import header_put
-from tests.simulation.faults.flows.planting import in_flows
+from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
 
 remove = original("flows.remove")
@@ -156,20 +156,28 @@ FAULTS = (
     in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
     in_flows("flow-1", "removing applied messages in the same commit", ("flows._commit_turn", _removes_afterwards)),
     in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit._next_wake", _wakes_no_other_run)),
-    in_flows("flow-1", "the wake-up for the next page of dropped messages", ("flows._next_wake", _drops_one_page)),
     in_flows("flow-1", "the tasks of a start in its outbox", ("flows._commit_start", _enqueues_without_outbox)),
     in_flows("flow-1", "the tasks of a turn in its outbox", ("flows._commit_turn", _enqueues_without_outbox)),
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
     in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
-    in_flows("flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)),
     in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
-    in_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
     in_flows("flow-24", "waking flows that are silent", ("flows._sweep_silent", lambda _, __: 0)),
     in_flows("flow-24", "repeating what a silent flow waits for", ("flows.FlowTurn.repeated", property(_nothing))),
-    in_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),
     in_flows("flow-5", "an event's receipt", ("flows.taken_messages", _no_receipt)),
     in_flows("flow-8", "a driver for each turn", ("flows.FlowTurn", CachedTurn)),
     in_flows("flow-9", "the attempt of a failure", ("flows.FlowTurn._take_result", _any_failure)),
 )
+
+NESTED = (
+    in_nested_flows(
+        "flow-1", "the wake-up for the next page of dropped messages", ("flows._next_wake", _drops_one_page)
+    ),
+    in_nested_flows(
+        "flow-20", "the header's guard on each page of a removal", ("flows.remove", _removes_without_guard)
+    ),
+    in_nested_flows("flow-20", "the incarnation that a removal is of", ("flows.remove", _removes_any_run)),
+    in_nested_flows("flow-2", "the execution id of a result", ("flows.FlowTurn._take_result", _of_any_execution)),
+)
+"""Faults that nested flows notice sooner, since people remove and end flows there."""

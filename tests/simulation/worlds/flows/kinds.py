@@ -141,6 +141,8 @@ LEAVES_MAX = 12
 def _nested(random: Random) -> Program:
     if random.random() < 0.25:
         return _crowded(random)
+    if random.random() < 0.15:
+        return [_group_with_lock(random), *random.choice(([], [step(random)]))]
     left = [LEAVES_MAX]
     operations = [_operation(random, DEPTH, left) for _ in range(random.randint(1, 3))]
     return [*operations, *random.choice(([], [], [["again", 1]], [["again", 2], one(random)]))]
@@ -192,8 +194,8 @@ def _group_with_lock(random: Random) -> list[Any]:
     """Return a group that may fail when a lock in it was granted, and what the code waits for afterwards."""
     kind = random.choice(("each of", "settled of", "one of"))
     lock = random.choice((["lock"], [kind, [["lock"], ["event", "y"]][: random.randint(1, 2)]]))
-    items = [lock, random.choice((["step", "a", 1], one(random)))]
-    return ["group", ["each of", items], random.choice((["event", "x"], one(random)))]
+    items = [lock, random.choice((["step", "a", 3], one(random)))]
+    return ["group", ["each of", items], random.choice((["event", "z"], one(random)))]
 
 
 def _tree(random: Random, depth: int, left: list[int]) -> list[Any]:

@@ -1,11 +1,11 @@
 """Flows whose programs nest all that a flow can wait for, at random, under small limits.
 
-The world is that of `world.py`, with programs of `Kind.NESTED`: an `any` of groups inside a list of branches, locks in
-groups that fail, sub-flows, clean-ups that send and wait, events, objects, later generations, and cancels at any time.
-People also end flows, resume them, remove them and start others under their ids. In some seeds silent flows are those
-without a turn for two seconds, and sweeps run next to everything else; in some, older code holds locks for longer; in
-some, queues are purged at any time. A turn's commit may have room for a few messages only, and its tasks need several
-outbox records.
+The world is that of `world.py`, most often with programs of `Kind.NESTED`: an `any` of groups in a list of branches,
+locks in groups that fail, sub-flows, clean-ups that send and wait, events, objects, later generations, and cancels at
+any time. People also end flows, resume them, remove them and start others under their ids. In some seeds most steps
+fail; in some, flows without a turn for a second are silent, and sweeps run next to everything else; in some, older code
+holds locks for longer; in some, queues are purged at any time, or refuse wake-ups. A turn's commit may have room for a
+few messages only, and its tasks need several outbox records.
 
 In addition to the checks of `world.py`: no clean-up runs outside of its flow, no `any` waits for a command that ends by
 itself, each event is in the log, no flow holds a lock that its code has released or never receives, and a sweep looks
@@ -31,6 +31,7 @@ from tests.simulation.lengths import faults
 from tests.simulation.reach import REACHED, TASKS_REFUSED
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.acts import Act
+from tests.simulation.worlds.flows.deliveries import FAILING_OFTEN
 from tests.simulation.worlds.flows.kinds import Kind
 from tests.simulation.worlds.flows.program import LEASE_SECONDS, Code
 from tests.simulation.worlds.flows.world import PAGE, SMALL, SWEPT_SLOWLY, FlowsWorld, sweep_all
@@ -41,8 +42,19 @@ COMMIT_BYTES = (None, 8_500, 9_000)
 ENVELOPE_BYTES = 2_000
 OUTBOX: tuple[dict[str, float], ...] = ({}, {"outbox_tasks_max": 3}, {"outbox_bytes_max": 2_500})
 SMALLEST = {"flow_tail_bytes_max": 60, "flow_chunk_bytes_max": 200}
-OVERSIZED_SHARE, PURGED_SHARE, UPGRADED_SHARE = 0.08, 0.25, 0.2
-SILENT_SECONDS, SWEEPS_MAX, PURGES_MAX = 1, 6, 4
+KINDS = {
+    Kind.OVERSIZED: 0.06,
+    Kind.AGAIN: 0.06,
+    Kind.RETRIES: 0.04,
+    Kind.LOCKS: 0.14,
+    Kind.FLOWS: 0.1,
+    Kind.NESTED: 0.6,
+}
+"""Each kind of programs with its share of the seeds."""
+
+PAGES = (PAGE // 2, PAGE, PAGE, 50)
+PURGED_SHARE, UPGRADED_SHARE, FAILING_SHARE = 0.25, 0.2, 0.3
+SILENT_SECONDS, SWEEPS_MAX, SWEEPS_AT_ONCE, PURGES_MAX = 1, 6, 3, 4
 QUIET_SHARE, OFTEN_SHARE, OFTEN = 0.2, 0.4, (0.05, 0.08, 0.05, 0.5)
 FAULTS_OFTEN, REFUSED_MAX, REFUSED_SHARE = 12, 3, 0.5
 OLD_DELIVERIES = (3, 10, 40)
@@ -54,12 +66,14 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     small: dict[str, float] = {**own.choice(({}, SMALL, SMALLEST)), **own.choice(OUTBOX)}
     most = own.choice(COMMIT_BYTES)
     more = Random(f"nested limits {seed}")
-    kind = Kind.OVERSIZED if more.random() < OVERSIZED_SHARE else Kind.NESTED
-    if kind is Kind.OVERSIZED:
-        most = COMMIT_BYTES[-1]
+    kind = more.choices(list(KINDS), KINDS.values())[0]
+    if kind is not Kind.NESTED:
+        most = COMMIT_BYTES[-1] if kind is Kind.OVERSIZED else None
     if most:
         small |= {"flow_commit_bytes_max": most}
-    small |= {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": own.choice((PAGE, 50))} | _limits(more)
+    small |= {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": own.choice((PAGE // 2, PAGE, PAGE, 50))} | _limits(
+        more
+    )
     store_max = most + ENVELOPE_BYTES if most else validation.COMMIT_BYTES_MAX
     with replaced(**small), mock.patch.object(validation, "COMMIT_BYTES_MAX", store_max):
         NestedWorld(seed, own, kind, trace).run()
@@ -84,6 +98,8 @@ class NestedWorld(FlowsWorld):
             self._keep_quiet(more)
         else:
             self._add_acts(kind, more)
+        if more.random() < FAILING_SHARE:
+            self.deliveries.failing = FAILING_OFTEN
         if more.random() < UPGRADED_SHARE:
             self.others = [Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)]
             self.others_left = more.choice(OLD_DELIVERIES)
@@ -94,7 +110,8 @@ class NestedWorld(FlowsWorld):
         left = [random.randint(1, REFUSED_MAX)]
 
         def refuses(effect: Effect) -> bool:
-            refused = effect.task == WAKE_UP_TASK and left[0] > 0 and random.random() < REFUSED_SHARE
+            may_refuse = effect.task == WAKE_UP_TASK and left[0] > 0 and not self.code.fixed
+            refused = may_refuse and random.random() < REFUSED_SHARE
             left[0] -= refused
             return refused
 
@@ -114,11 +131,11 @@ class NestedWorld(FlowsWorld):
             self._fail_often()
 
     def _sweep_often(self, random: Random) -> None:
-        """Sweep between the acts, two sweeps at once, and let time pass."""
+        """Sweep between the acts, several at once, and let time pass."""
         self.world.time_jumps_left += SWEEPS_MAX
         for _ in range(random.randint(1, SWEEPS_MAX)):
             place = random.randint(1, len(self.acts))
-            self.acts[place:place] = [Act("sweep", self._sweep_silent), Act("sweep", self._sweep_silent)]
+            self.acts[place:place] = [Act("sweep", self._sweep_silent) for _ in range(SWEEPS_AT_ONCE)]
 
     def _fail_often(self) -> None:
         rates = self.world.fault_rates
