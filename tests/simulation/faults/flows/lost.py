@@ -6,15 +6,13 @@ Nested flows notice them (flow-10, flow-11, flow-13, flow-14, flow-24).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
-from signalbox.core.ports import REMOVE, Conflict, Delete, OutOfTime, Ports, Snapshot, Write
+from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
-from signalbox.core.reads import due_records
 from signalbox.flows import storage, sweep, tasks
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, ObjectCall
@@ -76,18 +74,6 @@ class _NoQueue:
 
 
 # --- silent flows ---
-
-
-def _ends_at_a_lost_race(ports: Ports, out_of_time: OutOfTime) -> int:
-    due = due_records(
-        ports.store, FlowAddress.COLLECTION, sweep.CHECKED_AT, LIMITS.flows_sweep_page, out_of_time, sweep._silent()
-    )
-    visits = 0
-    with suppress(Conflict, Unavailable):
-        for listing in due:
-            visits += 1
-            sweep._check_silent(ports, listing, FlowAddress.of_base(listing.path))
-    return visits
 
 
 def _checked_once(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
@@ -164,7 +150,6 @@ FAULTS: tuple[Fault, ...] = (
         ("flows._apply_at_once", _acknowledged),
         ("flows.mark_stuck", _refused),
     ),
-    in_nested_flows("flow-24", "a lost race that ends no sweep", ("flows._sweep_silent", _ends_at_a_lost_race)),
     in_nested_flows("flow-24", "looking at a silent flow again", ("flows._check_silent", _checked_once)),
     in_nested_flows("flow-24", "requesting the outcome of a call", ("flows.CommandWrites._repeat", _repeats_no_call)),
     in_nested_flows("flow-25", "the leases of a terminated flow", ("flows._end_at_once", _without("leases"))),
