@@ -193,9 +193,9 @@ def _oversized(random: Random) -> Program:
 def _group_with_lock(random: Random) -> list[Any]:
     """Return a group that may fail when a lock in it was granted, and what the code waits for afterwards."""
     kind = random.choice(("each of", "settled of", "one of"))
-    lock = random.choice((["lock"], [kind, [["lock"], ["event", "y"]][: random.randint(1, 2)]]))
-    items = [lock, random.choice((["step", "a", 3], one(random)))]
-    return ["group", ["each of", items], random.choice((["event", "z"], one(random)))]
+    lock = [kind, [["lock"], ["event", "y"]][: random.randint(1, 1 + (kind == "one of"))]]
+    items = [random.choice((lock, lock, ["lock"])), ["step", "a", random.choice((2, 3))]]
+    return ["group", ["each of", items], random.choice((["event", "z"], ["event", "z"], one(random)))]
 
 
 def _tree(random: Random, depth: int, left: list[int]) -> list[Any]:
