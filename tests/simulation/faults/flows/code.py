@@ -20,7 +20,7 @@ from signalbox.flows.machine.groups import Branch
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox
+from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites, header_of, header_write
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
@@ -154,7 +154,7 @@ def _overtaking(ports: Ports, flows: Flows, step: tasks.StepOfFlow, result: Resu
         return False
     mailbox = read_mailbox(ports.store, step.address.base, MAILBOXES_LIMITS.mailbox_page)
     try:
-        return tasks.advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+        return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
     except (Conflict, Unavailable, Problem):
         return False
 

@@ -18,10 +18,10 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, ObjectCall
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow
+from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import CANCELLED, End, FlowAddress, FlowHeader, Flows, Message, Result
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox
+from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
@@ -98,7 +98,7 @@ def _ended(ports: Ports, read: Snapshot, header: FlowHeader, detail: str, *, wit
     base, function = header.address.base, header.function
     parts: Mapping[str, Sequence[Any]] = {
         "leases": [release_effect(base, function, lease["granted"]) for lease in header.leases.values()],
-        "wake-up": [sweep.wake_flow(base, function)],
+        "wake-up": [wake_flow(base, function)],
     }
     told = [] if without == "message" else list(storage.end_messages(after))
     writes = [storage.header_write(read, after, read.read_time), *storage.listing_writes(read, header, after), *told]
@@ -126,7 +126,7 @@ def _acknowledged(ports: Ports, flows: Flows, step: tasks.StepOfFlow, result: Re
     if mailbox.more or step.together > LIMITS.flow_siblings_max:
         return False
     try:
-        return tasks.advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+        return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
     except TooLarge:
         return True
     except (Conflict, Unavailable):

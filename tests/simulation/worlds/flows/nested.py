@@ -66,7 +66,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     small: dict[str, float] = {**own.choice(({}, SMALL, SMALLEST)), **own.choice(OUTBOX)}
     most = own.choice(COMMIT_BYTES)
     more = Random(f"nested limits {seed}")
-    kind = more.choices(list(KINDS), KINDS.values())[0]
+    kind = more.choices(list(KINDS), list(KINDS.values()))[0]
     if kind is not Kind.NESTED:
         most = COMMIT_BYTES[-1] if kind is Kind.OVERSIZED else None
     if most:

@@ -153,7 +153,7 @@ class Code:
                 return (yield from self._released_early(*parts))
             case "oversized":
                 got = yield from self._run(parts[0])
-                parts = [0 if self.fixed else OVERSIZED_TASKS]
+                parts = (0 if self.fixed else OVERSIZED_TASKS,)
         for _ in range(parts[0]):
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
         return got
