@@ -17,7 +17,7 @@ locals {
     "roles/logging.logWriter",
     "roles/monitoring.editor",
     "roles/secretmanager.admin", # which account may read which secret: it may so let itself read any
-    "roles/run.admin", # the invokers of a function are a policy of its Cloud Run service
+    "roles/run.admin",           # the invokers of a function are a policy of its Cloud Run service
     "roles/serviceusage.serviceUsageAdmin",
     "roles/storage.admin",
   ]
