@@ -29,6 +29,9 @@ TO_CLOUD = $(SIGNALBOX) $@ --project=$(or $(PROJECT),$(error Name the project: m
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
 LOCK := $(PYTHON_IN_VENV) -m uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
+# Tools that are no part of the project's environment, each in one of its own.
+TOOL := $(PYTHON_IN_VENV) -m uv tool run --quiet
+
 # Each program of examples/local is one that `make example NAME=…` runs.
 EXAMPLES := $(patsubst examples/local/%.py,%,$(wildcard examples/local/*.py))
 
@@ -134,6 +137,13 @@ catalogue: $(READY) ## Show the whole catalogue, with what follows from the code
 
 package: $(READY) ## Build dist/NAME.zip of each function, byte-identical on every machine
 	@$(SIGNALBOX) package
+
+sbom: $(READY) ## Write dist/sbom.json: the packages of the functions, in CycloneDX
+	@mkdir -p dist
+	@$(TOOL) --from cyclonedx-bom==7.5.0 cyclonedx-py requirements functions/requirements.txt --of JSON -o dist/sbom.json
+
+audit: $(READY) ## Look for known vulnerabilities in the packages of the functions (asks the package index)
+	@$(TOOL) pip-audit==2.10.1 --strict --disable-pip --require-hashes -r functions/requirements.txt
 
 wheel: $(READY) ## Build the package: dist/signalbox-VERSION-py3-none-any.whl
 	@$(PYTHON_IN_VENV) -m hatchling build --target wheel --directory dist

@@ -156,6 +156,14 @@ def test_a_workflow_names_actions_by_their_commits_of_releases_that_runners_can_
     assert [line for line, pinned in found.items() if pinned and int(pinned[2]) < NODE_24_SINCE[pinned[1]]] == []
 
 
+def test_packages_are_audited_each_night_and_on_pull_requests_before_there_is_an_account() -> None:
+    steps = parsed("read_only_plan")["jobs"]["plan"]["steps"]
+    order = [each.get("run", each.get("uses", "")).partition("@")[0] for each in steps]
+    assert order.index("make audit") < order.index("google-github-actions/auth")
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert re.search(r"(?m)^\t@.*pip-audit==\S+ --strict .*--require-hashes -r functions/requirements.txt$", makefile)
+
+
 def test_dependabot_renews_the_actions() -> None:
     path = ROOT / ".github" / "dependabot.yml"
     checker = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.dependabot")

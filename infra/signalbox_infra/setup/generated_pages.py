@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.metadata import PackageMetadata, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
@@ -195,6 +196,19 @@ def public_names() -> str:
     return _table(("page", "names"), rows)
 
 
+def licences() -> str:
+    """Return the table of the packages that each function contains, with the licence that each package states."""
+    lock = (PROJECT / "functions" / "requirements.txt").read_text("utf-8")
+    names = re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)
+    return _table(("package", "licence"), [(name, _licence(metadata(name))) for name in names])
+
+
+def _licence(stated: PackageMetadata) -> str:
+    classifiers = [each for each in stated.get_all("Classifier") or [] if each.startswith("License :: OSI")]
+    named = [*(stated.get_all("License-Expression") or []), *(each.rpartition(" :: ")[2] for each in classifiers)]
+    return str((named or stated.get_all("License") or ["not stated"])[0])
+
+
 def refusals() -> str:
     """Return the table of Google's refusals: what each means, the waits before another try, what to do otherwise."""
     rows = [(each.name, each.meaning, ", ".join(f"{wait:g}" for wait in each.waits), each.remedy) for each in REFUSALS]
@@ -242,6 +256,7 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "limits": ("docs/limits.md", limit_tables),
     "costs": ("docs/costs.md", cost_tables),
     "bills": ("docs/costs.md", bills),
+    "licences": ("SECURITY.md", licences),
     "names": ("docs/README.md", public_names),
     **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},
 }
