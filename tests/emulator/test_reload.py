@@ -18,11 +18,12 @@ pytestmark = pytest.mark.slow
 SECONDS_MAX = 30.0
 CATALOGUE = """
 functions:
-  greeter: {{folder: greeter, invoked_by: [{invokers}], enqueues: [tasks]{tasks}}}
+  greeter: {{folder: greeter, invoked_by: [{invokers}], enqueues: [links, tasks]{tasks}}}
 {more}
 queues:
-  tasks: {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
+  tasks: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
     backoff_max_seconds: 1, doublings_max: 4}}
+  links: *queue
 """
 TRIGGER = """
 triggers:

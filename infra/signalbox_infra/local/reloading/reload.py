@@ -54,7 +54,10 @@ def checked_catalogue(layout: StackLayout) -> Catalogue:
             raise NotReloaded("\n".join(errors))
         check_all(catalogue, KIT.root)
     except (CatalogueError, PackagingError, OSError) as error:
-        raise NotReloaded(str(error)) from error
+        # A file that does not compile keeps the catalogue from being read: name the file and the line.
+        served = [function.folder for function in layout.catalogue.functions.values() if function.folder.is_dir()]
+        errors = source_errors(served, layout.catalogue.root) if isinstance(error, CatalogueError) else []
+        raise NotReloaded("\n".join(errors) or str(error)) from error
     return catalogue
 
 
