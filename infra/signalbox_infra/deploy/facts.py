@@ -18,7 +18,7 @@ from signalbox_infra.deploy.target import Target
 
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
-RUNTIME = re.compile(r'^\s*runtime\s*=\s*"(\w+)"', re.MULTILINE)
+RUNTIME = re.compile(r'^\s*runtime\s*=\s*[^"\n]*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
