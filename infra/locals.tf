@@ -12,18 +12,21 @@ locals {
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
   history   = values(merge({}, lookup(local.catalogue, "history", null))) # in the order of their names
 
-  segments = { for name in keys(local.catalogue.functions) : name => replace(name, "_", "-") } # in URLs and names in the cloud
+  # The kit's examples are in its own catalogue, and not in that of a project of one's own.
+  entries = { for name, entry in local.catalogue.functions : name => entry if var.examples || !startswith(lookup(entry, "folder", ""), "examples/") }
+
+  segments = { for name in keys(local.entries) : name => replace(name, "_", "-") } # in URLs and names in the cloud
 
   begin             = var.prefix == "" ? "" : "${var.prefix}-"
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 
   # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
-  kits_queues = flatten([for name, entry in local.catalogue.functions : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
+  kits_queues = flatten([for name, entry in local.entries : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
   # The queue `objects` carries the wake-ups of objects, `flows` those of flows.
   task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && !contains(["flows", "objects"], name)]
 
-  functions = { for name, entry in local.catalogue.functions : name => {
+  functions = { for name, entry in local.entries : name => {
     segment    = local.segments[name]
     service    = "${local.begin}${local.segments[name]}"
     account_id = "fn-${local.begin}${local.segments[name]}" # an account's id has at least 6 characters, a name may have fewer
@@ -63,7 +66,7 @@ locals {
 
   # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
   # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/signalbox_infra/deployments.py says the same.
-  split = toset([for name, entry in local.catalogue.functions : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
+  split = toset([for name, entry in local.entries : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
 
   segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])
 

@@ -193,3 +193,10 @@ variable "domain" {
     error_message = "domain is a name such as api.example.com, without https:// and path."
   }
 }
+
+variable "examples" {
+  description = "Deploy the kit's examples, too."
+  type        = bool
+  default     = false
+  nullable    = false
+}

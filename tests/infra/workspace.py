@@ -20,7 +20,12 @@ import yaml
 from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
-VARIABLES = {"project_id": "demo-project", "deployer": "user:ann@example.com", "alert_email": "ops@example.com"}
+VARIABLES = {
+    "examples": True,
+    "project_id": "demo-project",
+    "deployer": "user:ann@example.com",
+    "alert_email": "ops@example.com",
+}
 OTHERS = (".terraform", ".terraform.lock.hcl", "signalbox_infra")
 SECONDS_MAX = 110  # ends a run that hangs; no statement about how quick a run should be
 NOTHING_TO_DO = 0

@@ -213,9 +213,21 @@ def _first(places: Mapping[str, str]) -> str:
 
 
 def check_declared(function: Function, usage: Usage) -> None:
-    """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs."""
+    """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs.
+
+    An entry may lack the queue of documents, unless only the kit writes them (`check_writer`).
+    """
     if complaints := list(_complaints(function, usage)):
         raise CatalogueError("; ".join(complaints))
+
+
+def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
+    """Raise `CatalogueError` if code writes documents, and its entry lacks the queue that only events do without."""
+    if LINKS_QUEUE in usage.queues and LINKS_QUEUE not in entry.get("enqueues", ()):
+        raise CatalogueError(
+            f"functions.{name}: {usage.queues[LINKS_QUEUE]} writes documents, and only the kit does "
+            f"(documents.written_by): add {LINKS_QUEUE} to its enqueues"
+        )
 
 
 def _complaints(function: Function, usage: Usage) -> Iterator[str]:
@@ -239,7 +251,7 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     if lacking := [name for name in function.exposes if name not in usage.rules]:
         rule = ", ".join(f'"{name}"' for name in lacking)
         yield f"exposes names {', '.join(lacking)}, and no rule decides who may: decorate one with @app.access({rule})"
-    missing = {queue: where for queue, where in usage.queues.items() if queue not in function.enqueues}
+    missing = {queue: where for queue, where in usage.queues.items() if queue not in (*function.enqueues, LINKS_QUEUE)}
     if missing:
         yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
 

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from signalbox.catalogue.code import FROM_CODE, Usage, completed, usage_of
+from signalbox.catalogue.code import FROM_CODE, Usage, check_writer, completed, usage_of
 from signalbox.catalogue.entries import (
     ENQUEUING,
     EVENTS,
@@ -441,6 +441,8 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
             functions[name], places[where] = completed(functions[name], usage, scheduled=name in called)
         except CatalogueError as error:
             raise CatalogueError(f"{where}: {error}") from None
+        if _document_writers(sections) == KIT:
+            check_writer(name, functions[name], usage)
     return {**sections, "functions": functions, "schedules": schedules, "triggers": triggers}, places
 
 

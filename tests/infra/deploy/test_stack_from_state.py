@@ -53,7 +53,7 @@ def greet(unit: Unit, name: str) -> None:
 
 greeter = app.entry_point()
 '''
-ENTRY = "{folder: greeter, invoked_by: [people, queue], enqueues: [batches, tasks], tasks: [greet]}"
+ENTRY = "{folder: greeter}"
 TESTS = (
     "-p no:schemathesis --numprocesses=0 "
     "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"

@@ -15,6 +15,7 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_cloud_tasks_queue_iam_member",
     "google_firestore_field",
     "google_project_iam_audit_config",
+    "google_logging_project_bucket_config",
     "google_project_iam_member",
     "google_secret_manager_secret_iam_member",
     "google_service_account_iam_member",

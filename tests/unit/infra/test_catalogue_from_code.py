@@ -79,6 +79,17 @@ def test_what_an_entry_says_stays(tmp_path: Path) -> None:
     assert (function.enqueues, function.tasks) == (("tasks", "slow"), ("pack",))
 
 
+def test_if_only_the_kit_writes_documents_code_that_writes_them_enqueues_their_tasks(tmp_path: Path) -> None:
+    code = "from signalbox import documents\n@app.http('PUT')\ndef store(request): documents.put('a', {})"
+    entry = {"invoked_by": ["people"], "enqueues": []}
+    assert catalogue(tmp_path, code, {}).functions["orders"].enqueues == ("links",)
+    assert catalogue(tmp_path, code, entry).functions["orders"].enqueues == ()
+    with pytest.raises(
+        CatalogueError, match=r"functions.orders: main.py:6 writes documents, .*: add links to its enqueues"
+    ):
+        catalogue(tmp_path, code, entry, documents={"written_by": "kit"})
+
+
 def test_the_examples_entries_say_only_where_they_lie() -> None:
     entries = yaml.safe_load(CATALOGUE.read_text("utf-8"))["functions"]
     assert {name: entry for name, entry in entries.items() if "folder" in entry} == {
