@@ -160,7 +160,7 @@ variable "budget" {
 variable "log_retention_days" {
   description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. Of several environments of a project one sets it. Null: as it is, or where _Default is not in the location global."
   type        = number
-  default     = 30
+  default     = null
   validation {
     condition     = var.log_retention_days == null || (coalesce(var.log_retention_days, 30) >= 1 && coalesce(var.log_retention_days, 30) <= 3650 && floor(coalesce(var.log_retention_days, 30)) == coalesce(var.log_retention_days, 30))
     error_message = "log_retention_days is a whole number of days from 1 to 3650, or null."

@@ -1,4 +1,4 @@
 environment = "dev"
 prefix      = "dev"
 examples    = true
-# alert_email = "ops@example.com" # without an address alerts are raised and nobody is told
+# alert_email = "ops@example.com" # without an address alerts are raised and no person receives them

@@ -1,4 +1,7 @@
 environment = "prod"
 prefix      = ""
 backups     = true
-# alert_email = "ops@example.com" # without an address alerts are raised and nobody is told
+
+log_retention_days = 30 # of the project: one of its environments says it
+
+# alert_email = "ops@example.com" # without an address alerts are raised and no person receives them

@@ -30,6 +30,7 @@ SHARED = {"google_project_service"}  # what is turned on for one is on for all, 
 OF_PROD = {
     "google_monitoring_notification_channel",
     "google_firestore_backup_schedule",
+    "google_logging_project_bucket_config",
 }  # which dev does not ask for here
 SECONDS_MAX = 60.0
 COPIES = 12
@@ -144,7 +145,7 @@ def test_a_users_function_is_a_folder_and_an_entry_served_and_called_by_a_task(
 
 def test_a_users_function_is_called_by_and_enqueues_to_those_in_its_entry(site: Site, stack: Stack) -> None:
     greeter = site.applied.catalogue.functions["greeter"]
-    assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "tasks"))
+    assert (greeter.invoked_by, greeter.enqueues) == (("people", "queue"), ("batches", "links", "tasks"))
 
 
 def test_what_is_closed_to_the_outside_is_closed_to_people(stack: Stack, http: httpx.Client) -> None:
