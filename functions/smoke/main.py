@@ -3,7 +3,8 @@
 It shows that the queue `tasks` reaches a user's function, and that its units complete a batch.
 """
 
-from signalbox import Function, Unit
+from signalbox.batches.model.units import Unit
+from signalbox.functions import Function
 
 app = Function("smoke")
 
