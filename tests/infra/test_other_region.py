@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def moved(both: tuple[Workspace, Workspace]) -> Mapping[str, Resource]:
     return both[1].resources()
 
 
-def of(resources: Mapping[str, Resource], kind: str) -> list[dict[str, object]]:
+def of(resources: Mapping[str, Resource], kind: str) -> list[dict[str, Any]]:
     return [each.values for each in resources.values() if each.kind == kind]
 
 
@@ -49,7 +50,7 @@ def test_they_use_the_same_database_and_do_not_own_it(moved: Mapping[str, Resour
         "event_trigger"
     ]
     assert trigger["trigger_region"] == "nam5"
-    services = [each["service_config"][0] for each in of(moved, "google_cloudfunctions2_function")]  # type: ignore[index]
+    services = [each["service_config"][0] for each in of(moved, "google_cloudfunctions2_function")]
     assert {each["environment_variables"]["SIGNALBOX_DATABASE"] for each in services} == {DATABASE}
 
 
