@@ -12,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+from signalbox.catalogue.code import completed, usage_of
 from signalbox.core.problems import Problem
 from signalbox_infra.local import processes
 from tests.emulator.pages import PROJECT, README, block, run_calls, serving
@@ -95,15 +96,17 @@ def test_the_readmes_function_loads_and_checks_its_calls_against_the_signature()
         names["printed"].call(txt="hello")
 
 
-def test_the_readmes_catalogue_entry_names_the_tasks_and_queues_of_its_function() -> None:
+def test_the_readmes_catalogue_entry_is_that_of_its_function_and_leaves_out_what_the_code_says() -> None:
     found = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert found
+    assert code
     [(name, entry)] = yaml.safe_load(found[1]).items()
-    names = loaded_function()
-    assert entry["tasks"] == [each for each, value in names.items() if type(value).__name__ == "Task"]
-    assert name in names
-    assert {"people", "queue"} <= set(entry["invoked_by"])
-    assert {"admit", "tasks"} <= set(entry["enqueues"])
+    read, _ = completed(entry, usage_of({"main.py": code[1].encode()}), scheduled=False)
+    assert name in loaded_function()
+    assert (entry, read["tasks"]) == ({"folder": name}, ["printed"])
+    assert set(read["invoked_by"]) == {"people", "queue"}
+    assert {"admit", "tasks"} <= set(read["enqueues"])
 
 
 def loaded_function() -> dict[str, Any]:
