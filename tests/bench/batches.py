@@ -113,11 +113,12 @@ def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
     """Write a catalogue with so many queues for units, each like the first; return the file and the queues' names."""
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     names = [QUEUE, *(UNITS_QUEUE.format(number) for number in range(2, queues + 1))]
-    for name, function in catalogues.load().functions.items():
+    functions = catalogues.load().functions
+    for name, function in functions.items():
         content["functions"][name]["folder"] = str(function.folder)
     content["queues"] |= {name: dict(content["queues"][QUEUE]) for name in names}
-    content["functions"]["batch_expand"]["enqueues"] += names[1:]
-    content["functions"]["quilt"]["enqueues"] += names[1:]
+    for name in ("batch_expand", "quilt"):
+        content["functions"][name]["enqueues"] = [*functions[name].enqueues, *names[1:]]
     (folder / "infra").mkdir(parents=True)
     path = folder / "infra" / "catalogue.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")

@@ -32,7 +32,10 @@ from tests.infra.google_provider.server import GoogleProvider
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 SECONDS_MAX = 200
-NOT_THERE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "MAKEFLAGS", "PORT", "DATA", "LOG")
+OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+"""Variables of the make that runs the tests, with the arguments of its pytest."""
+
+NOT_THERE = (*OF_MAKE, "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CI", "YES", "CONFIRM", "PORT", "DATA", "LOG")
 
 
 @pytest.fixture(scope="module")
