@@ -32,7 +32,7 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
 
 
 def _read(file: Path) -> Mapping[str, str]:
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else ()
+    lines = file.read_text("utf-8-sig").splitlines() if file.is_file() else ()
     found = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ")

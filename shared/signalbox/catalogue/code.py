@@ -129,7 +129,10 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         main_names = module.names() if path == MAIN else main_names
         routes = {**module.routes(), **routes}
         events = {**module.events(), **events}
-        schedules = {**module.schedules(), **schedules}
+        for name, schedule in module.schedules().items():
+            if name in schedules:
+                raise CatalogueError(f"{schedule[0]} is a second schedule {name}: give it a name=")
+            schedules[name] = schedule
         each_user = each_user or module.each_user()
         complete = complete and not module.makes_tasks_otherwise()
     return Usage(

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from signalbox import Function
+from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
@@ -165,3 +166,9 @@ def test_the_times_of_a_schedule_are_those_of_its_time_zone() -> None:
     assert of_days("30 2 * * *", 3, 28, 2) == ["28 01:30"]  # 02:30 does not exist on the 29th
     assert of_days("30 2 * * *", 10, 24, 2) == ["24 00:30", "25 00:30"]  # it exists twice on the 25th
     assert of_days("0 0 29 * *", 3, 27, 3) == ["28 23:00"]
+
+
+def test_a_second_schedule_of_a_name_in_another_file_is_refused() -> None:
+    code = b"@app.schedule('0 6 * * 1', name='weekly')\n@app.task\ndef %s(): ...\n"
+    with pytest.raises(CatalogueError, match=r"other\.py:1 is a second schedule weekly: give it a name="):
+        usage_of({"main.py": code % b"report", "other.py": code % b"sweep"})

@@ -56,6 +56,11 @@ def test_a_secret_has_its_value_from_a_file_that_git_ignores_or_from_the_shell(
     assert own_environment(project) == {"SHOP": "Print", "STRIPE_KEY": "sk = 1", "MAIL_KEY": "b"}
 
 
+def test_a_file_of_secrets_may_begin_with_a_byte_order_mark(project: Catalogue) -> None:
+    (project.root / ".env").write_bytes("\ufeffSTRIPE_KEY=1\r\nMAIL_KEY=2\r\n".encode())
+    assert own_environment(project) == {"SHOP": "Print", "STRIPE_KEY": "1", "MAIL_KEY": "2"}
+
+
 def test_a_secret_without_a_value_is_refused_before_anything_starts(project: Catalogue) -> None:
     (project.root / ".env").write_text("STRIPE_KEY=1\n")
     with pytest.raises(CatalogueError, match=r"functions.quilt: the secret mail:3 has no value here: .* MAIL_KEY=…"):
