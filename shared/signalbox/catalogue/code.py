@@ -432,7 +432,7 @@ def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     try:
         options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
         values = [ast.literal_eval(each) for each in call.args]
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # TypeError: a list as a key
         name = ast.unparse(call.func)
         section = "schedules" if name.endswith("schedule") else "triggers"
         raise CatalogueError(
@@ -481,9 +481,11 @@ def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
 
 
 def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
-    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`."""
+    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`, also one of a module."""
     target = node.func if isinstance(node, ast.Call) else node
-    return isinstance(target, ast.Attribute) and target.attr in names and isinstance(target.value, ast.Name)
+    if not isinstance(target, ast.Attribute):
+        return False
+    return target.attr in names and isinstance(target.value, ast.Name | ast.Attribute)
 
 
 def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:

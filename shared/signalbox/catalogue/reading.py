@@ -431,6 +431,8 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
             schedule = f"{url_segment(name)}-{key}"
             if schedule not in schedules:
                 schedules[schedule], places[f"schedules.{schedule}"] = {"function": name, **entry}, {"cron": place}
+        places_of_events = ", ".join(usage.events.values())
+        refuse(len(usage.events) > 1, f"functions.{name}: {places_of_events} handle events of two patterns. {ONE_EACH}")
         for pattern, place in usage.events.items() if name not in triggered else ():
             triggers[url_segment(name)] = {"function": name, "event": EVENTS[0], "document": pattern}
             places[f"triggers.{url_segment(name)}"] = {"document": place}

@@ -34,6 +34,7 @@ def catalogue(folder: Path, code: str, entry: Mapping[str, Any], **sections: Any
 
 
 CODE = {
+    "import shared\n@shared.app.task\ndef pack(): ...": {"invoked_by": ["queue"], "tasks": ["pack"]},
     "@app.http('GET')\ndef show(request): ...": {"invoked_by": ["people"]},
     "@app.task\ndef pack(): ...": {"invoked_by": ["queue"], "tasks": ["pack"]},
     "@app.task\ndef pack(): ...\n@app.http('POST')\ndef start(request): semaphore('a').wait(pack.call())": {
@@ -128,6 +129,9 @@ WRONG = {
     '@app.schedule("0 6 * * 1", time_zone="Mars/Base")\n@app.task\ndef report(): ...': "time_zone is 'Mars/Base'",
     '@app.schedule("* * * * *")\n@app.schedule("0 6 * * 1")\n@app.task\ndef report(): ...': "give it a name=",
     "@app.document_written(PATTERN)\ndef seen(event): ...": "an entry in triggers of the catalogue instead",
+    '@app.schedule("* * * * *", arguments={[]: 1})\n@app.task\ndef report(): ...': "an argument that is not a constant",
+    "@app.document_written('a/{id}')\ndef first(event, id): ...\n@app.document_written('b/{id}')\n"
+    "def second(event, id): ...": "main.py:4, main.py:6 handle events of two patterns",
     "pack = app.task(print)": "write what it has as tasks, objects and flows",
     "def": r"functions.orders: main.py does not compile",
 }
