@@ -2,6 +2,7 @@
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.core.formats import check_known
 from signalbox.critical_sections import tasks as critical_sections_tasks
 from signalbox.semaphores import tasks as semaphores_tasks
 
@@ -10,4 +11,5 @@ TASKS = {**semaphores_tasks.TASKS, **critical_sections_tasks.TASKS}
 
 @task_entry("semaphore_admit")
 def semaphore_admit(task: TaskDelivery) -> None:
+    check_known("semaphore_admit", task.name, TASKS)
     TASKS[task.name](runtime.ports(), task.payload)

@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
+from signalbox.core.formats import READS
 from signalbox.core.ports import Data, Put, Query, Store
+from signalbox.core.problems import NewerFormat
 from signalbox.core.queries import Field
 from signalbox.testing.memory_store import MemoryStore
 
@@ -88,3 +90,12 @@ def test_only_the_requested_fields_are_returned(store: Store, fields: list[Field
     read = store.read("d/a", "d/b", "d/none", fields=fields)
     assert [one.data for one in read] == [data, {}, None]
     assert [(one.update_time, one.create_time) for one in read] == [(one.update_time, one.create_time) for one in whole]
+
+
+def test_a_record_of_a_newer_format_is_refused(store: Store) -> None:
+    store.commit([Put("d/a", {"format": READS + 1}), Put("d/b", {"format": READS})])
+    assert store.read("d/b")[0].data == {"format": READS}
+    with pytest.raises(NewerFormat):
+        store.read("d/b", "d/a")
+    with pytest.raises(NewerFormat):
+        store.query(Query("d"))

@@ -10,11 +10,16 @@ from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.service import propagation, units
 from signalbox.batches.service.batches import cancel_sub_batches, populate_next
+from signalbox.core.formats import check_known
+from signalbox.core.names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
+
+TASKS = ("expand", "check", "retry", "deadline", "cancel", "then", "child")
 
 
 def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
-    """Run one of the kit's tasks. Raises `Unavailable` for a retry, and `BadBatch` for an unknown task."""
+    """Run one of the kit's tasks. Raises `Unavailable` for a retry, and `BadBatch` for an invalid payload."""
+    check_known(BATCH_EXPAND, task, TASKS)
     run = _run_of(payload)
     try:
         match task, payload:

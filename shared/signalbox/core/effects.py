@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Self, TypeVar
 
+from signalbox.core.formats import check_task
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.core.times import microseconds, rfc3339, slot_end
@@ -123,10 +124,12 @@ class TaskEnvelope:
 
     @classmethod
     def from_json(cls, body: Json) -> Self:
-        """Parse the body of a task. Raises `BadTaskEnvelope`."""
+        """Parse the body of a task. Raises `BadTaskEnvelope`, and `NewerFormat` for one of a newer release."""
         match body:
             case {"operation": str(operation), "task": str(name), "payload": dict(payload), **context}:
-                return cls(operation, name, payload, {str(kind): value for kind, value in context.items()})
+                named = {str(kind): value for kind, value in context.items()}
+                check_task(name, named)
+                return cls(operation, name, payload, named)
         raise BadTaskEnvelope('A task\'s body is {"operation": …, "task": …, "payload": {…}}.')
 
 

@@ -165,12 +165,23 @@ class GaveUp(Problem):
 class Unavailable(Exception):
     """A transient error, answered with 503: it is not known whether the call took effect. Retry it.
 
-    ``retry_after_seconds`` is the least time to wait before that.
+    ``retry_after_seconds`` is the least time to wait before that. ``detail`` is what callers are answered; the reason
+    is only logged.
     """
+
+    detail = "It is not known whether the request took effect. Retry."
 
     def __init__(self, reason: str, *, retry_after_seconds: int = 1) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+class NewerFormat(Unavailable):
+    """A newer release wrote a record or a task in a format that this code cannot read. Nothing was written."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, retry_after_seconds=30)
+        self.detail = reason
 
 
 class PartlyEnqueued(Exception):

@@ -210,5 +210,5 @@ def _result(result: BulkPutResult) -> dict[str, Any]:
     outcome = result.outcome
     if isinstance(outcome, StoredDocument):
         return {"key": result.key, "status": 201 if outcome.created else 200, "etag": outcome.etag}
-    body = problem_body(outcome) if isinstance(outcome, Problem) else unavailable_body()
+    body = problem_body(outcome) if isinstance(outcome, Problem) else unavailable_body(outcome)
     return {"key": result.key, "status": body["status"], "problem": body}

@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.core import record_values, values
+from signalbox.core.formats import FORMAT
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotAnObject, TooLarge
 from signalbox.core.times import entity_tag, microseconds
@@ -37,7 +38,7 @@ Author = Literal["put", "refresh"]
 COLLECTION = "documents"
 RESERVED = "_signalbox"
 
-_METADATA = ("version", "author", "digest", "hops", "linked", "large", "history")
+_METADATA = ("version", "author", "digest", "hops", "linked", "large", "history", FORMAT)
 METADATA_FIELDS = tuple((RESERVED, name) for name in _METADATA)
 """The fields that a put reads of the record that it replaces: the metadata without the content."""
 

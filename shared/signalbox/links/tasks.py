@@ -19,6 +19,8 @@ The task of `link_verify` is a page of a verification.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from signalbox.core.formats import check_known
+from signalbox.core.names import LINK_REFRESH
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
 from signalbox.documents.model import COLLECTION, path_of
@@ -35,17 +37,19 @@ _BY_WORK = {"compact": "compact", "written": "written", "document": "copy", "tra
 
 
 def run_link_task(ports: Ports, task: str, payload: Payload) -> None:
-    """Run a task of `link_refresh`. Raises `Unavailable` (transient: retry), or `BadValue` if the task is invalid."""
-    handler = TASKS.get(_name_by_work(payload) if task == EARLIER_NAME else task)
-    if handler is None:
-        raise BadValue(f"link_refresh has no task {task!r} with this payload.")
-    handler(ports, payload)
+    """Run a task of `link_refresh`. Raises `Unavailable` (transient: retry), or `BadValue` for an invalid payload."""
+    name = _name_by_work(payload) if task == EARLIER_NAME else task
+    check_known(LINK_REFRESH, name, TASKS)
+    TASKS[name](ports, payload)
 
 
 def _name_by_work(payload: Payload) -> str:
     work = payload.get("work")
     members = work if isinstance(work, Mapping) else {}
-    return next((name for member, name in _BY_WORK.items() if member in members), "")
+    name = next((name for member, name in _BY_WORK.items() if member in members), None)
+    if name is None:
+        raise _invalid(EARLIER_NAME)
+    return name
 
 
 def page(ports: Ports, payload: Payload) -> None:

@@ -28,6 +28,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.formats import check_known
+from signalbox.core.names import STANDING_FOLD
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import BadValue, Problem
@@ -44,8 +46,12 @@ Logged = tuple[StandingKey, ...]
 """The standings to which a visit left adjustments."""
 
 
+TASKS = ("fold", "walk", "remove", "recount", "recounts")
+
+
 def run_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
     """Run a task of the queue `standings`. Raises `Unavailable`, or `BadValue` for an invalid payload."""
+    check_known(STANDING_FOLD, task, TASKS)
     match task, payload:
         case "fold", {"standing": str(text), "at": str(at)}:
             fold(ports, StandingKey.from_text(text), datetime.fromisoformat(at))

@@ -19,6 +19,7 @@ from threading import RLock
 from typing import Any
 
 from signalbox.adapters.clock import random_id
+from signalbox.core.formats import check_record
 from signalbox.core.keys import check_path
 from signalbox.core.ports import (
     REMOVE,
@@ -309,7 +310,7 @@ class MemoryStore:
             check_path(path)
         with self._lock:
             at = self._read_time()
-            return tuple(_snapshot(path, self._record(path), at, fields) for path in paths)
+            return tuple(_checked(_snapshot(path, self._record(path), at, fields)) for path in paths)
 
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
         once = self.read(*dict.fromkeys((*needed, *others)))
@@ -324,7 +325,7 @@ class MemoryStore:
             at = self._read_time()
             ids = self._found(query)[: query.limit]
             collection = self._collections.get(query.collection, {})
-            page = tuple(_snapshot(f"{query.collection}/{id_}", collection[id_], at) for id_ in ids)
+            page = tuple(_checked(_snapshot(f"{query.collection}/{id_}", collection[id_], at)) for id_ in ids)
         return page if query.bytes_max is None else page[: count_fitting(page, query.bytes_max)]
 
     def count(self, query: Query) -> int:
@@ -393,6 +394,13 @@ def _snapshot(path: str, record: Record | None, at: datetime, fields: Sequence[F
     if record is None:
         return Snapshot(path, None, at)
     return Snapshot(path, copied_map(masked(record.data, fields)), at, record.update_time, record.create_time)
+
+
+def _checked(snapshot: Snapshot) -> Snapshot:
+    """Return what a reader may see. Raises `NewerFormat`."""
+    if snapshot.data is not None:
+        check_record(snapshot.path, snapshot.data)
+    return snapshot
 
 
 def _check_guard(path: str, guard: Guard, record: Record | None) -> None:

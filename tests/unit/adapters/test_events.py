@@ -19,8 +19,9 @@ from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 from signalbox.adapters import runtime, settings
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
 from signalbox.adapters.http.events import document_event, document_written
+from signalbox.core.formats import READS
 from signalbox.core.ports import DocumentEvent
-from signalbox.core.problems import BadValue, Unavailable
+from signalbox.core.problems import BadValue, NewerFormat, Unavailable
 from signalbox.testing.platform import Platform
 
 CREATED = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -141,7 +142,7 @@ def test_under_the_framework_only_what_should_be_redelivered_gets_a_non_2xx(
 
 MAIN = """
 from signalbox.adapters.http.events import document_written
-from signalbox.core.problems import BadValue, Unavailable
+from signalbox.core.problems import BadValue, NewerFormat, Unavailable
 
 @document_written("follow")
 def follow(event):
@@ -191,3 +192,12 @@ def test_of_the_events_that_did_nothing_one_in_a_hundred_is_logged_in_the_cloud(
     finally:
         runtime.bind(None)
         settings.bind(before)
+
+
+def test_an_event_of_a_newer_format_is_delivered_again() -> None:
+    newer = {"_signalbox": {"format": READS + 1}}
+    with pytest.raises(NewerFormat):
+        read(body(value=newer))
+    with pytest.raises(NewerFormat):
+        read(body(old_value=newer, value={}))
+    assert read(body(value={"format": READS + 1})).after == {"format": READS + 1}

@@ -239,7 +239,7 @@ def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: Op
     assert linked(embedding, "p") is True
 
 
-@pytest.mark.parametrize("task", [*tasks.TASKS, tasks.EARLIER_NAME, "no such task"])
+@pytest.mark.parametrize("task", [*tasks.TASKS, tasks.EARLIER_NAME])
 @pytest.mark.parametrize(
     "payload",
     [
@@ -254,6 +254,11 @@ def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: Op
 def test_an_invalid_payload_is_a_permanent_error(task: str, payload: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
         tasks.run_link_task(OperationsPlatform().ports, task, payload)
+
+
+def test_a_task_that_a_newer_release_may_have_is_retried() -> None:
+    with pytest.raises(Unavailable):
+        tasks.run_link_task(OperationsPlatform().ports, "no such task", BUILT["page"].payload)
 
 
 BUILT = {

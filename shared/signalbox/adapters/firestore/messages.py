@@ -20,6 +20,7 @@ from google.cloud.firestore_v1.types import query as types
 from grpc import StatusCode
 
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
+from signalbox.core.formats import check_record
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -114,10 +115,11 @@ def write_result(write: Write, message: Any) -> WriteResult:
 
 
 def snapshot_of(path: str, document: Any, read_time: datetime) -> Snapshot:
-    """Read a `Document`; None: the record does not exist."""
+    """Read a `Document`; None: the record does not exist. Raises `NewerFormat`."""
     if document is None:
         return Snapshot(path, None, read_time)
     data: Data = decode_fields(document.fields)
+    check_record(path, data)
     return Snapshot(path, data, read_time, timestamp(document.update_time), timestamp(document.create_time))
 
 

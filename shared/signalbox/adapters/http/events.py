@@ -18,6 +18,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.firestore.values import decode_fields, timestamp
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.logs import Headers
+from signalbox.core.formats import check_record
 from signalbox.core.ports import Data, DocumentEvent
 from signalbox.core.problems import BadValue, Problem, Unavailable
 
@@ -68,11 +69,16 @@ def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> No
 
 
 def document_event(attributes: Mapping[str, Any], body: bytes | None) -> DocumentEvent:
-    """Parse a CloudEvent's attributes and protobuf body. Raises `BadValue` if it is not an event of a record."""
+    """Parse a CloudEvent's attributes and protobuf body.
+
+    Raises `BadValue` if it is not an event of a record, and `NewerFormat` if this release cannot read the record.
+    """
     data = _parse(body or b"")
     before, after = _held(data, "old_value"), _held(data, "value")
     path = _path(data.value.name or data.old_value.name, attributes)
     collection, _, key = path.rpartition("/")
+    for held in filter(None, (before, after)):
+        check_record(path, held)
     return DocumentEvent(
         id=str(attributes["id"]),
         collection=collection,

@@ -67,14 +67,12 @@ def problem_body(problem: Problem) -> Body:
 
 def unavailable_response(error: Unavailable) -> flask.Response:
     """Render 503: it is not known whether the request took effect. `Retry-After` says when to retry."""
-    return _response(unavailable_body(), {"Retry-After": str(error.retry_after_seconds)})
+    return _response(unavailable_body(error), {"Retry-After": str(error.retry_after_seconds)})
 
 
-def unavailable_body() -> Body:
+def unavailable_body(error: Unavailable) -> Body:
     """Return the members of the problem document of a 503."""
-    return _body(
-        503, "unavailable", "Service unavailable", detail="It is not known whether the request took effect. Retry."
-    )
+    return _body(503, "unavailable", "Service unavailable", detail=error.detail)
 
 
 def internal_error_response() -> flask.Response:
