@@ -75,6 +75,8 @@ locals {
       function = name
       part     = contains(local.split, name) ? "people" : ""
       queue    = function.queue && !contains(local.split, name)
+      # Tasks from before the function was open have its address for people, which enqueues them again.
+      enqueues = contains(local.split, name) ? setunion(function.enqueues, function.queues) : function.enqueues
     }) },
     { for name in local.split : "${name}_tasks" => merge(local.functions[name], {
       function   = name

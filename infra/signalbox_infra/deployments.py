@@ -1,6 +1,6 @@
 """The deployments of a function: one, or two if it is open to the network and has tasks.
 
-    deployments_of(quilt)      # quilt, for people, and quilt-tasks, which only the queues' account may call
+    deployments_of(quilt)      # quilt, for people, and quilt-tasks, which only the queues' accounts may call
 
 `infra/locals.tf` says the same to Terraform; tests compare the two.
 """
@@ -22,16 +22,21 @@ class Deployment:
     function: Function
 
 
-def deployments_of(function: Function) -> Iterable[Deployment]:
-    """Iterate over the deployments of a function."""
-    return _halves(function) if function.is_split else (Deployment(function.segment, "", function),)
+def deployments_of(function: Function, calling_queues: Iterable[str] = ()) -> Iterable[Deployment]:
+    """Iterate over the deployments of a function, which these queues call."""
+    return _halves(function, calling_queues) if function.is_split else (Deployment(function.segment, "", function),)
 
 
-def _halves(function: Function) -> Iterator[Deployment]:
-    yield Deployment(function.segment, PEOPLE, _for_people(function))
+def _halves(function: Function, calling_queues: Iterable[str]) -> Iterator[Deployment]:
+    yield Deployment(function.segment, PEOPLE, _for_people(function, calling_queues))
     private = replace(function, invoked_by=("queue",), public=False, auth="", cors=(), exposes=())
     yield Deployment(function.segment + TASKS_SUFFIX, TASKS, private)
 
 
-def _for_people(function: Function) -> Function:
-    return replace(function, invoked_by=("people",), queues=(), tasks=(), objects=(), flows=(), exposes=())
+def _for_people(function: Function, calling_queues: Iterable[str]) -> Function:
+    """Return the part for people. Tasks from before the function was open call it, too: it enqueues them again."""
+    enqueues = tuple(sorted({*function.enqueues, *calling_queues}))
+    callers = ("people", "queue")
+    return replace(
+        function, invoked_by=callers, enqueues=enqueues, queues=(), tasks=(), objects=(), flows=(), exposes=()
+    )

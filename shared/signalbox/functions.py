@@ -18,7 +18,7 @@ from signalbox.adapters.http.access import Access, AccessRules
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.tasks import QUEUE_HEADER, TaskDelivery, forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api.liveness import is_live
@@ -245,7 +245,8 @@ class Function:
         if self._flows and not self._has_flow_routes:
             self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True
-        entry = _dispatch(self._routes.entry_point(), tasks, turns, _nothing_here(self.name))
+        forwarding = forwarding_entry(self.name)
+        entry = _dispatch(self._routes.entry_point(), tasks, turns, forwarding, _nothing_here(self.name))
         return entry_point(self.name, _within(host.serving, entry) if host else entry)
 
     def _add_objects(self, host: "ObjectHost") -> None:
@@ -322,14 +323,19 @@ def _to_be_retried(run: Callable[[], None]) -> None:
         raise Unavailable(problem.detail) from problem
 
 
-def _dispatch(routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, nothing: EntryPoint) -> EntryPoint:
+def _dispatch(
+    routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, forwarding: EntryPoint, nothing: EntryPoint
+) -> EntryPoint:
     """Return an entry point that passes requests under the kit's own paths to `tasks` and `turns`, others to `routes`.
 
-    If only one part of the function is served, requests for the other part get a 404.
+    If only one part of the function is served, requests for the other part get a 404. The part for people passes tasks
+    from a queue to `forwarding`.
     """
 
     def entry(request: flask.Request) -> flask.Response:
         part, path = cloud_run.part_served(request), f"{request.path}/"
+        if path.startswith((TASKS, TURNS)) and part == cloud_run.PEOPLE and QUEUE_HEADER in request.headers:
+            return forwarding(request)
         if path.startswith((TASKS, TURNS)) and part != cloud_run.PEOPLE:
             return tasks(request) if path.startswith(TASKS) else turns(request)
         return nothing(request) if part == cloud_run.TASKS else routes(request)

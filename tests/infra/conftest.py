@@ -60,7 +60,7 @@ def first(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work
 def open_two(catalogue: dict[str, Any]) -> None:
     """Open a function to the users of one page, and another to everybody."""
     catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
-    catalogue["functions"]["philosophers"].update(public=True)
+    catalogue["functions"]["philosophers"].update(public=True, enqueues=["admit", "links"])
     catalogue["indexes"] = {"near": {"collection": "documents", "fields": ["tags[]", "name"]}}
 
 

@@ -25,7 +25,7 @@ SOURCE = 'module.function["{}"].google_storage_bucket_object.source'
 
 TABLE = """
 philosophers       | allUsers ann signalbox-deployer | admit links tasks | signalbox-prod
-philosophers-tasks | qu-tasks                        | admit links tasks | signalbox-prod
+philosophers-tasks | qu-tasks                        | admit links       | signalbox-prod
 quilt              | allUsers ann signalbox-deployer | batches links tasks | signalbox-prod
 quilt-tasks        | qu-tasks                        | batches links tasks | signalbox-prod
 """
@@ -40,7 +40,10 @@ def resources(first: Workspace) -> Mapping[str, Resource]:
 def asked_for() -> Catalogue:
     """Return the project's catalogue with the two functions open."""
     catalogue = load()
-    opened = {"quilt": {"auth": "firebase", "cors": (PAGE,)}, "philosophers": {"public": True}}
+    opened = {
+        "quilt": {"auth": "firebase", "cors": (PAGE,)},
+        "philosophers": {"public": True, "enqueues": ("admit", "links")},
+    }
     functions = {
         name: dataclasses.replace(each, **opened.get(name, {}))  # type: ignore[arg-type]  # fields by name, of any type
         for name, each in catalogue.functions.items()

@@ -11,7 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from signalbox.catalogue.writing import lock, lock_of
-from signalbox_infra.deploy import adoption, alerting, bootstrapping, facts, locking, smoke, terraform, working_copy
+from signalbox_infra.deploy import (
+    adoption,
+    alerting,
+    bootstrapping,
+    facts,
+    locking,
+    smoke,
+    terraform,
+    waiting,
+    working_copy,
+)
 from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned
 from signalbox_infra.deploy.clock import REAL, Clock
@@ -54,7 +64,9 @@ class Flow:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
         engine = self._terraform(self._preparation().prepared().account)
         if saved:
-            self._apply(engine, self._saved(engine))
+            plan = self._saved(engine)
+            self._refuse_lost_tasks(plan)
+            self._apply(engine, plan)
         else:
             alerting.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
@@ -121,7 +133,12 @@ class Flow:
         self._packaged()
         plan = self._with_queues(engine, planned(engine, self._attempts()))
         self.say(str(plan))
+        self._refuse_lost_tasks(plan)
         return plan
+
+    def _refuse_lost_tasks(self, plan: Plan) -> None:
+        for warning in waiting.refuse_lost_tasks(self.target, plan, self.run):
+            self.say(warning)
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Plan to take the queues that an earlier destroy kept, where the plan would create them."""

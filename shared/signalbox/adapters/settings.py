@@ -93,8 +93,14 @@ class Settings:
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
-        segment = function.replace("_", "-") + (TASKS_SUFFIX if function in self.split_functions else "")
-        return self.function_url.format(function=segment)
+        return self._address(function, TASKS_SUFFIX if function in self.split_functions else "")
+
+    def people_address_of(self, function: str) -> str:
+        """Return the address of a split function's part for people: that of its tasks before the function was open."""
+        return self._address(function)
+
+    def _address(self, function: str, suffix: str = "") -> str:
+        return self.function_url.format(function=function.replace("_", "-") + suffix)
 
     def account_of(self, queue: str) -> str:
         """Return the account as which a queue's tasks call; empty if they call without a token."""

@@ -54,7 +54,7 @@ class Effect:
     ``task`` is the task's name in that function; ``path`` is the rest of the URL after the function's name and begins
     with ``/``. ``context`` travels with the payload in the envelope: JSON of a lease, a unit, a batch. ``trace`` is a
     W3C ``traceparent``, propagated to the function. ``wakes`` marks a wake-up, whose name and time follow from the time
-    of its commit.
+    of its commit. ``operation`` is that of the envelope, if it is not the task's name; no outbox record has one.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Effect:
     context: Mapping[str, Any] = field(default_factory=dict)
     trace: str = field(default="", compare=False)
     wakes: bool = False
+    operation: str = ""
 
     def __post_init__(self) -> None:
         assert self.name, "an effect without a name could be enqueued twice"
@@ -115,8 +116,8 @@ class TaskEnvelope:
 
     @classmethod
     def of(cls, effect: Effect) -> Self:
-        """Return the envelope of an effect. Its operation is the effect's name."""
-        return cls(effect.name, effect.task, effect.payload, effect.context)
+        """Return the envelope of an effect. Its operation is the effect's name, unless the effect names one."""
+        return cls(effect.operation or effect.name, effect.task, effect.payload, effect.context)
 
     def to_json(self) -> dict[str, Any]:
         """Return the body of the task."""

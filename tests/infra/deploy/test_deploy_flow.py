@@ -1,6 +1,7 @@
 """What comes after what: agreement before a change, another try for what passes, and a guard before destruction."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -244,3 +245,55 @@ def test_a_plan_names_what_cannot_be_undone_and_what_is_public() -> None:
         "  DESTROYS  a.gone",
     ]
     assert (str(Plan()), Plan(outputs_change=True).empty) == ("No changes.", False)
+
+
+def destroys(*functions: str) -> str:
+    """Return the JSON of a plan that destroys functions."""
+    addresses = [f'module.function["{name}"].google_cloudfunctions2_function.function' for name in functions]
+    return json.dumps(
+        {"resource_changes": [{"address": each, "change": {"actions": ["delete"]}} for each in addresses]}
+    )
+
+
+QUEUES = {"gcloud tasks queues list": "dev-tasks dev-flows another"}
+OLD = "https://dev-quilt-tasks-123.us-central1.run.app/tasks/paint"
+
+
+@pytest.mark.parametrize("goal", ["deploy", "plan", "saved"])
+def test_no_function_is_destroyed_while_tasks_wait_for_it(place: target.Target, goal: str) -> None:
+    script = Script(
+        **{"terraform show": destroys("quilt_tasks", "old")}, **QUEUES, **{"gcloud tasks list --queue=dev-tasks": OLD}
+    )
+    script.answers["gcloud tasks list --queue=dev-flows"] = ""
+    flow = Flow(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/")
+    if goal == "saved":
+        script.answers["terraform show"] = CREATES_ONE
+        flow.plan()
+        script.answers["terraform show"] = destroys("quilt_tasks", "old")
+    with pytest.raises(
+        Aborted, match=r"(?s)would be lost:\n  dev-tasks: https://dev-quilt-tasks-123.*gcloud tasks list"
+    ):
+        flow.plan() if goal == "plan" else flow.deploy(saved=goal == "saved")
+    assert script.count("terraform apply") == 0
+    listed = [each for each in script.asked if each.startswith("gcloud tasks list")]
+    assert len(listed) == 2, "one call for each queue of the environment"
+    pattern = re.compile(listed[0].partition("--filter=httpRequest.url~")[2].split()[0])
+    assert pattern.match(OLD)
+    assert pattern.match("https://dev-old-9.us-central1.run.app/turns")
+    assert not pattern.match("https://dev-quilt-123.us-central1.run.app/tasks/paint")
+
+
+def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(place: target.Target) -> None:
+    script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
+    said: list[str] = []
+    assert Flow(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert [line for line in said if "not known" in line] == [
+        "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
+    ]
+    assert script.count("terraform apply") == 1
+
+
+def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: target.Target) -> None:
+    script = Script(**QUEUES)
+    assert Flow(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert script.count("gcloud tasks list") == 0

@@ -218,8 +218,9 @@ def test_the_origins_of_pages_are_those_of_the_entries(root: Path) -> None:
 def test_a_function_that_is_open_and_has_tasks_is_deployed_twice(root: Path, entry: dict[str, Any]) -> None:
     catalogue = parse(function(invoked_by=["people", "queue"], tasks=["tidy_up"], **entry), root)
     assert catalogue.split_functions == {"keep"}
-    people, tasks = deployments_of(catalogue.functions["keep"])
-    assert (people.segment, people.part, people.function.invoked_by) == ("keep", "people", ("people",))
+    people, tasks = deployments_of(catalogue.functions["keep"], catalogue.calling_queues["keep"])
+    assert (people.segment, people.part, people.function.invoked_by) == ("keep", "people", ("people", "queue"))
+    assert set(people.function.enqueues) == {*tasks.function.enqueues, *catalogue.calling_queues["keep"]}
     assert (tasks.segment, tasks.part, tasks.function.invoked_by) == ("keep-tasks", "tasks", ("queue",))
     assert (people.function.open_to_all, tasks.function.open_to_all) == (True, False)
 

@@ -74,7 +74,9 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
 
     ``/console`` shows what happens, by these calls.
     """
-    deployments = [each for function in catalogue.functions.values() for each in deployments_of(function)]
+    queues = catalogue.calling_queues
+    functions = catalogue.functions.values()
+    deployments = [each for function in functions for each in deployments_of(function, queues.get(function.name, ()))]
     loaded = {each.segment: _loaded(each) for each in deployments}
     mounts = {f"/{segment}": app for segment, (app, _) in loaded.items()}
     own = {segment: routes for segment, (_, routes) in loaded.items()}
@@ -86,7 +88,8 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
     function = deployment.function
     app = platform.load(function.name, function.folder, function.signature_type)
     routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
-    ended = _ended_at_its_timeout(app, function.timeout_seconds) if "queue" in function.invoked_by else app
+    has_tasks = "queue" in function.invoked_by and deployment.part != cloud_run.PEOPLE
+    ended = _ended_at_its_timeout(app, function.timeout_seconds) if has_tasks else app
     return invokers_enforced(function, _in_its_place(ended, deployment.part)), routes
 
 

@@ -142,8 +142,10 @@ class IdentityTokens:
         return decoded_claims(token, certs=pem, clock_skew_in_seconds=CLOCK_SKEW_SECONDS)
 
 
-def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> Problem | None:
-    """Return the problem that refuses a caller of `function`; None if it is one of `accounts`. Raises `Unavailable`.
+def refusal(request: flask.Request, audience: str, accounts: frozenset[str]) -> Problem | None:
+    """Return the problem that refuses a caller of the address `audience`; None if it is one of `accounts`.
+
+    Raises `Unavailable` if the public keys cannot be fetched.
 
     If `accounts` is empty, callers are not authenticated. In the cloud all are refused then: the deployment is
     incomplete.
@@ -155,7 +157,7 @@ def refusal(request: flask.Request, function: str, accounts: frozenset[str]) -> 
         )
     try:
         claims = _tokens().claims(bearer_token(identity_header(request)))
-        check_claims(claims, Expected(accounts, chosen.address_of(function)), time.time())
+        check_claims(claims, Expected(accounts, audience), time.time())
     except Problem as problem:
         return problem
     return None

@@ -119,7 +119,7 @@ class Request:
             return None
         from signalbox.adapters.http.caller_auth import refusal  # google-auth is for functions with such callers
 
-        if refused := refusal(self._raw, self._function, settings().scheduler_accounts):
+        if refused := refusal(self._raw, settings().address_of(self._function), settings().scheduler_accounts):
             runtime.log().info("scheduler's headers ignored", function=self._function, reason=refused.detail)
             return None
         return f"{self.header('X-CloudScheduler-JobName')} {at}"

@@ -25,12 +25,17 @@ from signalbox.adapters.http.responses import (
 )
 from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
-from signalbox.core.effects import Json, TaskEnvelope
+from signalbox.core.effects import Effect, Json, TaskEnvelope, name_of
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 
 LATE_SECONDS = 60
 """The time after which a task is late: its queue was paused or full, or no instance was free."""
+
+QUEUE_HEADER = "X-CloudTasks-QueueName"
+
+FORWARDED = "forwarded"
+"""The member of a forwarded task's envelope with its earlier deliveries: those that were answered, and all."""
 
 ENVELOPE_BYTES_MAX = 1024 * 1024
 """Bytes of a task's body: Cloud Tasks' own limit."""
@@ -64,6 +69,42 @@ def task_entry(function: str) -> Callable[[Callable[[TaskDelivery], None]], Entr
     return decorate
 
 
+def forwarding_entry(function: str) -> EntryPoint:
+    """Return the entry point for tasks at the address of a split function's part for people.
+
+    They were enqueued before the function was open, when this was its only address. Each is enqueued again, for the
+    private part, with the same operation and its count of deliveries. Nothing is acknowledged that is not enqueued.
+    """
+
+    def handle(request: flask.Request) -> None:
+        effect = _forwarded(function, request)
+        try:
+            runtime.ports().queue.create([effect])
+        except Problem as problem:
+            raise Unavailable(problem.detail) from problem
+        runtime.log().info("task forwarded to its new address")
+
+    return _entry_point(
+        function, _Invocation(lambda: settings().task_callers(function), handle, "task abandoned", of_people=True)
+    )
+
+
+def _forwarded(function: str, request: flask.Request) -> Effect:
+    """Return the effect that enqueues a delivered task again. Its name is the same in every delivery."""
+    delivery = _delivery(request)
+    return Effect(
+        name_of("forwarded", function, request.headers.get("X-CloudTasks-TaskName", ""), delivery.operation),
+        delivery.queue,
+        function,
+        delivery.name,
+        delivery.payload,
+        request.path,
+        context={**delivery.context, FORWARDED: [delivery.executions, delivery.retries]},
+        trace=delivery.trace,
+        operation=delivery.operation,
+    )
+
+
 def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
     """Make a handler of scheduled calls, which have no body, the entry point of `function`."""
 
@@ -80,11 +121,20 @@ def schedule_entry(function: str) -> Callable[[Callable[[], None]], EntryPoint]:
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """How a function is invoked: the allowed accounts, the handler, and the log message after a permanent error."""
+    """How a function is invoked.
+
+    The allowed accounts, the handler, the log message after a permanent error, and whether it is a split function's
+    part for people that is called.
+    """
 
     accounts: Callable[[], frozenset[str]]
     handle: Callable[[flask.Request], None]
     abandoned: str
+    of_people: bool = False
+
+    def audience(self, function: str) -> str:
+        """Return the address for which a caller's token must be issued."""
+        return settings().people_address_of(function) if self.of_people else settings().address_of(function)
 
 
 def _entry_point(function: str, invocation: _Invocation) -> EntryPoint:
@@ -102,7 +152,7 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
     if request.method != "POST":
         return problem_response(MethodNotAllowed("Queues and schedules POST.", headers={"Allow": "POST"}))
     try:
-        if refused := refusal(request, function, invocation.accounts()):
+        if refused := refusal(request, invocation.audience(function), invocation.accounts()):
             runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
             return problem_response(refused)
         invocation.handle(request)
@@ -119,15 +169,17 @@ def _response(function: str, request: flask.Request, invocation: _Invocation) ->
 
 def _delivery(request: flask.Request) -> TaskDelivery:
     envelope = TaskEnvelope.from_json(_body(request))
+    context = dict(envelope.context)
+    executions, retries = context.pop(FORWARDED, (0, 0))
     return TaskDelivery(
         envelope.operation,
         envelope.name,
         envelope.payload,
-        envelope.context,
-        executions=_count(request.headers, "Execution"),
-        retries=_count(request.headers, "Retry"),
+        context,
+        executions=_count(request.headers, "Execution") + executions,
+        retries=_count(request.headers, "Retry") + retries,
         trace=current_trace(),
-        queue=request.headers.get("X-CloudTasks-QueueName", TASKS_QUEUE).removeprefix(settings().queue_prefix),
+        queue=request.headers.get(QUEUE_HEADER, TASKS_QUEUE).removeprefix(settings().queue_prefix),
         is_late=_is_late(request.headers.get("X-CloudTasks-TaskETA", "")),
     )
 
