@@ -6,9 +6,10 @@ replaces its signature with a fixed text, and forwards it. Such a token counts a
 a laptop, the header is not verified, so it names no account.
 
 The part of a function is the one that this process, or the address of a request, serves. A function that is open to the
-network and has tasks is deployed twice from one folder: ``NAME`` for people, where no task can be called, and
-``NAME-tasks``, which is private and serves only tasks. ``NAME`` forwards the tasks that a queue still delivers there. Cloud Run verifies the callers of the private one and removes
-the signatures of their tokens; an open function could not distinguish such a token from a forged one.
+network and has tasks is deployed twice from one folder: ``NAME`` for people, where no task can be called, and ``NAME-
+tasks``, which is private and serves only tasks. ``NAME`` forwards the tasks that a queue still delivers there. Cloud
+Run verifies the callers of the private one and removes the signatures of their tokens; an open function could not
+distinguish such a token from a forged one.
 
 In the cloud the part is a setting. The local stack serves both parts in one process and names the part in the WSGI
 environment of the request, which clients cannot write.
