@@ -112,7 +112,7 @@ def approval(amount: int) -> Generator[Any, Any, None]:
     if amount < APPROVAL_AMOUNT:
         return
     flow.progress({"waits_for": "approval"})
-    which, said = yield flow.any(flow.event("approval"), flow.sleep(APPROVAL_SECONDS))
+    which, said = yield flow.first(flow.event("approval"), flow.sleep(APPROVAL_SECONDS))
     if which == 1:
         raise NotApproved("Nobody answered in a day.")
     if not said["approved"]:

@@ -92,7 +92,7 @@ def next_event(state: str) -> Generator[Any, Any, dict[str, Any]]:
     if "idle" not in GRAPH[state]:
         order: dict[str, Any] = yield flow.event("order")
         return order
-    which, order = yield flow.any(flow.event("order"), flow.sleep(IDLE_SECONDS))
+    which, order = yield flow.first(flow.event("order"), flow.sleep(IDLE_SECONDS))
     return order if which == 0 else {"order": "idle"}
 
 

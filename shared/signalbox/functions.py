@@ -5,9 +5,9 @@ imported only by functions that use them.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 import flask
 
@@ -43,9 +43,15 @@ from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
+    from signalbox.batches.model.units import Completion, Unit
+    from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
-    from signalbox.flows.api.runs import Flow
+    from signalbox.flows.api.runs import Flow, FlowCode
+    from signalbox.mailboxes.model import Outcome
     from signalbox.objects.http import ObjectHost
+    from signalbox.semaphores.model import Lease
+
+    Filled = TypeVar("Filled", Lease, SectionRun, Unit, Completion, Outcome, TaskContext)
 
 PROBLEMS = (
     documents_problems,
@@ -63,6 +69,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Class = TypeVar("Class", bound=type)
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+class RegisterTask(Protocol):
+    """Register a task with the options of `Function.task`."""
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[P, R]) -> Task[P, R]: ...
+
 
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
@@ -113,14 +130,17 @@ class Function:
         return register
 
     @overload
+    def task(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
+
+    @overload
     def task(self, code: Callable[P, R]) -> Task[P, R]: ...
 
     @overload
-    def task(self, *, attempts_max: int = ..., queue: str = ...) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, *, attempts_max: int = ..., queue: str = ...) -> "RegisterTask": ...
 
     def task(
         self,
-        code: Callable[P, R] | None = None,
+        code: Callable[..., Any] | None = None,
         *,
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
@@ -131,12 +151,15 @@ class Function:
         is the pause between two attempts (`backoff_min_seconds` and the following fields in the catalogue). Raises
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
+
+        A parameter that the kit fills (`Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome`, `TaskContext`) is no
+        argument of a call. A type checker knows that if it is the first one.
         """
         if attempts_max < 1:
             raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")
 
-        def register(code: Callable[P, R]) -> Task[P, R]:
-            task = Task(self.name, code, RetryLimits(attempts_max), queue)
+        def register(code: Callable[..., Any]) -> Task[..., Any]:
+            task: Task[..., Any] = Task(self.name, code, RetryLimits(attempts_max), queue)
             if task.name in (CALL_OBJECT, *FLOW_TASKS):
                 raise ValueError(f"the task {task.name} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
@@ -176,11 +199,11 @@ class Function:
         self._objects.add(code)
         return code
 
-    def flow(self, code: Callable[P, Generator[Any, Any, R]]) -> "Flow[P, R]":
-        """Register a flow, a generator function, under its name: see `signalbox.flows.api.runs`.
+    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]":
+        """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
 
-        Raises `TypeError` for code that is not a generator function or has a parameter whose type is not JSON,
-        `ValueError` for a second flow of one name.
+        Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
+        whose type is not JSON, `ValueError` for a second flow of one name.
         """
         self._flows = self._flows or self._new_flow_host()
         return self._flows.add(code)

@@ -4,17 +4,17 @@ As JSON a call is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}`
 and never a URL, so no client can make the kit call another address. The task is later POSTed to ``/tasks/{task}`` of
 that function, with its payload and its *context*: the lease, the unit or the batch that it runs for.
 
-Inside the code of a flow, the call of a task or of an object's method is a command. Flows install the functions that
-create it when the first flow is registered. Until then nothing of flows is loaded.
+Inside the code of a flow, the call of a task or of an object's method is a command that the code awaits. Flows install
+the functions that create it when the first flow is registered. Until then nothing of flows is loaded.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import LIMITS
@@ -141,6 +141,19 @@ def _delay(value: Any, field: str) -> float:
 
 
 # --- calls inside the code of a flow ---
+
+
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Awaited(Generic[Result_co]):
+    """What the code of a flow awaits: the driver receives it, and `await` returns its result or raises its error."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, Result_co]:
+        result: Result_co = yield self
+        return result
 
 
 ObjectCommand = Callable[[Any, str, Mapping[str, Json]], Any]

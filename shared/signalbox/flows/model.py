@@ -12,9 +12,10 @@ execution starts has its execution id, so that late messages for an earlier exec
 import inspect
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import GeneratorType, coroutine
 from typing import Any, ClassVar, Self
 
 from signalbox.core.calls import Call
@@ -62,19 +63,19 @@ class FlowAddress(Address):
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """The code of a flow: a generator function, and the signature of its arguments."""
+    """The code of a flow, a coroutine function or a generator function, and the signature of its arguments."""
 
     name: str
-    code: Callable[..., Generator[Any, Any, Any]]
+    code: Callable[..., Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]
     signature: Signature
 
     @classmethod
     def from_function(cls, code: Callable[..., Any]) -> Self:
         """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow."""
-        if not inspect.isgeneratorfunction(code):
-            raise TypeError(
-                f"{code.__name__} is not a generator function: a flow must `yield` the commands it waits for"
-            )
+        if inspect.isasyncgenfunction(code):
+            raise TypeError(f"{code.__name__} has `yield` in `async def`: a flow awaits its commands")
+        if not inspect.iscoroutinefunction(code) and not inspect.isgeneratorfunction(code):
+            raise TypeError(f"{code.__name__} is not `async def`: a flow awaits its commands")
         signature = Signature.from_function(code)
         if signature.filled:
             raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
@@ -82,10 +83,15 @@ class FlowDefinition:
             raise TypeError(f"{code.__name__}: rename the parameter `on_complete`, which is an option of start()")
         return cls(code.__name__, code, signature)
 
-    def begin(self, arguments: Mapping[str, Any]) -> Generator[Any, Any, Any]:
-        """Return the generator of a run. If the arguments do not fit, it raises the error when it is started."""
-        bound = self.signature.bind(arguments, None)
-        return (yield from self.code(**bound))
+    async def begin(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the code. If the arguments do not fit, the error is raised when the coroutine is started."""
+        code: Any = self.code(**self.signature.bind(arguments, None))
+        return await (_awaitable(code) if isinstance(code, GeneratorType) else code)
+
+
+@coroutine
+def _awaitable(code: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    return (yield from code)
 
 
 @dataclass(frozen=True, slots=True)

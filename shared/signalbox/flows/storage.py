@@ -212,7 +212,7 @@ class CommandWrites:
         self.writes.append(message_put(call.address.base, id_, message.to_record()))
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
 
-    def _run_flow(self, flow: SubFlow, wait: Wait, location: str) -> None:
+    def _run_flow(self, flow: SubFlow[Any], wait: Wait, location: str) -> None:
         parent = ParentFlow(self.header.address.base, self.header.function, wait, self.header.depth + 1)
         if parent.depth > LIMITS.flow_depth_max:
             raise too_large(f"Sub-flows can be nested at most {LIMITS.flow_depth_max} deep.", location)
@@ -234,7 +234,7 @@ class CommandWrites:
             case Batch():
                 self.effects.append(cancel_batch_effect(self.header, wait))
 
-    def _cancel_flow(self, flow: SubFlow, wait: Wait) -> None:
+    def _cancel_flow(self, flow: SubFlow[Any], wait: Wait) -> None:
         child = _child(self.header, flow, wait)
         id_ = name_of("abandoned", child.base, wait.execution_id, wait.path)
         cancel = Cancel(f"{self.header.address.name} does not wait for it any more")
@@ -250,7 +250,7 @@ def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[W
     return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
 
 
-def _child(header: FlowHeader, flow: SubFlow, wait: Wait) -> FlowAddress:
+def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:
     return FlowAddress(flow.flow, child_id(header.address, wait))
 
 

@@ -9,7 +9,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from signalbox.adapters import runtime
 from signalbox.adapters.http.deployed_tasks import deployed
 from signalbox.core import calls
-from signalbox.core.effects import Json
 from signalbox.core.plain_code import check_plain, check_ran
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
@@ -22,10 +21,10 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Call(calls.Call):
-    """A call of a task: an argument of a wait or a batch, or to `enqueue`."""
+class Call(calls.Call, calls.Awaited[R]):
+    """A call of a task: an argument of a wait or a batch, or to `enqueue`; the code of a flow awaits it."""
 
-    def after(self, delay_seconds: float) -> "Call":
+    def after(self, delay_seconds: float) -> "Call[R]":
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
         later = calls.Call.after(self, delay_seconds)
         calls.note_created(later, f"{self.task}.call()", self)
@@ -56,7 +55,7 @@ class Call(calls.Call):
 class Task(Generic[P, R]):
     """A task of a user's function. Calling it runs its code; `call` returns a call for a queue."""
 
-    def __init__(self, function: str, code: Callable[P, R], retry_limits: RetryLimits, queue: str) -> None:
+    def __init__(self, function: str, code: Callable[..., R], retry_limits: RetryLimits, queue: str) -> None:
         check_plain(code, "task")
         self.name = code.__name__
         self.retry_limits = retry_limits
@@ -66,16 +65,19 @@ class Task(Generic[P, R]):
         self._code = code
         self._signature = Signature.from_function(code)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """Run the code here, with all of its parameters."""
         return self._code(*args, **kwargs)
 
-    def call(self, **arguments: Json) -> Call:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON.
 
-        Raises `WrongArguments` (a `TypeError`) if they do not fit the signature, `TooLarge` over 100 KiB. A replay of a
-        flow does not check again what an earlier turn has checked.
+        The code of a flow awaits the call; the result is what the task returns. Raises `WrongArguments` (a `TypeError`)
+        if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not check again what
+        an earlier turn has checked.
         """
-        call = Call(self._function, self.name, arguments, self.queue)
+        arguments = self._signature.named(args, kwargs)
+        call: Call[R] = Call(self._function, self.name, arguments, self.queue)
         if not calls.is_replayed():  # most of the time of a replay
             self._signature.check(arguments)
             call = call.checked(self.name)

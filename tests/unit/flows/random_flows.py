@@ -53,9 +53,9 @@ def random_code(seed: int) -> Callable[[], Generated]:
                 if kind == 1:
                     return (yield [command() for _ in range(rng.randint(0, 3))])
                 if kind == 2:
-                    return (yield flow.any(command(), command()))
+                    return (yield flow.first(command(), command()))
                 if kind == 3:
-                    return (yield flow.settled([command(), command()]))
+                    return (yield flow.settled(command(), command()))
                 return (yield [sub(rng.random(), depth - 1), command()])
             except flow.Cancelled:
                 yield step("clean_up")

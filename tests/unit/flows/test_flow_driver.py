@@ -140,7 +140,7 @@ def _one(name: str) -> Any:
 
 def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
     def code() -> Any:
-        return (yield flow.any(flow.event("approved"), flow.sleep(60)))
+        return (yield flow.first(flow.event("approved"), flow.sleep(60)))
 
     driver = begun(code)
     driver.apply(done(driver, "0.1"))
@@ -150,7 +150,7 @@ def test_the_first_of_any_wins_and_the_others_are_abandoned() -> None:
 def test_an_event_is_kept_until_the_code_waits_for_it_also_if_any_has_its_first() -> None:
     def code() -> Any:
         yield step("a")
-        yield flow.any(flow.event("x"), flow.event("y"))
+        yield flow.first(flow.event("x"), flow.event("y"))
         return (yield flow.event("y"))
 
     driver = begun(code)
@@ -161,7 +161,7 @@ def test_an_event_is_kept_until_the_code_waits_for_it_also_if_any_has_its_first(
 
 def test_settled_gives_errors_as_values() -> None:
     def code() -> Any:
-        results = yield flow.settled([step("a"), step("b")])
+        results = yield flow.settled(step("a"), step("b"))
         return [each.result if each.ok else str(each.error) for each in results]
 
     driver = begun(code)
@@ -206,7 +206,7 @@ def test_a_yielded_value_that_is_not_a_command_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "forgotten", [lambda: flow.sleep(5), lambda: flow.any(flow.event("a")), lambda: flow.event("b")]
+    "forgotten", [lambda: flow.sleep(5), lambda: flow.first(flow.event("a")), lambda: flow.event("b")]
 )
 def test_a_command_that_is_created_and_not_yielded_is_refused_at_the_next_yield(forgotten: Callable[[], Any]) -> None:
     def code() -> Any:
@@ -347,7 +347,7 @@ def test_too_much_at_once_and_endless_loops_are_refused() -> None:
 
 def test_any_takes_no_generators() -> None:
     def code() -> Any:
-        yield flow.any(_one("a"))
+        yield flow.first(_one("a"))
 
     with pytest.raises(Stuck, match="not generators"):
         begun(code)
@@ -360,10 +360,10 @@ def test_an_outcome_may_be_an_error_of_any_kind() -> None:
     assert isinstance(error_of(driver), Problem)
 
 
-@pytest.mark.parametrize("item", [lambda: [_one("a")], lambda: flow.settled([_one("a")]), lambda: [[_one("a")]]])
+@pytest.mark.parametrize("item", [lambda: [_one("a")], lambda: flow.settled(_one("a")), lambda: [[_one("a")]]])
 def test_any_takes_no_generators_at_any_depth(item: Callable[[], Any]) -> None:
     def code() -> Any:
-        yield flow.any(flow.event("x"), item())
+        yield flow.first(flow.event("x"), item())
 
     with pytest.raises(Stuck, match="not generators"):
         begun(code)
@@ -378,7 +378,7 @@ def waits_of(driver: Driver) -> list[str]:
 
 def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_has_an_event() -> None:
     def approve(name: str) -> Any:
-        return (yield flow.any(flow.event(name), flow.sleep(60)))
+        return (yield flow.first(flow.event(name), flow.sleep(60)))
 
     def code() -> Any:
         yield step("first")
@@ -394,7 +394,7 @@ def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_
 def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None:
     def code() -> Any:
         yield step("first")
-        return (yield flow.any([flow.event("a"), flow.event("b")], flow.sleep(60)))
+        return (yield flow.first([flow.event("a"), flow.event("b")], flow.sleep(60)))
 
     driver = begun(code)
     driver.apply(Event("a", 1, BEGIN)).apply(done(driver, "0"))
@@ -408,15 +408,15 @@ def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None
     [
         (lambda: flow.event("a"), ["b"]),
         (lambda: [flow.event("a"), flow.event("b")], []),
-        (lambda: flow.settled([flow.event("a")]), ["b"]),
-        (lambda: flow.any(flow.event("c"), flow.event("a")), ["b"]),
+        (lambda: flow.settled(flow.event("a")), ["b"]),
+        (lambda: flow.first(flow.event("c"), flow.event("a")), ["b"]),
         (list, ["a", "b"]),
     ],
 )
 def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[], Any], kept: list[str]) -> None:
     def code() -> Any:
         yield step("first")
-        yield flow.any(decided(), flow.event("a"), flow.event("b"))
+        yield flow.first(decided(), flow.event("a"), flow.event("b"))
 
     driver = begun(code)
     driver.apply(Event("a", 1, BEGIN)).apply(Event("b", 2, BEGIN)).apply(done(driver, "0"))
@@ -428,7 +428,7 @@ def test_a_log_of_older_code_is_replayed_by_the_rule_of_that_code() -> None:
     def code() -> Any:
         yield step("first")
         for _ in range(2):
-            yield [flow.event("a"), flow.any(flow.event("b"), flow.sleep(60))]
+            yield [flow.event("a"), flow.first(flow.event("b"), flow.sleep(60))]
 
     driver = begun(code)
     log: list[Message] = [Event("a", 1, BEGIN), Event("a", 2, BEGIN), done(driver, "0")]
@@ -515,7 +515,7 @@ class TooLarge(Problem):
 )
 def test_a_problem_is_raised_in_the_code_as_its_class(raised: Problem, kinds: list[type[Problem]]) -> None:
     def code() -> Any:
-        first, _ = yield flow.settled([step("a"), step("b")])
+        first, _ = yield flow.settled(step("a"), step("b"))
         try:
             yield step("c")
         except Problem as problem:
@@ -580,7 +580,7 @@ def test_a_generator_expression_is_refused() -> None:
 
 def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
     def code() -> Any:
-        first = yield flow.any(step("a"), step("b"))
+        first = yield flow.first(step("a"), step("b"))
         assert first == (1, 5)
         assert first != (0, 5)
         return "second" if first == 1 else "first"

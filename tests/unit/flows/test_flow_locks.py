@@ -87,7 +87,7 @@ def test_a_lock_that_was_released_is_not_renewed() -> None:
 
     def beside() -> Any:
         lease = yield flow.lock("printer", lease_seconds=600)
-        renewed, _ = yield flow.settled([lease.renew(), step("print")])
+        renewed, _ = yield flow.settled(lease.renew(), step("print"))
         return str(renewed.error)
 
     shop = shop_of(careless, beside)
@@ -183,9 +183,9 @@ def both() -> Any:
     "group",
     [
         lambda: [printer()],
-        lambda: flow.any(printer(), flow.event("x")),
+        lambda: flow.first(printer(), flow.event("x")),
         lambda: [[printer(), step("ok")], step("ok")],
-        lambda: flow.settled([printer(), step("ok")]),
+        lambda: flow.settled(printer(), step("ok")),
         both,
     ],
 )
@@ -210,7 +210,7 @@ def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(grou
 
 def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
     def first() -> Any:
-        yield flow.any([[printer(), step("ok")], flow.event("x")], flow.event("go"))
+        yield flow.first([[printer(), step("ok")], flow.event("x")], flow.event("go"))
         yield flow.event("never")
 
     shop = shop_of(first)

@@ -41,7 +41,7 @@ def checkout(order: int) -> Any:
 
 
 def approval() -> Any:
-    which, who = yield flow.any(flow.event("approved"), flow.sleep(60))
+    which, who = yield flow.first(flow.event("approved"), flow.sleep(60))
     return who if which == 0 else "timeout"
 
 
@@ -160,7 +160,7 @@ def test_a_lock_is_held_for_its_block_and_given_back() -> None:
 
 def test_a_lock_that_comes_too_late_is_given_back() -> None:
     def impatient() -> Any:
-        which, _ = yield flow.any(flow.lock("printer", lease_seconds=600), flow.sleep(1))
+        which, _ = yield flow.first(flow.lock("printer", lease_seconds=600), flow.sleep(1))
         return which
 
     def holding() -> Any:
@@ -222,7 +222,7 @@ def test_a_flow_runs_another_one_and_gets_its_result_or_its_error() -> None:
 
 def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
     def outer() -> Any:
-        yield flow.any(SubFlow(FUNCTION, "inner", {}), flow.sleep(5))
+        yield flow.first(SubFlow(FUNCTION, "inner", {}), flow.sleep(5))
 
     def inner() -> Any:
         yield flow.event("never")
@@ -783,7 +783,7 @@ def test_a_delayed_step_looks_first_and_one_on_time_does_not() -> None:
 
 
 def _impatient() -> Any:
-    which, _ = yield flow.any(flow.batch([step("mail", to=name) for name in "abc"]), flow.sleep(5))
+    which, _ = yield flow.first(flow.batch([step("mail", to=name) for name in "abc"]), flow.sleep(5))
     return which
 
 

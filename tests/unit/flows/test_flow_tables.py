@@ -88,11 +88,11 @@ class Case:
         self.shop.flows = Flows(FUNCTION, {"work": FlowDefinition.from_function(code)})
 
     def waiting(self, number: int = 0) -> Any:
-        yield flow.any(flow.event("go"), flow.event("end"))
+        yield flow.first(flow.event("go"), flow.event("end"))
         return number
 
     def broken(self, number: int = 0) -> Any:
-        yield flow.any(flow.event("go"), flow.event("end"))
+        yield flow.first(flow.event("go"), flow.event("end"))
         raise KeyError(number)
 
     def sound(self, number: int = 0) -> Any:
@@ -100,7 +100,7 @@ class Case:
         if self.condition == "the code diverged from its log":
             yield flow.sleep(1)
         if self.state != "none" and number == 0:
-            yield flow.any(flow.event("go"), flow.event("end"))
+            yield flow.first(flow.event("go"), flow.event("end"))
         if self.condition == "the code waits" or number:
             yield flow.event("more")
         if self.condition == "the code raises a Problem":

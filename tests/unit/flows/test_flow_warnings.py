@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from signalbox import documents, semaphore
-from signalbox.flows.api.warnings import FlowWarning, findings, warn
+from signalbox.flows.api.warnings import FlowWarning, check, findings
 
 
 class Tasks:
@@ -114,7 +114,7 @@ def test_what_a_flow_imports_itself_is_found_and_nothing_else() -> None:
 def test_a_warning_names_the_file_and_the_line() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn(runs_a_task, is_task)
+        check(runs_a_task, is_task)
     [warning] = caught
     line = runs_a_task.__code__.co_firstlineno + 1
     assert (warning.filename, warning.lineno, warning.category) == (__file__, line, FlowWarning)

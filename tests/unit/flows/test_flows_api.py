@@ -72,7 +72,7 @@ def month(days: int) -> Any:
 
 @app.flow
 def family(items: list[str]) -> Any:
-    results = yield flow.settled([child.call(item=item) for item in items])
+    results = yield flow.settled(*[child.call(item=item) for item in items])
     return [each.result if each.ok else each.error.detail for each in results]
 
 

@@ -1,12 +1,12 @@
-"""The commands and functions for a flow's code: `from signalbox import flow`, then `yield flow.sleep(60)`."""
+"""The commands and functions for a flow's code: `from signalbox import flow`, then `await flow.sleep(60)`."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from signalbox.core.calls import Call
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
+    AllOf,
     AnyOf,
     Batch,
     ContinueAsNew,
@@ -18,16 +18,27 @@ from signalbox.flows.machine.commands import (
     Sleep,
     Step,
     batch_of,
-    check_any,
     created,
+    first_of,
     running_flow,
 )
 from signalbox.flows.machine.failures import Cancelled
+from signalbox.tasks.requests.signatures import is_json_type
+
+if TYPE_CHECKING:
+    from signalbox.tasks.api import Call
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+T = TypeVar("T")
 
 # --- commands ---
 
 
-def step(call: Call, *, attempts_max: int = 1, pause_seconds: float = 0) -> Step:
+def step(call: "Call[T]", *, attempts_max: int = 1, pause_seconds: float = 0) -> Step[T]:
     """Return a command that runs a task. After a `Problem` it runs again, `attempts_max` times in all."""
     return created(Step(call, attempts_max, pause_seconds), "flow.step()")
 
@@ -37,29 +48,86 @@ def sleep(seconds: float) -> Sleep:
     return created(Sleep(seconds), "flow.sleep()")
 
 
-def event(name: str) -> NextEvent:
-    """Return a command that waits for the next event of a name; its result is the value. Earlier events are kept."""
-    return created(NextEvent(name), "flow.event()")
+@overload
+def event(name: str) -> NextEvent[Any]: ...
+
+
+@overload
+def event(name: str, type: type[T]) -> NextEvent[T]: ...
+
+
+def event(name: str, type: Any = Any) -> NextEvent[Any]:
+    """Return a command that waits for the next event of a name; its result is the value. Earlier events are kept.
+
+    `type` is the JSON type of the value, for instance `str` or `dict[str, Any]`. A value of another type is raised as a
+    `BadArgument`. Raises `TypeError` for a type that is not JSON.
+    """
+    if not is_json_type(type):
+        raise TypeError(f"the type of the event {name!r} is not JSON: {type!r}")
+    return created(NextEvent(name, type), "flow.event()")
 
 
 def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:
-    """Return a command that waits for permits of a semaphore. Its result is a `HeldLock`, to be used in ``with``."""
+    """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`."""
     return created(Lock(semaphore, permits, lease_seconds), "flow.lock()")
 
 
-def batch(calls: Iterable[Call], *, failures_max: int | None = None) -> Batch:
+def batch(calls: Iterable["Call[Any]"], *, failures_max: int | None = None) -> Batch:
     """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`."""
     return created(batch_of(calls, failures_max), "flow.batch()")
 
 
-def any(*items: Any) -> AnyOf:  # noqa: A001  the word of the field
-    """Return a command that waits for the first of several. Its result is `(which, result)`, counted from 0."""
-    return created(AnyOf(check_any(items)), "flow.any()")
+@overload
+def all(a: Awaitable[A], b: Awaitable[B], /) -> AllOf[tuple[A, B]]: ...
 
 
-def settled(items: Iterable[Any]) -> SettledOf:
+@overload
+def all(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> AllOf[tuple[A, B, C]]: ...
+
+
+@overload
+def all(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /) -> AllOf[tuple[A, B, C, D]]: ...
+
+
+@overload
+def all(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], e: Awaitable[E], /
+) -> AllOf[tuple[A, B, C, D, E]]: ...
+
+
+@overload
+def all(*items: Awaitable[T]) -> AllOf[list[T]]: ...
+
+
+def all(*items: Awaitable[Any]) -> AllOf[Any]:
+    """Return a command that waits for all of several commands and coroutines at once. Its result is the list of theirs.
+
+    The first error is raised once the others are cancelled and have ended. As for `asyncio.gather`, a type checker sees
+    a tuple where there are few.
+    """
+    return created(AllOf(items), "flow.all()")
+
+
+@overload
+def first(*items: Awaitable[T]) -> AnyOf[tuple[int, T]]: ...
+
+
+@overload
+def first(**named: Awaitable[T]) -> AnyOf[tuple[str, T]]: ...
+
+
+def first(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
+    """Return a command that waits for the first of several. The others are abandoned.
+
+    Its result is `(which, result)`: the name of the command, or its position from 0. Raises `TypeError` for a
+    coroutine, which could be abandoned half done.
+    """
+    return created(first_of(items, named), "flow.first()")
+
+
+def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
     """Return a command that waits for all of several. Its results are `Settled`, each with its result or its error."""
-    return created(SettledOf(tuple(items)), "flow.settled()")
+    return created(SettledOf(items), "flow.settled()")
 
 
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
@@ -73,7 +141,7 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
 # --- functions without a wait ---
 
 
-def send(call: Call) -> None:
+def send(call: "Call[Any]") -> None:
     """Send a task without waiting for it. It is enqueued by the commit of this turn."""
     running_flow("flow.send").send(call)
 
@@ -111,10 +179,11 @@ __all__ = [
     "Cancelled",
     "HeldLock",
     "Settled",
-    "any",
+    "all",
     "batch",
     "continue_as_new",
     "event",
+    "first",
     "lock",
     "now",
     "patched",

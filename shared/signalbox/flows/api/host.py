@@ -1,6 +1,6 @@
 """The flows of a user's function: registration, and what its queues deliver for flows."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from signalbox.adapters import runtime
@@ -11,7 +11,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http, tasks
-from signalbox.flows.api.runs import REGISTRY, Flow, P, R
+from signalbox.flows.api.runs import REGISTRY, Flow, FlowCode, P, R
 from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.mailboxes.http import delivery_of
@@ -32,10 +32,11 @@ class FlowHost:
         self._function = function
         self._definitions: dict[str, FlowDefinition] = {}
 
-    def add(self, code: Callable[P, Generator[Any, Any, R]]) -> Flow[P, R]:
+    def add(self, code: FlowCode[P, R]) -> Flow[P, R]:
         """Add a flow under the name of its code, and warn about calls that a replay would repeat.
 
-        Raises `TypeError` for code that cannot be a flow, and `ValueError` for a second flow of the same name.
+        Raises `TypeError` for code that cannot be a flow or has a visible error, `ValueError` for a second flow of one
+        name.
         """
         definition = FlowDefinition.from_function(code)
         if definition.name in self._definitions:
@@ -43,7 +44,7 @@ class FlowHost:
         self._definitions[definition.name] = definition
         REGISTRY.declare(self._definitions, self._function)
         if not settings().in_cloud:
-            _warn(code)
+            _check(code)
         return Flow(definition, lambda: self.local)
 
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
@@ -67,10 +68,10 @@ class FlowHost:
         return Flows(self._function, self._definitions, settings().revision)
 
 
-def _warn(code: Callable[..., Any]) -> None:
-    from signalbox.flows.api.warnings import warn  # it parses the code, and only outside of the cloud
+def _check(code: Callable[..., Any]) -> None:
+    from signalbox.flows.api.warnings import check  # it parses the code, and only outside of the cloud
 
-    warn(code, lambda value: isinstance(value, Task))
+    check(code, lambda value: isinstance(value, Task | Flow))
 
 
 # --- other subjects inside the code of a flow ---
@@ -89,7 +90,7 @@ def _note_created(command: object, name: str, instead_of: object = None) -> None
 
 
 def _refusal() -> Exception | None:
-    text = "The code of a flow must not read or write by itself. Do it in a task, and yield the call of that task."
+    text = "The code of a flow must not read or write by itself. Do it in a task, and await the call of that task."
     return InFlow(text) if is_running() else None
 
 

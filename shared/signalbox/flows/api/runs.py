@@ -1,15 +1,15 @@
 """Runs of flows, for users' functions (docs/flows.md).
 
 @app.flow
-def checkout(order: int, amount: int):
-    paid = yield charge.call(order=order, amount=amount)
+async def checkout(order: int, amount: int) -> str:
+    paid = await charge.call(order=order, amount=amount)
     ...
 
 run = checkout.start("order-7", order=7, amount=30)
 flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
@@ -27,6 +27,9 @@ from signalbox.tasks.machine import idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+FlowCode = Callable[P, Coroutine[Any, Any, R] | Generator[Any, Any, R]]
+"""The code of a flow: a coroutine function, or a generator function."""
 
 NO_FLOWS = Flows("", {})
 
@@ -134,35 +137,45 @@ class FlowRun:
 class Flow(Generic[P, R]):
     """A flow of a user's function. `start` starts a run; `call` runs it as a sub-flow of another flow."""
 
-    def __init__(self, definition: FlowDefinition, local: Callable[[], Flows]) -> None:
+    def __init__(self, definition: FlowDefinition, local: Callable[[], Flows], on_complete: Call | None = None) -> None:
         self.definition = definition
         self._local = local
+        self._on_complete = on_complete
 
     @property
     def name(self) -> str:
         """The name of the flow's code."""
         return self.definition.name
 
-    def start(self, id: str, /, *, on_complete: Call | None = None, **arguments: Json) -> FlowRun:
+    def with_(self, *, on_complete: Call) -> Self:
+        """Return the same flow whose runs end with a task, which receives the `Outcome`."""
+        return type(self)(self.definition, self._local, on_complete)
+
+    def start(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
         """Start a run under an id. A repeat with the same arguments changes nothing.
 
-        `on_complete` is a task that receives the `Outcome`. Raises `WrongArguments` (a `TypeError`) if the arguments do
-        not fit the signature, and `OtherBody` if the id was used with other arguments.
+        Raises `WrongArguments` (a `TypeError`) if the arguments do not fit the signature, and `OtherBody` if the id was
+        used with other arguments.
         """
-        self.definition.signature.check(arguments)
-        return started(self._local(), FlowAddress.checked(self.name, id), arguments, on_complete)
+        arguments = self._checked(args, kwargs)
+        return started(self._local(), FlowAddress.checked(self.name, id), arguments, self._on_complete)
 
-    def call(self, **arguments: Json) -> SubFlow:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
 
-        Raises `BadFlow` outside of a flow.
+        Raises `WrongArguments` (a `TypeError`), and `BadFlow` outside of a flow.
         """
-        self.definition.signature.check(arguments)
+        arguments = self._checked(args, kwargs)
         if not is_running():
             detail = f"{self.name}.call() works only inside the code of a flow. Elsewhere, use {self.name}.start()."
             raise BadFlow(detail)
-        command = SubFlow(self._local().function, self.name, arguments)
+        command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments)
         return created(command, f"{self.name}.call()")
+
+    def _checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = self.definition.signature.named(args, kwargs)
+        self.definition.signature.check(arguments)
+        return arguments
 
 
 def flows(name: str, id: str) -> FlowRun:

@@ -1,12 +1,14 @@
-"""Warnings about calls in a flow's code that differ in a replay, or that it repeats: time, chance, input and output.
+"""A look at a flow's source when it is registered: mistakes that are errors, and calls that it warns about.
 
 A flow's code is run again from its beginning in every turn. So it must take the time from ``flow.now()``, random
 numbers from ``flow.random()``, and leave everything else to tasks. Calls that are visible in the source are warned
-about when the flow is registered, with file and line. The others are found by a replay, once they change the commands
-of the code.
+about, with file and line. The others are found by a replay, once they change the commands of the code.
+
+An `await` that is missing, one of asyncio's functions, and a name that `flow` does not have are errors.
 """
 
 import ast
+import difflib
 import inspect
 import textwrap
 import warnings
@@ -17,11 +19,20 @@ from typing import Any
 
 INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
 INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"
-INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and yield its call"
+INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and await its call"
+INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.sleep(), flow.all() or a task"
 INSTEAD_OF_NOTHING = "creates a generator and does not run it: write yield from {name}(…)"
-INSTEAD_OF_A_TASK = "runs the task's code inside the flow: yield {name}.call(…)"
+INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
+WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
+UNKNOWN_NAME = "does not exist"
+
+FLOW = "signalbox.flows.api.flow"
+COMMANDS = frozenset(
+    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "settled", "sleep", "step")
+)
+
 REASONS: dict[str, str] = {
-    "asyncio": INSTEAD_OF_IO,
+    "asyncio": INSTEAD_OF_ASYNCIO,
     "datetime.date.today": INSTEAD_OF_CLOCKS,
     "datetime.datetime.now": INSTEAD_OF_CLOCKS,
     "datetime.datetime.today": INSTEAD_OF_CLOCKS,
@@ -67,16 +78,22 @@ class FlowWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call at a line of a file, and the reason why a flow should not make it."""
+    """A call at a line of a file, and the reason why a flow should not make it; an error cannot ever be right."""
 
     file: str
     line: int
     reason: str
+    is_error: bool = False
 
 
-def warn(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
-    """Warn about each such call in a flow's code, and in the functions of the same module that it calls."""
+def check(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> None:
+    """Warn about each such call in a flow's code, and in the functions of the same module that it calls.
+
+    `is_task` says whether a value has calls that a flow awaits. Raises `TypeError` for the first error.
+    """
     for finding in findings(code, is_task):
+        if finding.is_error:
+            raise TypeError(f"{finding.file}:{finding.line}: in a flow, {finding.reason}")
         warnings.warn_explicit(f"in a flow, {finding.reason}", FlowWarning, finding.file, finding.line)
 
 
@@ -100,11 +117,33 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
     for call in _calls(nodes):
         value, name = _named(call.func, function)
         written = ast.unparse(call.func)
-        reason = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name)
+        reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
         if call in dropped and inspect.isgeneratorfunction(value):
             reason = INSTEAD_OF_NOTHING.format(name=written)
+        if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
+            reason, is_error = WITHOUT_AWAIT.format(name=written), True
         if reason and not _is_seeded(name, call):
-            yield Finding(inspect.getfile(function), first + call.lineno - 1, f"{written}() {reason}")
+            is_error = is_error or reason == INSTEAD_OF_ASYNCIO
+            yield Finding(inspect.getfile(function), first + call.lineno - 1, f"{written}() {reason}", is_error)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and (unknown := _unknown(node, function)):
+            yield Finding(inspect.getfile(function), first + node.lineno - 1, unknown, True)
+
+
+def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_task: Callable[[Any], bool]) -> bool:
+    """Return whether a call creates a command: a function of `flow`, or `call` of a task or of a flow."""
+    if isinstance(called, ast.Attribute) and called.attr == "call":
+        return is_task(_named(called.value, function)[0])
+    return name in COMMANDS
+
+
+def _unknown(node: ast.Attribute, function: Callable[..., Any]) -> str:
+    """Return what is wrong with a name that `flow` does not have."""
+    module, name = _named(node.value, function)
+    if name != FLOW or hasattr(module, node.attr):
+        return ""
+    near = difflib.get_close_matches(node.attr, module.__all__, 1)
+    return f"flow.{node.attr} {UNKNOWN_NAME}" + (f": did you mean flow.{near[0]}?" if near else "")
 
 
 def _reason(name: str) -> str:
@@ -125,7 +164,7 @@ def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
     except (OSError, SyntaxError):
         return []
     [definition] = tree.body
-    body = definition.body if isinstance(definition, ast.FunctionDef) else []
+    body = definition.body if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef) else []
     return [node for statement in body for node in ast.walk(statement)]
 
 

@@ -1,45 +1,46 @@
-"""The commands that a flow's code yields. A command is a value; it is scheduled when the code yields it.
+"""The commands that a flow's code awaits. A command is a value; it is scheduled when the code awaits it.
 
-    paid = yield flow.step(charge.call(order=7), attempts_max=5)
-    packed, label = yield [pack.call(order=7), labels.call(order=7)]
-    which, who = yield flow.any(flow.event("approved"), flow.sleep(86_400))
+    paid = await flow.step(charge.call(order=7), attempts_max=5)
+    packed, label = await flow.all(pack.call(order=7), labels.call(order=7))
+    which, who = await flow.first(approved=flow.event("approved", str), late=flow.sleep(86_400))
 
 Replay compares the signatures of commands: their kind and name, not their arguments.
 
-A command that the code creates and neither yields, sends nor keeps has no effect; most often a `yield` was forgotten.
-The driver notices it at the next `yield`, because no reference to it is left. A command that the code keeps may still
-be yielded later, for instance in a clean-up.
+A command that the code creates and neither awaits, sends nor keeps has no effect; most often an `await` was forgotten.
+The driver notices it at the next `await`, because no reference to it is left. A command that the code keeps may still
+be awaited later, for instance in a clean-up.
 """
 
 import json
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from types import GeneratorType, TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from types import CoroutineType, GeneratorType, TracebackType
+from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
-from signalbox.core.calls import Call
+from signalbox.core.calls import Awaited, Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import LeaseEnded
+from signalbox.core.problems import BadArgument, LeaseEnded
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.tasks.requests.signatures import type_errors
 
 Created = TypeVar("Created")
+T = TypeVar("T")
 
 
 # --- the running flow ---
 
 
 class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last `yield`."""
+    """The driver, as commands see it. `created` are the commands that the code has created since its last wait."""
 
     created: list[tuple["weakref.ref[Any]", str]]
 
@@ -98,7 +99,7 @@ def created(command: Created, name: str, frames: int = 2, instead_of: object = N
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Command:
+class Command(Awaited[T]):
     """An operation that a flow can wait for."""
 
     kind: ClassVar[str] = ""
@@ -115,7 +116,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Command):
+class Step(Command[T]):
     """Run a task. If it ends with a `Problem`, run it again after a pause, `attempts_max` times in all."""
 
     kind = "step"
@@ -133,7 +134,7 @@ class Step(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sleep(Command):
+class Sleep(Command[None]):
     """Wait for `seconds`."""
 
     kind = "sleep"
@@ -144,11 +145,12 @@ class Sleep(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NextEvent(Command):
-    """Wait for the next event of a name. The result is the event's value."""
+class NextEvent(Command[T]):
+    """Wait for the next event of a name. The result is the event's value, or an error if it is not of the `type`."""
 
     kind = "event"
     event: str
+    type: Any = Any
 
     def __post_init__(self) -> None:
         check_event_name(self.event)
@@ -157,15 +159,21 @@ class NextEvent(Command):
     def name(self) -> str:
         return self.event
 
+    def outcome_of(self, value: Any) -> CallOutcome:
+        """Return the outcome of an event's value."""
+        error = next(type_errors(value, self.type, f"the event {self.event}"), None)
+        return CallOutcome(value) if error is None else CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lock(Command):
-    """Wait for permits of a semaphore. The result is a `HeldLock`."""
+class Lock(Command["HeldLock"]):
+    """Wait for permits of a semaphore. The result is a `HeldLock`; ``async with`` releases it at its end."""
 
     kind = "lock"
     semaphore: str
     permits: int = 1
     lease_seconds: float | None = None
+    _entered: list["HeldLock"] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
@@ -175,9 +183,16 @@ class Lock(Command):
     def name(self) -> str:
         return self.semaphore
 
+    async def __aenter__(self) -> "HeldLock":
+        self._entered.append(await self)
+        return self._entered[-1]
+
+    async def __aexit__(self, *_: object) -> None:
+        self._entered.pop().release()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Renew(Command):
+class Renew(Command["HeldLock"]):
     """Extend the lease of the lock at `path`. The result is the `HeldLock` with its new end."""
 
     kind = "renew"
@@ -195,7 +210,7 @@ class Renew(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ObjectCall(Command):
+class ObjectCall(Command[Any]):
     """Call a method of an object. `function` has the code of its class."""
 
     kind = "object"
@@ -213,7 +228,7 @@ class ObjectCall(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubFlow(Command):
+class SubFlow(Command[T]):
     """Run another flow. `function` has its code."""
 
     kind = "flow"
@@ -229,9 +244,17 @@ class SubFlow(Command):
         return self.flow
 
 
+class BatchResult(TypedDict):
+    """The numbers of a batch's units: all, those that succeeded, and those that failed."""
+
+    size: int
+    succeeded: int
+    failed: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch(Command):
-    """Run a task for each of many payloads. The result has the numbers of succeeded and failed units."""
+class Batch(Command[BatchResult]):
+    """Run a task for each of many payloads. The result is a `BatchResult`."""
 
     kind = "batch"
     calls: tuple[Call, ...]
@@ -242,8 +265,8 @@ class Batch(Command):
         return f"{self.calls[0].function}.{self.calls[0].task}" if self.calls else ""
 
 
-def command_of(value: Any) -> Command | None:
-    """Return a yielded value as a command, or None if it is not one. The call of a task is a step with one attempt."""
+def command_of(value: Any) -> Command[Any] | None:
+    """Return an awaited value as a command, or None if it is not one. The call of a task is a step with one attempt."""
     if isinstance(value, Call):
         return Step(value)
     return value if isinstance(value, Command) else None
@@ -261,24 +284,32 @@ def batch_of(calls: Iterable[Call], failures_max: int | None) -> Batch:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AnyOf:
-    """The first of several commands. The others are abandoned."""
+class AllOf(Awaited[T]):
+    """All of several commands and coroutines. The first error is raised once the others have been cancelled."""
 
     items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class SettledOf:
+class AnyOf(Awaited[T]):
+    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
+
+    items: tuple[Any, ...]
+    keys: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class SettledOf(Awaited[T]):
     """All of several commands, each as a `Settled`. No error is raised."""
 
     items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Generic[T]):
     """The outcome of one of several commands: its result or its error."""
 
-    result: Any = None
+    result: T | None = None
     error: Exception | None = None
 
     @property
@@ -287,14 +318,14 @@ class Settled:
         return self.error is None
 
 
-class First(tuple[int, Any]):
-    """The result of an `any`: the position of the first command, and its result. The code unpacks it."""
+class First(tuple[int | str, Any]):
+    """The result of a `first`: the name or the position of the command, and its result. The code unpacks it."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple):
-            raise TypeError("The result of flow.any() has two values: write `which, result = yield flow.any(…)`.")
+            raise TypeError("The result of flow.first() has two values: write `which, result = await flow.first(…)`.")
         return super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
@@ -313,21 +344,23 @@ class ContinueAsNew:
     arguments: Mapping[str, Any]
 
 
-def check_any(items: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the items of an `any`. Raises `TypeError` for a generator: it could be abandoned half done."""
-    known = tuple(items)
-    if not known:
-        raise TypeError("flow.any() needs at least one command.")
+def first_of(items: Sequence[Any], named: Mapping[str, Any]) -> AnyOf[Any]:
+    """Return the first of commands, by position or by name. Raises `TypeError` for both at once, and for a branch."""
+    if bool(items) == bool(named):
+        raise TypeError("flow.first() needs at least one command: all of them by position, or all by name.")
+    known = (*items, *named.values())
     for item in known:
-        _check_no_generator(item)
-    return known
+        _check_no_branch(item)
+    return AnyOf(known, tuple(named) or tuple(range(len(known))))
 
 
-def _check_no_generator(item: Any) -> None:
-    if isinstance(item, GeneratorType):
-        raise TypeError("flow.any() takes commands, not generators: a generator could be abandoned half done.")
-    for inner in item.items if isinstance(item, AnyOf | SettledOf) else item if isinstance(item, list | tuple) else ():
-        _check_no_generator(inner)
+def _check_no_branch(item: Any) -> None:
+    if isinstance(item, GeneratorType | CoroutineType):
+        raise TypeError("flow.first() takes commands, not coroutines: a coroutine could be abandoned half done.")
+    for inner in (
+        item.items if isinstance(item, AllOf | AnyOf | SettledOf) else item if isinstance(item, list | tuple) else ()
+    ):
+        _check_no_branch(inner)
 
 
 # --- locks ---

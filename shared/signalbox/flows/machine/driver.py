@@ -1,12 +1,15 @@
-"""Replay: a flow's code is a generator, and applying the entries of its log in order restores its position. All pure.
+"""Replay: a flow's code is a coroutine, and applying the entries of its log in order restores its position. All pure.
 
-What a generator yields becomes pending commands, each under its path. An entry of the log resumes the code. The driver
+What the code awaits becomes pending commands, each under its path. An entry of the log resumes the code. The driver
 schedules nothing: a turn compares the pending commands before and after, and its commit schedules the difference.
 
-    yield command         its result, or its error is raised
-    yield [a, b, gen()]   all: the results; the first error is raised once the others are cancelled and have ended
-    yield any             (which, result) of the first; the others are abandoned
-    yield settled         all: each as a `Settled`
+    await command         its result, or its error is raised
+    await all             the results; the first error is raised once the others are cancelled and have ended
+    await first           (which, result) of the first; the others are abandoned
+    await settled         all: each as a `Settled`
+
+A generator is driven in the same way, and continues the log of a coroutine: it yields what a coroutine awaits, and a
+list for `all`.
 
     entry   if                                             the code                 afterwards
     ------  ---------------------------------------------  -----------------------  ---------------
@@ -29,10 +32,10 @@ every replay.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 from signalbox.core.calls import Call
@@ -41,13 +44,13 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
-from signalbox.flows.machine.failures import Stuck, diverged, failed, json_text, misused, too_large
+from signalbox.flows.machine.commands import AllOf, AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
+from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, json_text, misused, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, cancelled
 from signalbox.flows.model import Cancel, Event, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
 
-Code = Callable[[], Generator[Any, Any, Any]]
+Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -143,7 +146,7 @@ class Driver:
         return self._run()
 
     def drop(self) -> None:
-        """Close the code. Python runs the ``finally`` blocks of a closed generator; nothing that they do has an effect.
+        """Close the code. Python runs the ``finally`` blocks of closed code; nothing that they do has an effect.
 
         Raises `Stuck` for code that never ends.
         """
@@ -218,7 +221,7 @@ class Driver:
         if first is None:
             self.kept.setdefault(entry.name, []).append(entry.value)
         else:
-            self.complete(first, CallOutcome(entry.value))
+            self.complete(first, _value(first, entry.value))
 
     # --- for the nodes of the tree ---
 
@@ -237,23 +240,26 @@ class Driver:
         return self.position.patched(name)
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
         match item:
             case AnyOf():
-                return Group(self, parent, slot, Mode.FIRST).begin(item.items, path, location)
+                return Group(self, parent, slot, Mode.FIRST, item.keys).begin(item.items, path, location)
             case SettledOf():
                 return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path, location)
+            case AllOf():
+                return Group(self, parent, slot, Mode.ALL).begin(item.items, path, location)
             case list() | tuple():
                 return Group(self, parent, slot, Mode.ALL).begin(item, path, location)
             case GeneratorType() if item.gi_code.co_name == "<genexpr>":
                 raise misused("The code yielded a generator expression. Yield a list: `[…]`", location)
-            case GeneratorType():
+            case GeneratorType() | CoroutineType():
                 branch = Branch(self, path, item, parent, slot)
                 self.ready.append((branch, 0, CallOutcome()))
                 return branch
         if (command := command_of(item)) is None:
-            kind = type(item).__name__
-            raise misused(f"The code yielded {kind}. Yield a command, a generator, or a list of them", location)
+            is_foreign = item is None or hasattr(item, "_asyncio_future_blocking")
+            advice = NO_EVENT_LOOP if is_foreign else "Await a command of `flow`, a call or a coroutine"
+            raise misused(f"The code waits for {type(item).__name__}, which is not a command. {advice}", location)
         return self._add(PendingCommand(self, path, command, parent, slot, location))
 
     def _add(self, pending: PendingCommand) -> PendingCommand:
@@ -261,7 +267,7 @@ class Driver:
         self.pending[pending.path] = pending
         event = pending.command.name if isinstance(pending.command, NextEvent) else ""
         if event and self.kept.get(event):
-            self.complete(pending, CallOutcome(self.kept[event].pop(0)))
+            self.complete(pending, _value(pending, self.kept[event].pop(0)))
         return pending
 
     def complete(self, pending: PendingCommand, outcome: CallOutcome) -> None:
@@ -285,6 +291,11 @@ class Driver:
         if not self.dropped:
             json_text(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max)
             self.progress = progress
+
+
+def _value(pending: PendingCommand, value: Any) -> CallOutcome:
+    """Return the outcome of an event's value for the command that waits for it."""
+    return pending.command.outcome_of(value) if isinstance(pending.command, NextEvent) else CallOutcome(value)
 
 
 def waits_for(pending: PendingCommand, event: str) -> bool:

@@ -6,16 +6,25 @@ A stuck flow keeps its messages. It continues after a deployment of fixed code, 
 import json
 import sys
 import traceback
-from types import GeneratorType, TracebackType
+from types import CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
+from signalbox.core.calls import Awaited
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.tasks.requests.signatures import type_errors
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
-"""The directory of this package. Frames of files in it belong to the kit, all others to the user."""
+"""The directory of this package."""
+
+FOREIGN = (PACKAGE, f"{json.__file__.rpartition('/json/')[0]}/", "<")
+"""Prefixes of files that are not the user's: those of the kit, and Python's own."""
 
 DETAIL_LETTERS_MAX = 1_000
+
+NO_EVENT_LOOP = (
+    "A flow runs without an event loop: write `flow.sleep` instead of `asyncio.sleep` and `flow.all` instead of "
+    "`asyncio.gather`, and leave input and output to tasks"
+)
 
 
 class Cancelled(BaseException):
@@ -43,7 +52,7 @@ def diverged(recorded: str, now: str, location: str) -> Stuck:
 
 
 def misused(detail: str, location: str) -> Stuck:
-    """Return the error of code that yields what cannot be waited for, or forgets a command."""
+    """Return the error of code that awaits what cannot be waited for, or forgets a command."""
     return Stuck("flow-changed", f"{detail}{_at(location)}.", location)
 
 
@@ -51,6 +60,8 @@ def failed(error: BaseException) -> Stuck:
     """Return the error of code that raised an error other than a `Problem`."""
     location = location_of_error(error.__traceback__)
     detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
+    if isinstance(error, RuntimeError) and "event loop" in detail:
+        detail = f"{detail}. {NO_EVENT_LOOP}"
     return Stuck("flow-failed", f"{detail}{_at(location)}", location)
 
 
@@ -72,12 +83,14 @@ def json_text(value: Any, name: str, bytes_max: int) -> str:
 def is_misuse(error: BaseException) -> bool:
     """Return whether the kit refused a call of the code, for instance a command that cannot be.
 
-    A deployment can fix that, so the flow must not fail. A lock that was released is not one: code may handle it.
+    A deployment can fix that, so the flow must not fail. A lock that was released is not one: code may handle it. The
+    outcome of a command, which is raised in its `__await__`, is not one either.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    in_kit = trace is not None and trace.tb_frame.f_code.co_filename.startswith(PACKAGE)
+    code = trace.tb_frame.f_code if trace else None
+    in_kit = code is not None and code is not Awaited.__await__.__code__ and code.co_filename.startswith(PACKAGE)
     return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded)
 
 
@@ -85,16 +98,33 @@ def is_misuse(error: BaseException) -> bool:
 
 
 def location_of(code: Any) -> str:
-    """Return where a generator waits, as ``main.py:12 in checkout``: in the innermost generator it yields from."""
-    while isinstance(inner := getattr(code, "gi_yieldfrom", None), GeneratorType):
-        code = inner
-    frame = getattr(code, "gi_frame", None)
-    return "" if frame is None else _location(code.gi_code.co_filename, frame.f_lineno, code.gi_code.co_name)
+    """Return where code waits, as ``main.py:12 in checkout``: in the innermost of what it awaits that is the user's."""
+    location = ""
+    while (frame := frame_of(code)) is not None:
+        if not frame.f_code.co_filename.startswith(FOREIGN):
+            location = _location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        code = awaited_by(code)
+    return location
+
+
+def frame_of(code: Any) -> FrameType | None:
+    """Return the frame of a coroutine or a generator, or None if it has ended or is neither."""
+    match code:
+        case CoroutineType():
+            return code.cr_frame
+        case GeneratorType():
+            return code.gi_frame
+    return None
+
+
+def awaited_by(code: Any) -> Any:
+    """Return what a coroutine awaits, or what a generator yields from, or None."""
+    return code.cr_await if isinstance(code, CoroutineType) else code.gi_yieldfrom
 
 
 def location_of_error(trace: TracebackType | None) -> str:
     """Return the last frame of an error that is in the user's code."""
-    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith((PACKAGE, "<"))]
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(FOREIGN)]
     last = frames[-1] if frames else None
     return "" if last is None else _location(last.filename, last.lineno or 0, last.name)
 

@@ -1,4 +1,4 @@
-"""The tree of waits: branches (generators), groups (all, any, settled) and pending commands.
+"""The tree of waits: branches (coroutines, or generators), groups (all, any, settled) and pending commands.
 
 Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
 where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
@@ -9,22 +9,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import GeneratorType
 from typing import Any, Protocol
 
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, First, HeldLock, RunningFlow, Settled, running
-from signalbox.flows.machine.failures import Cancelled, failed, is_misuse, location_of, misused
+from signalbox.flows.machine.failures import (
+    Cancelled,
+    awaited_by,
+    failed,
+    frame_of,
+    is_misuse,
+    location_of,
+    misused,
+)
 from signalbox.mailboxes.model import CallOutcome
 
 CLOSES_MAX = 1_000
-"""Yields of a clean-up that `Branch.close` skips. Code that yields more often catches every exception in a loop."""
+"""Waits of a clean-up that `Branch.close` skips. Code that waits more often catches every exception in a loop."""
 
 ANY_PATCH = "signalbox.any"
 """The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
 
 UNENDING: list[Any] = []
-"""Generators that cannot be closed. Python's collector would run their code once more, so they are kept."""
+"""Coroutines that cannot be closed. Python's collector would run their code once more, so they are kept."""
 
 
 class Parent(Protocol):
@@ -67,7 +74,7 @@ class Tree(RunningFlow, Protocol):
         ...
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what a generator yielded to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
         ...
 
     def complete(self, pending: "PendingCommand", outcome: CallOutcome) -> None:
@@ -82,11 +89,11 @@ def cancelled(reason: str = "") -> CallOutcome:
 
 @dataclass(eq=False, slots=True)
 class PendingCommand:
-    """A command that the code waits for, under its path. `location` is the place of its `yield`."""
+    """A command that the code waits for, under its path. `location` is the place of its `await`."""
 
     tree: Tree
     path: str
-    command: Command
+    command: Command[Any]
     parent: Parent
     slot: int
     location: str = ""
@@ -106,12 +113,12 @@ class PendingCommand:
 
 
 class Branch:
-    """A generator. It is resumed with the outcome of what it yielded."""
+    """A coroutine, or a generator. It is resumed with the outcome of what it awaits."""
 
     def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int) -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
         self._code = code
-        self._yields = 0
+        self._waits = 0
         self._waits_for: Node | None = None
         self._cancel_due: CallOutcome | None = None
         self._cancelled = False
@@ -119,12 +126,12 @@ class Branch:
 
     @property
     def location(self) -> str:
-        """The place in the code where the generator waits."""
+        """The place in the code where it waits."""
         return location_of(self._code)
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Resume the code with the outcome of what it yielded. Raises `Stuck`."""
-        if self._cancel_due and not self._yields:
+        """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
+        if self._cancel_due and not self._waits:
             outcome, self._cancel_due = self._cancel_due, None
         self._waits_for = None
         try:
@@ -151,16 +158,16 @@ class Branch:
         return item
 
     def _check_created(self, prefix: str = "") -> None:
-        """Raise `Stuck` for a command that the code has created since its last `yield`, and that it does not have."""
+        """Raise `Stuck` for a command that the code has created since its last wait, and that it does not have."""
         for reference, name in self.tree.created:
             if reference() is None and name.startswith(prefix):
-                done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Yield")
-                forgotten = f"The code created a command and neither yielded nor {done} it: {name}"
+                done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Await")
+                forgotten = f"The code created a command and neither awaited nor {done} it: {name}"
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        path = f"{self.path}.{self._yields}" if self.path else str(self._yields)
-        self._yields += 1
+        path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
+        self._waits += 1
         self._waits_for = self.tree.place(item, path, self, 0, self.location)
         if self._cancel_due:
             due, self._cancel_due = self._cancel_due, None
@@ -176,13 +183,13 @@ class Branch:
 
     @property
     def decided(self) -> bool:
-        raise AssertionError("an `any` has no generators below it")
+        raise AssertionError("a `first` has no branches below it")
 
     def abandon(self) -> None:
-        raise AssertionError("an `any` has no generators below it")
+        raise AssertionError("a `first` has no branches below it")
 
     def close(self) -> None:
-        """Close the generator; one that yields in its clean-up is closed again there.
+        """Close the code; if it waits in its clean-up, it is closed again there.
 
         The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
         code that never ends.
@@ -194,21 +201,21 @@ class Branch:
                 with suppress(BaseException):  # an error of a clean-up has no effect
                     innermost(self._code).close()
         UNENDING.append(self._code)
-        detail = "The code catches every exception and then yields again, so that it never ends. Catch `Exception`"
+        detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
         raise misused(detail, self.location)
 
 
 def is_open(code: Any) -> bool:
-    """Return whether a generator has not ended."""
-    return isinstance(code, GeneratorType) and code.gi_frame is not None
+    """Return whether a coroutine or a generator has not ended."""
+    return frame_of(code) is not None
 
 
 def innermost(code: Any) -> Any:
-    """Return the generator that waits: the code, or what it yields from.
+    """Return the coroutine or the generator that waits: the code, or what it awaits.
 
-    Closing the outer one would end it at once if the inner one yields in its clean-up, and leave that to the collector.
+    Closing the outer one would end it at once if the inner one waits in its clean-up, and leave that to the collector.
     """
-    while is_open(inner := code.gi_yieldfrom):
+    while is_open(inner := awaited_by(code)):
         code = inner
     return code
 
@@ -225,9 +232,9 @@ class Mode(Enum):
 class Group:
     """Several nodes that are waited for as one."""
 
-    def __init__(self, tree: Tree, parent: Parent, slot: int, mode: Mode) -> None:
+    def __init__(self, tree: Tree, parent: Parent, slot: int, mode: Mode, keys: Sequence[int | str] = ()) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
-        self._mode = mode
+        self._mode, self._keys = mode, keys
         self._children: list[Node] = []
         self._done: list[bool] = []
         self._results: list[Any] = []
@@ -258,7 +265,7 @@ class Group:
             return
         self._done[slot] = True
         if self._mode is Mode.FIRST:
-            self._decide(outcome if outcome.failed else CallOutcome(First((slot, outcome.value))))
+            self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
             return
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1
@@ -333,6 +340,6 @@ def _locks_in(results: list[Any]) -> Iterator[HeldLock]:
                 waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
-def _settled(outcome: CallOutcome) -> Settled:
+def _settled(outcome: CallOutcome) -> Settled[Any]:
     error = outcome.exception()
     return Settled(outcome.value, error if isinstance(error, Exception) else None)

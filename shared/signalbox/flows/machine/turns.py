@@ -271,7 +271,7 @@ class FlowTurn:
         return bool(self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck)
 
 
-def _is_delayed(command: Command) -> bool:
+def _is_delayed(command: Command[Any]) -> bool:
     return isinstance(command, Sleep) or (isinstance(command, Step) and bool(command.call.delay_seconds))
 
 
@@ -374,7 +374,7 @@ def repeat_flow(base: str, function: str) -> Effect:
     return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
 
 
-def step_effect(header: FlowHeader, step: Step, wait: Wait, together: int, now: datetime | None) -> Effect:
+def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, now: datetime | None) -> Effect:
     """Return the task of a step, delayed by the step's pause if it is retried.
 
     `together` is the number of commands that the flow waits for.

@@ -10,7 +10,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
@@ -66,6 +66,17 @@ class Signature:
         whole = cls.from_function(function)
         arguments = {name: kind for name, kind in whole.arguments.items() if name != first}
         return cls(whole.task, arguments, whole.required - {first}, whole.filled)
+
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name. Raises `WrongArguments` for one too many, and for one given twice."""
+        if not args:
+            return dict(kwargs)
+        names = tuple(self.arguments)[: len(args)]
+        if len(names) < len(args):
+            raise WrongArguments(f"{self.task} takes {len(names)} arguments, and the call has {len(args)}.", "")
+        if twice := kwargs.keys() & {*names}:
+            raise WrongArguments(f"{self.task} has two values for {min(twice)!r}.", min(twice))
+        return dict(zip(names, args, strict=True)) | dict(kwargs)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Check arguments against the annotations. Raises `WrongArguments`."""

@@ -55,7 +55,7 @@ class AbandonedWorld:
     def _code(self) -> Callable[..., Any]:
         def mailing() -> Any:
             calls = [Call(FUNCTION, "mail", {"to": name}) for name in "ab"]
-            which, _ = yield flow.any(flow.batch(calls), flow.sleep(self.seconds))
+            which, _ = yield flow.first(flow.batch(calls), flow.sleep(self.seconds))
             return which
 
         return mailing

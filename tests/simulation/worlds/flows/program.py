@@ -85,7 +85,7 @@ class Code:
         if kind == "all":
             return (yield [self._branch(each) for each in parts[0]])
         if kind == "settled":
-            results = yield flow.settled([self._command(each) for each in parts[0]])
+            results = yield flow.settled(*[self._command(each) for each in parts[0]])
             return [each.result if each.ok else str(each.error) for each in results]
         if kind == "locked":
             with self._may_hold(1), (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
@@ -137,7 +137,7 @@ class Code:
         got = "sent"
         match kind:
             case "settled branches":
-                results = yield flow.settled([self._branch(operation) for operation in parts[0]])
+                results = yield flow.settled(*[self._branch(operation) for operation in parts[0]])
                 return [each.result if each.ok else "?" for each in results]
             case "caught":
                 return (yield from self._caught(*parts))
@@ -178,7 +178,7 @@ class Code:
         self.open.append(items)
         try:
             with self._may_hold(sum(map(locks_in, items))):
-                which, got = yield flow.any(*map(self._tree, items))
+                which, got = yield flow.first(*map(self._tree, items))
         finally:
             self.open.remove(items)
         return [which, _released(got), (yield from self._run(after))]
@@ -208,9 +208,9 @@ class Code:
             case "each of":
                 return [self._tree(inner) for inner in parts[0]]
             case "settled of":
-                return flow.settled([self._tree(inner) for inner in parts[0]])
+                return flow.settled(*[self._tree(inner) for inner in parts[0]])
             case "one of":
-                return flow.any(*map(self._tree, parts[0]))
+                return flow.first(*map(self._tree, parts[0]))
         return self._command(item)
 
     def _is_new(self, patch: str) -> bool:
@@ -234,7 +234,7 @@ class Code:
     def _any(self, items: list[Any], after: list[Any]) -> Generated:
         """Wait for the first, and then for what follows on that one."""
         with self._may_hold(len(items)):
-            which, got = yield flow.any(*(self._command(each) for each in items))
+            which, got = yield flow.first(*(self._command(each) for each in items))
         if isinstance(got, commands.HeldLock):
             got.release()
             got = "locked"
