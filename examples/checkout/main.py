@@ -1,6 +1,6 @@
 """An order as a flow: charge, reserve, wait for a person's approval or a day, ship; and undo all of it if one fails.
 
-The flow is one generator. If a process dies, the flow continues where it was. A day of waiting costs nothing.
+The flow is one coroutine. If a process dies, the flow continues where it was. A day of waiting costs nothing.
 
     POST {base}shop/stock {"item": "tea", "count": 10}                                             202
     POST {base}shop/flows/checkout/7 {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 3000}}  201
@@ -8,7 +8,6 @@ The flow is one generator. If a process dies, the flow continues where it was. A
     GET  {base}shop/flows/checkout/7?wait_seconds=30                                               200
 """
 
-from collections.abc import Generator
 from typing import Any
 
 from signalbox import (
@@ -84,48 +83,48 @@ class Stock:
 
 
 @app.flow
-def checkout(order: str, item: str, count: int, amount: int) -> Generator[Any, Any, dict[str, Any]]:
+async def checkout(order: str, item: str, count: int, amount: int) -> dict[str, Any]:
     """Sell so many of an item. Whatever fails, what came before it is undone, unless the parcel has left."""
     try:
-        paid = yield flow.step(charge.call(order=order, amount=amount), attempts_max=5, pause_seconds=2)
-        yield objects("Stock", item).reserve(order=order, count=count)
-        yield from approval(amount)
+        paid = await flow.step(charge.call(order=order, amount=amount), attempts_max=5, pause_seconds=2)
+        await objects("Stock", item).reserve(order=order, count=count)
+        await approval(amount)
         flow.progress({"paid": paid, "shipping": True})
-        parcel = yield ship.call(order=order, item=item)
+        parcel = await ship.call(order=order, item=item)
     except (Problem, flow.Cancelled):
         try:
-            yield from undoing(order, item)
+            await undoing(order, item)
         except flow.Cancelled:  # it comes once, perhaps while another failure is undone
-            yield from undoing(order, item)
+            await undoing(order, item)
         raise
     return {"paid": paid, "parcel": parcel}
 
 
-def undoing(order: str, item: str) -> Generator[Any, Any, None]:
+async def undoing(order: str, item: str) -> None:
     """Undo an order, unless it was shipped. To do so twice changes nothing."""
-    if (yield undo.call(order=order)):
-        yield objects("Stock", item).release(order=order)
+    if await undo.call(order=order):
+        await objects("Stock", item).release(order=order)
 
 
-def approval(amount: int) -> Generator[Any, Any, None]:
+async def approval(amount: int) -> None:
     """Wait for a person, for a day at most."""
     if amount < APPROVAL_AMOUNT:
         return
     flow.progress({"waits_for": "approval"})
-    which, said = yield flow.first(flow.event("approval"), flow.sleep(APPROVAL_SECONDS))
-    if which == 1:
-        raise NotApproved("Nobody answered in a day.")
-    if not said["approved"]:
-        raise NotApproved(f"{said['by']} declined.")
+    approval = flow.event("approval", dict[str, Any])
+    match await flow.first(said=approval, late=flow.sleep(APPROVAL_SECONDS)):
+        case ("late", _):
+            raise NotApproved("There was no answer in a day.")
+        case ("said", {"approved": False, "by": who}):
+            raise NotApproved(f"{who} declined.")
 
 
 @app.flow
-def ship(order: str, item: str) -> Generator[Any, Any, str]:
+async def ship(order: str, item: str) -> str:
     """Pack a parcel at one of the docks, with a label that is printed meanwhile, and hand it over."""
-    with (yield flow.lock("dock", lease_seconds=600)):
-        label, _ = yield [print_label.call(order=order), pack.call(order=order, item=item)]
-    parcel: str = yield hand_over.call(order=order, label=label)
-    return parcel
+    async with flow.lock("dock", lease_seconds=600):
+        label, _ = await flow.all(print_label.call(order=order), pack.call(order=order, item=item))
+    return await hand_over.call(order=order, label=label)
 
 
 @app.task

@@ -8,7 +8,7 @@ many machines the provider starts or stops at once) is a lock, a semaphore of th
     GET  {base}machines/flows/machine/m1                                   200 {"progress": {"state": "running"}, …}
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class Transition:
 
     to: str
     condition: Callable[[dict[str, Any]], bool] = lambda _: True
-    work: Callable[[str, int], Call] | None = None
+    work: Callable[[str, int], Call[None]] | None = None
 
 
 GRAPH: dict[str, dict[str, Transition]] = {
@@ -71,38 +71,37 @@ GRAPH: dict[str, dict[str, Transition]] = {
 
 
 @app.flow
-def machine(name: str, state: str = "stopped", changes: int = 0) -> Generator[Any, Any, Any]:
+async def machine(name: str, state: str = "stopped", changes: int = 0) -> Any:
     """Live as a machine: from node to node of the graph, until one that leads nowhere."""
     for _ in range(EVENTS_A_RUN):
         flow.progress({"state": state, "changes": changes})
         if not GRAPH[state]:
             return {"state": state, "changes": changes}
-        event = yield from next_event(state)
+        event = await next_event(state)
         transition = GRAPH[state].get(event["order"])
         if transition is None or not transition.condition(event):
             continue
         changes += 1
-        state = yield from change(name, transition, changes)
-        yield remember.call(name=name, number=changes, state=state)
+        state = await change(name, transition, changes)
+        await remember.call(name=name, number=changes, state=state)
     return flow.continue_as_new(name=name, state=state, changes=changes)
 
 
-def next_event(state: str) -> Generator[Any, Any, dict[str, Any]]:
+async def next_event(state: str) -> dict[str, Any]:
     """Wait for an order; a machine that runs and gets none for a week is idle."""
     if "idle" not in GRAPH[state]:
-        order: dict[str, Any] = yield flow.event("order")
-        return order
-    which, order = yield flow.first(flow.event("order"), flow.sleep(IDLE_SECONDS))
-    return order if which == 0 else {"order": "idle"}
+        return await flow.event("order", dict[str, Any])
+    _, order = await flow.first(order=flow.event("order", dict[str, Any]), idle=flow.sleep(IDLE_SECONDS))
+    return order or {"order": "idle"}
 
 
-def change(name: str, transition: Transition, number: int) -> Generator[Any, Any, str]:
+async def change(name: str, transition: Transition, number: int) -> str:
     """Do a transition's work, while the provider has room for it; return the node that it leads to."""
     if transition.work is None:
         return transition.to
     try:
-        with (yield flow.lock("provider", lease_seconds=600)):
-            yield flow.step(transition.work(name, number), attempts_max=3, pause_seconds=1)
+        async with flow.lock("provider", lease_seconds=600):
+            await flow.step(transition.work(name, number), attempts_max=3, pause_seconds=1)
     except Problem:
         return "failed"
     return transition.to

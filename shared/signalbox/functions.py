@@ -75,6 +75,9 @@ class RegisterTask(Protocol):
     """Register a task with the options of `Function.task`."""
 
     @overload
+    def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
+
+    @overload
     def __call__(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
 
     @overload
@@ -130,6 +133,9 @@ class Function:
         return register
 
     @overload
+    def task(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
+
+    @overload
     def task(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
 
     @overload
@@ -152,8 +158,8 @@ class Function:
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
 
-        A parameter that the kit fills (`Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome`, `TaskContext`) is no
-        argument of a call. A type checker knows that if it is the first one.
+        A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome`,
+        `TaskContext`. A type checker knows them if they come first, `TaskContext` after the other.
         """
         if attempts_max < 1:
             raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")

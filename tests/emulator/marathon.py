@@ -4,7 +4,6 @@ No two executions of a step return the same, and each step receives the result o
 the outcomes of two executions of one step would show it.
 """
 
-from collections.abc import Generator
 from typing import Any
 from uuid import uuid4
 
@@ -41,24 +40,26 @@ def step(number: int, before: str) -> Lap:
 
 
 @app.flow
-def run(start: str) -> Generator[Any, Any, dict[str, Any]]:
+async def run(start: str) -> dict[str, Any]:
     """Run all steps, each with the mark of the one before; the first with an event's value."""
-    laps = yield from chain(0, ALONE - 1, start)
-    went = yield flow.event("go")
-    with (yield flow.lock("track", lease_seconds=600)) as lease:
-        laps += yield from chain(len(laps), LOCKED, went)
+    laps = await chain(0, ALONE - 1, start)
+    went = await flow.event("go")
+    async with flow.lock("track", lease_seconds=600) as lease:
+        laps += await chain(len(laps), LOCKED, went)
         token = lease.token
-    yield flow.sleep(1)
-    laps += yield from chain(len(laps), STEPS - BESIDE - len(laps), laps[-1]["mark"])
-    laps += yield [step.call(number=number, before=laps[-1]["mark"]) for number in range(STEPS - BESIDE, STEPS)]
+    await flow.sleep(1)
+    laps += await chain(len(laps), STEPS - BESIDE - len(laps), laps[-1]["mark"])
+    laps += await flow.all(
+        *[step.call(number=number, before=laps[-1]["mark"]) for number in range(STEPS - BESIDE, STEPS)]
+    )
     return {"laps": laps, "token": token}
 
 
-def chain(first: int, count: int, before: str) -> Generator[Any, Any, list[Lap]]:
+async def chain(first: int, count: int, before: str) -> list[Lap]:
     """Run steps one after another."""
     laps: list[Lap] = []
     for number in range(first, first + count):
-        lap = yield step.call(number=number, before=laps[-1]["mark"] if laps else before)
+        lap = await step.call(number=number, before=laps[-1]["mark"] if laps else before)
         laps.append(lap)
     return laps
 
@@ -72,7 +73,8 @@ def open_track(_: Request) -> Response:
 @app.http("POST", "/runners/{runner}")
 def send_off(_: Request, runner: str) -> Response:
     """Start a flow whose end is counted."""
-    run.start(runner, on_complete=objects("Finish", "all").arrive.call(runner=runner), start=runner)
+    arrival = objects("Finish", "all").arrive.call(runner=runner)
+    run.with_(on_complete=arrival).start(runner, start=runner)
     return Response(202)
 
 

@@ -83,12 +83,12 @@ class Tape:
 
 
 @app.flow
-def collect(count: int):
+async def collect(count: int):
     if not OPEN.exists():
         raise RuntimeError("the recorder is closed")
     names = []
     for _ in range(count):
-        names.append((yield flow.event("name")))
+        names.append(await flow.event("name"))
     return names
 
 

@@ -35,9 +35,9 @@ def charge(amount: int) -> int:
 
 
 @app.flow
-def order(amount: int):
-    yield flow.event("approved")
-    return (yield charge.call(amount=amount))
+async def order(amount: int):
+    await flow.event("approved")
+    return await charge.call(amount=amount)
 
 
 @app.access("Till", "order")

@@ -142,7 +142,7 @@ def test_of_an_iterator_only_the_first_calls_are_in_memory(kit_harness: Harness)
     def count(number: int) -> int:
         return number
 
-    def calls() -> Iterator[Call]:
+    def calls() -> Iterator[Call[Any]]:
         for number in range(350):
             loaded = 100 * len(kit_harness.store.query(Query("batches/long/pages")))
             yielded.append(number - loaded)

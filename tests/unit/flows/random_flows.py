@@ -5,18 +5,18 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from signalbox.core.calls import Call
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait
 from signalbox.mailboxes.model import CallOutcome
+from signalbox.tasks.api import Call
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Generated = Generator[Any, Any, Any]
 
 
-def step(name: str) -> Call:
+def step(name: str) -> Call[Any]:
     """Return a call of a task."""
     return Call("shop", name, {})
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.flows import http, service, tasks
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
 from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
@@ -19,7 +19,7 @@ FUNCTION = "shop"
 Task = Callable[[Mapping[str, Any]], Any]
 
 
-def step(name: str, **payload: Any) -> Call:
+def step(name: str, **payload: Any) -> Call[Any]:
     """Return a call of a task of the shop."""
     return Call(FUNCTION, name, payload)
 
@@ -42,7 +42,7 @@ class Shop:
     def ports(self) -> Ports:
         return self.world.ports
 
-    def start(self, flow: str, id_: str = "1", on_complete: Call | None = None, **arguments: Any) -> bool:
+    def start(self, flow: str, id_: str = "1", on_complete: Call[Any] | None = None, **arguments: Any) -> bool:
         address = FlowAddress(flow, id_)
         return service.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
 

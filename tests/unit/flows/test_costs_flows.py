@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.meter import Cost
-from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_TASK
 from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import FlowAddress
+from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 

@@ -201,7 +201,7 @@ def test_a_yielded_value_that_is_not_a_command_is_refused() -> None:
     def code() -> Any:
         yield 5
 
-    with pytest.raises(Stuck, match="yielded int"):
+    with pytest.raises(Stuck, match="waits for int"):
         begun(code)
 
 
@@ -213,7 +213,7 @@ def test_a_command_that_is_created_and_not_yielded_is_refused_at_the_next_yield(
         forgotten()
         yield step("a")
 
-    with pytest.raises(Stuck, match="neither yielded nor sent it: flow") as stuck:
+    with pytest.raises(Stuck, match="neither awaited nor sent it: flow") as stuck:
         begun(code)
     assert "test_flow_driver.py" in stuck.value.detail
 
@@ -349,7 +349,7 @@ def test_any_takes_no_generators() -> None:
     def code() -> Any:
         yield flow.first(_one("a"))
 
-    with pytest.raises(Stuck, match="not generators"):
+    with pytest.raises(Stuck, match="not coroutines"):
         begun(code)
 
 
@@ -365,7 +365,7 @@ def test_any_takes_no_generators_at_any_depth(item: Callable[[], Any]) -> None:
     def code() -> Any:
         yield flow.first(flow.event("x"), item())
 
-    with pytest.raises(Stuck, match="not generators"):
+    with pytest.raises(Stuck, match="not coroutines"):
         begun(code)
 
 
@@ -394,7 +394,7 @@ def test_an_any_in_a_list_schedules_all_of_its_commands_although_another_branch_
 def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None:
     def code() -> Any:
         yield step("first")
-        return (yield flow.first([flow.event("a"), flow.event("b")], flow.sleep(60)))
+        return (yield flow.first(flow.all(flow.event("a"), flow.event("b")), flow.sleep(60)))
 
     driver = begun(code)
     driver.apply(Event("a", 1, BEGIN)).apply(done(driver, "0"))
@@ -553,7 +553,7 @@ def test_a_delayed_call_of_a_task_is_not_forgotten() -> None:
 
     driver = begun(code)
     driver.apply(done(driver, "0")).apply(done(driver, "1"))
-    with pytest.raises(Stuck, match=r"neither yielded nor sent it: bake.call\(\)"):
+    with pytest.raises(Stuck, match=r"neither awaited nor sent it: bake.call\(\)"):
         driver.apply(done(driver, "2"))
 
 
@@ -566,7 +566,7 @@ def test_continue_as_new_that_is_not_returned_is_refused() -> None:
 
     for more in (True, False):
         driver = begun(partial(forgets, more))
-        with pytest.raises(Stuck, match=r"neither yielded nor returned it: flow.continue_as_new\(\).*Return it"):
+        with pytest.raises(Stuck, match=r"neither awaited nor returned it: flow.continue_as_new\(\).*Return it"):
             driver.apply(done(driver, "0"))
 
 
@@ -586,7 +586,7 @@ def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
         return "second" if first == 1 else "first"
 
     driver = begun(code)
-    with pytest.raises(Stuck, match=r"`which, result = yield flow\.any"):
+    with pytest.raises(Stuck, match=r"`which, result = await flow\.first"):
         driver.apply(done(driver, "0.1", 5))
 
 

@@ -210,7 +210,7 @@ def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(grou
 
 def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
     def first() -> Any:
-        yield flow.first([[printer(), step("ok")], flow.event("x")], flow.event("go"))
+        yield flow.first(flow.all(flow.all(printer(), step("ok")), flow.event("x")), flow.event("go"))
         yield flow.event("never")
 
     shop = shop_of(first)

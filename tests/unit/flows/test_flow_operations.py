@@ -11,7 +11,6 @@ import pytest
 
 from signalbox.batches.service.batches import get as get_batch
 from signalbox.batches.service.batches import populate_whole
-from signalbox.core.calls import Call
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
@@ -28,6 +27,7 @@ from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores import service
 from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.tasks.api import Call
 from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
 
@@ -632,7 +632,7 @@ def test_the_tasks_of_a_turn_have_as_many_outbox_records_as_they_need_also_at_a_
     assert shop.ran.count("undo") == 60
 
 
-def shop_flow(name: str) -> SubFlow:
+def shop_flow(name: str) -> SubFlow[Any]:
     return SubFlow(FUNCTION, name, {})
 
 

@@ -91,7 +91,7 @@ def is_task(value: Any) -> bool:
         (draws, ["random.choice() differs", "uuid.uuid4()", "random.Random()"]),
         (reads, ["open() is repeated by every replay", "documents.get()", "semaphore()"]),
         (imports, ["clock.sleep() differs in every replay", "choice() differs", "os.urandom() differs"]),
-        (runs_a_task, ["charge() runs the task's code inside the flow: yield charge.call(…)"]),
+        (runs_a_task, ["charge() runs the task's code inside the flow: await charge.call(…)"]),
         (behaves, []),
     ],
 )

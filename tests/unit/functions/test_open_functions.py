@@ -211,7 +211,7 @@ def test_code_of_an_open_function_may_follow_a_flow_with_a_task() -> None:
 
     @app.http("POST")
     def begin(request: Request) -> None:
-        ask.start("a", on_complete=told.call())
+        ask.with_(on_complete=told.call()).start("a")
 
     with Harness() as harness:
         harness.add(app, public=True)

@@ -37,7 +37,7 @@ def press(harness: Harness) -> Any:
     return stamp
 
 
-def wait(call: Call, **how: Any) -> None:
+def wait(call: Call[Any], **how: Any) -> None:
     semaphore("press").wait(call, release_on_return=True, **how)
 
 

@@ -34,7 +34,7 @@ def _keeps_at_the_end(turn: FlowTurn) -> list[dict[str, Any]]:
     return [*(dict(lease["granted"]) for path, lease in had.items() if path not in held), *turn.dropped_leases]
 
 
-def _created_by_a_task(self: CommandWrites, flow: SubFlow, wait: Wait, _: str) -> None:
+def _created_by_a_task(self: CommandWrites, flow: SubFlow[Any], wait: Wait, _: str) -> None:
     """Enqueue a task that creates the sub-flow."""
     payload = {"act": "create", "flow": self.header.address.base, "function": self.header.function, **wait.to_json()}
     others = {"name": flow.flow, "arguments": dict(flow.arguments)}
@@ -55,7 +55,7 @@ def _create(ports: Ports, payload: Any) -> None:
         return
 
 
-def _continues(_: CommandWrites, __: SubFlow, ___: Wait) -> None:
+def _continues(_: CommandWrites, __: SubFlow[Any], ___: Wait) -> None:
     """Let an abandoned sub-flow run."""
 
 

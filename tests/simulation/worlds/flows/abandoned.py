@@ -14,7 +14,6 @@ from typing import Any
 from signalbox.batches.model.batches import Header
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.core import outbox
-from signalbox.core.calls import Call
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query
@@ -24,6 +23,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import NoFlow
 from signalbox.mailboxes.model import Delivery
+from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
@@ -53,9 +53,9 @@ class AbandonedWorld:
         self.flows = Flows(FUNCTION, {FLOW: FlowDefinition.from_function(self._code())})
 
     def _code(self) -> Callable[..., Any]:
-        def mailing() -> Any:
-            calls = [Call(FUNCTION, "mail", {"to": name}) for name in "ab"]
-            which, _ = yield flow.first(flow.batch(calls), flow.sleep(self.seconds))
+        async def mailing() -> Any:
+            calls: list[Call[Any]] = [Call(FUNCTION, "mail", {"to": name}) for name in "ab"]
+            which, _ = await flow.first(flow.batch(calls), flow.sleep(self.seconds))
             return which
 
         return mailing

@@ -101,7 +101,8 @@ class NestedWorld(FlowsWorld):
         if more.random() < FAILING_SHARE:
             self.deliveries.failing = FAILING_OFTEN
         if more.random() < UPGRADED_SHARE:
-            self.others = [Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)]
+            before = Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)
+            self.others = [replace(before, generators=seed % 8 < 4)]
             self.others_left = more.choice(OLD_DELIVERIES)
 
     def _keep_quiet(self, random: Random) -> None:

@@ -1,23 +1,24 @@
-"""The flow of simulated worlds: a generator that interprets the program it is started with, in two versions.
+"""The flow of simulated worlds: code that interprets the program it is started with, in two versions.
 
-A program is JSON, a list of operations; the values that the generator receives become its result. `Code` is one
+A program is JSON, a list of operations; the values that the code receives become its result. `Code` is one
 deployment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from signalbox.core.calls import Call
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.mailboxes.model import ObjectAddress
+from signalbox.tasks.api import Call
 from tests.simulation.processes import Killed
 from tests.simulation.worlds.objects.remembering import CLASS
 
@@ -35,6 +36,18 @@ Program = list[Any]
 Generated = Generator[Any, Any, Any]
 
 
+@types.coroutine
+def as_generator(code: Coroutine[Any, Any, Any]) -> Generated:
+    """Return a coroutine's code as a generator."""
+    return (yield from code)
+
+
+@types.coroutine
+def yielded(item: Any) -> Generated:
+    """Wait for a command, or for a list as generators do."""
+    return (yield item)
+
+
 @dataclass
 class Code:
     """The code of the flow in one deployment. `fixed`: the operations that break it have no effect.
@@ -44,7 +57,8 @@ class Code:
     each `any` that the code waits for, and `outside` the clean-ups that ran outside of a flow. `leases_max` has the
     numbers of permits that the parts of the code may hold now.
 
-    `early`: a lock is released before the operation that other deployments run under it.
+    `early`: a lock is released before the operation that other deployments run under it. `generators`: the flow and its
+    branches are generators, and groups of commands are lists; else they are coroutines.
     """
 
     revision: int
@@ -55,65 +69,73 @@ class Code:
     outside: list[str] = field(default_factory=list)
     leases_max: list[int] = field(default_factory=list)
     early: bool = True
+    generators: bool = False
     dies: Callable[[], None] = lambda: None
 
     def flows(self) -> Flows:
         """Return what a process of this deployment has."""
 
-        def work(program: list[Any], total: int = 0) -> Generated:
-            return (yield from self._work(program, total))
+        async def work(program: list[Any], total: int = 0) -> Any:
+            return await self._work(program, total)
 
-        return Flows(FUNCTION, {FLOW: FlowDefinition.from_function(work)}, self.revision)
+        def generated(program: list[Any], total: int = 0) -> Generated:
+            return (yield from as_generator(self._work(program, total)))
 
-    def _work(self, program: Program, total: int) -> Generated:
+        generated.__name__ = work.__name__
+        definition = FlowDefinition.from_function(generated if self.generators else work)
+        return Flows(FUNCTION, {FLOW: definition}, self.revision)
+
+    async def _work(self, program: Program, total: int) -> Any:
         seen = [total]
         try:
             for operation in program:
                 if operation[0] == "again" and total < operation[1]:
                     return flow.continue_as_new(program=program, total=total + 1)
                 now = operation[1 + total % 2] if operation[0] == "in turns" else operation
-                seen.append((yield from self._run(now)))
+                seen.append(await self._run(now))
         except failures.Cancelled:
-            yield Call(FUNCTION, "undo", {})
+            await Call(FUNCTION, "undo", {})
             raise
         return seen
 
-    def _run(self, operation: list[Any]) -> Generated:
+    async def _run(self, operation: list[Any]) -> Any:
         kind, *parts = operation
         if kind == "any":
-            return (yield from self._any(*parts))
+            return await self._any(*parts)
         if kind == "all":
-            return (yield [self._branch(each) for each in parts[0]])
+            return await yielded(self._each_of([self._branch(each) for each in parts[0]]))
         if kind == "settled":
-            results = yield flow.settled(*[self._command(each) for each in parts[0]])
+            results = await flow.settled(*[self._command(each) for each in parts[0]])
             return [each.result if each.ok else str(each.error) for each in results]
         if kind == "locked":
-            with self._may_hold(1), (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)):
-                return (yield from self._run(parts[0]))
+            with self._may_hold(1):
+                async with flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS):
+                    return await self._run(parts[0])
         if kind == "renewed":
-            return (yield from self._renewed(parts[0]))
+            return await self._renewed(parts[0])
         if kind == "finally":
-            return (yield from self._finally(parts[0]))
+            return await self._finally(parts[0])
         if kind == "unreleased":
             self.leases_max.append(1)
-            return (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
+            return (await flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)).semaphore
         if kind == "patched":
-            return (yield from self._run(parts[2] if self._is_new(parts[0]) else parts[1]))
+            return await self._run(parts[2] if self._is_new(parts[0]) else parts[1])
         if kind in ("broken", "deadly"):
-            return (yield from self._breaks(kind, parts[0]))
+            return await self._breaks(kind, parts[0])
         if kind in NESTED:
-            return (yield from self._nested(kind, *parts))
+            return await self._nested(kind, *parts)
         if kind == "send":
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
             return "sent"
-        return (yield from self._one(operation)) if kind != "again" else "over"
+        return await self._one(operation) if kind != "again" else "over"
 
-    def _renewed(self, operation: list[Any]) -> Generated:
+    async def _renewed(self, operation: list[Any]) -> Any:
         """Hold a lock for an operation, and renew it before its release."""
-        with self._may_hold(1), (yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)) as lease:
-            got = yield from self._run(operation)
-            yield lease.renew()
-            return got
+        with self._may_hold(1):
+            async with flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS) as lease:
+                got = await self._run(operation)
+                await lease.renew()
+                return got
 
     @contextmanager
     def _may_hold(self, permits: int) -> Iterator[None]:
@@ -124,81 +146,82 @@ class Code:
         finally:
             self.leases_max.remove(permits)
 
-    def _finally(self, operation: list[Any]) -> Generated:
+    async def _finally(self, operation: list[Any]) -> Any:
         """Send a task when an operation has ended, however it did."""
         try:
-            return (yield from self._run(operation))
+            return await self._run(operation)
         finally:
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
 
     # --- nested programs ---
 
-    def _nested(self, kind: str, *parts: Any) -> Generated:
+    async def _nested(self, kind: str, *parts: Any) -> Any:
         got = "sent"
         match kind:
             case "settled branches":
-                results = yield flow.settled(*[self._branch(operation) for operation in parts[0]])
+                branches: list[Any] = [self._branch(operation) for operation in parts[0]]
+                results = await flow.settled(*branches)
                 return [each.result if each.ok else "?" for each in results]
             case "caught":
-                return (yield from self._caught(*parts))
+                return await self._caught(*parts)
             case "cleaned up":
-                return (yield from self._cleaned_up(*parts))
+                return await self._cleaned_up(*parts)
             case "first":
-                return (yield from self._first(*parts))
+                return await self._first(*parts)
             case "both":
-                return [(yield from self._run(parts[0])), (yield from self._run(parts[1]))]
+                return [await self._run(parts[0]), await self._run(parts[1])]
             case "group":
-                return (yield from self._group(*parts))
+                return await self._group(*parts)
             case "released early":
-                return (yield from self._released_early(*parts))
+                return await self._released_early(*parts)
             case "oversized":
-                got = yield from self._run(parts[0])
+                got = await self._run(parts[0])
                 parts = (0 if self.fixed else OVERSIZED_TASKS,)
         for _ in range(parts[0]):
             flow.send(Call(FUNCTION, "sent", {"mark": f"{flow.uuid()}"}))
         return got
 
-    def _caught(self, operation: list[Any]) -> Generated:
+    async def _caught(self, operation: list[Any]) -> Any:
         try:
-            return (yield from self._run(operation))
+            return await self._run(operation)
         except Problem as problem:
             return f"? {problem.detail}"
 
-    def _cleaned_up(self, operation: list[Any], clean_up: list[Any]) -> Generated:
+    async def _cleaned_up(self, operation: list[Any], clean_up: list[Any]) -> Any:
         """Run an operation, and another one at its end, however it ends."""
         try:
-            return (yield from self._run(operation))
+            return await self._run(operation)
         finally:
             if not commands.is_running():
                 self.outside.append(str(clean_up))
-            yield from self._run(clean_up)
+            await self._run(clean_up)
 
-    def _first(self, items: list[Any], after: list[Any]) -> Generated:
+    async def _first(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first of several trees of commands."""
         self.open.append(items)
         try:
             with self._may_hold(sum(map(locks_in, items))):
-                which, got = yield flow.first(*map(self._tree, items))
+                which, got = await flow.first(*map(self._tree, items))
         finally:
             self.open.remove(items)
-        return [which, _released(got), (yield from self._run(after))]
+        return [which, _released(got), await self._run(after)]
 
-    def _group(self, tree: list[Any], after: list[Any]) -> Generated:
+    async def _group(self, tree: list[Any], after: list[Any]) -> Any:
         """Wait for a tree of commands, and then for an operation without the locks among the results."""
         try:
             with self._may_hold(locks_in(tree)):
-                got = _released((yield self._tree(tree)))
+                got = _released(await yielded(self._tree(tree)))
         except Problem:
             got = "?"
-        return [got, (yield from self._run(after))]
+        return [got, await self._run(after)]
 
-    def _released_early(self, operation: list[Any]) -> Generated:
+    async def _released_early(self, operation: list[Any]) -> Any:
         """Hold a lock for an operation, or in a later deployment not."""
         with self._may_hold(0 if self.early else 1):
-            lock = yield flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
+            lock = await flow.lock(SEMAPHORE, lease_seconds=LEASE_SECONDS)
             if self.early:
                 lock.release()
-            got = yield from self._run(operation)
+            got = await self._run(operation)
             lock.release()
             return got
 
@@ -206,19 +229,22 @@ class Code:
         kind, *parts = item
         match kind:
             case "each of":
-                return [self._tree(inner) for inner in parts[0]]
+                return self._each_of([self._tree(inner) for inner in parts[0]])
             case "settled of":
                 return flow.settled(*[self._tree(inner) for inner in parts[0]])
             case "one of":
                 return flow.first(*map(self._tree, parts[0]))
         return self._command(item)
 
+    def _each_of(self, items: list[Any]) -> Any:
+        return items if self.generators else flow.all(*items)
+
     def _is_new(self, patch: str) -> bool:
         return self.patching == "always" or (self.patching == "by its place" and flow.patched(patch))
 
-    def _one(self, operation: list[Any]) -> Generated:
+    async def _one(self, operation: list[Any]) -> Any:
         try:
-            got = yield self._command(operation)
+            got = await self._command(operation)
         except Problem as problem:
             return f"? {problem.detail}"
         return self._got(operation, got)
@@ -228,20 +254,21 @@ class Code:
             self.consumed.add(value)
         return value
 
-    def _branch(self, operation: list[Any]) -> Generated:
-        return (yield from self._run(operation))
+    def _branch(self, operation: list[Any]) -> Any:
+        code = self._run(operation)
+        return as_generator(code) if self.generators else code
 
-    def _any(self, items: list[Any], after: list[Any]) -> Generated:
+    async def _any(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first, and then for what follows on that one."""
         with self._may_hold(len(items)):
-            which, got = yield flow.first(*(self._command(each) for each in items))
+            which, got = await flow.first(*(self._command(each) for each in items))
         if isinstance(got, commands.HeldLock):
             got.release()
             got = "locked"
-        return [which, self._got(items[which], got), (yield from self._run(after[which]))]
+        return [which, self._got(items[which], got), await self._run(after[which])]
 
-    def _breaks(self, kind: str, operation: list[Any]) -> Generated:
-        got = yield from self._run(operation)
+    async def _breaks(self, kind: str, operation: list[Any]) -> Any:
+        got = await self._run(operation)
         if not self.fixed and kind == "broken":
             raise KeyError("a bug")
         if not self.fixed:

@@ -104,9 +104,9 @@ class FlowsWorld:
         self.world.queue.ahead_seconds = own.choice((0.0, 0.05, 0.3))
         self.history = FlowsHistory(sound=kind not in UNSOUND)
         self.world.observers.append(self.history.observed)
-        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place")
+        self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place", generators=seed % 8 == 0)
         others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
-        self.others = [replace(each, consumed=self.code.consumed) for each in others]
+        self.others = [replace(each, consumed=self.code.consumed, generators=seed % 8 < 4) for each in others]
         self.others_left = own.choice(OLD_DELIVERIES) if kind in (Kind.DEPLOYED, Kind.CARELESS) else 0
         failing = FAILING_OFTEN if kind is Kind.RETRIES else FAILING
         self.deliveries = FlowDeliveries(self.world, self.history, self._deployed, own, failing)

@@ -1,0 +1,362 @@
+"""Flows as coroutines: what they await, what a type checker relies on, and what is refused when they are loaded."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Lease, Problem, Task, flow, flows, semaphore
+from signalbox.core.problems import BadArgument
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.model import Event
+from signalbox.tasks.requests.signatures import WrongArguments
+from signalbox.testing import Harness, TaskFailed, replay
+from tests.unit.flows.random_flows import BEGIN, done, shown, step
+
+Shop = dict[str, Any]
+
+
+def shop() -> Shop:
+    """Return the parts of a function whose flows are coroutines."""
+    app = Function("shop")
+    undone: list[str] = []
+
+    @app.task
+    def charge(order: str, amount: int = 1) -> str:
+        if amount < 0:
+            raise Problem("An amount is positive.")
+        return f"receipt of {order}"
+
+    @app.task
+    def refund(order: str) -> None:
+        undone.append(order)
+
+    async def approval() -> str:
+        match await flow.first(approved=flow.event("approved", str), late=flow.sleep(86_400)):
+            case ("approved", str(who)):
+                return who
+        raise Problem("There was no answer in a day.")
+
+    @app.flow
+    async def purchase(order: str, amount: int) -> list[str]:
+        paid = await charge.call(order, amount)
+        try:
+            async with flow.lock("till", lease_seconds=600):
+                copy, _ = await flow.all(charge.call(f"copy of {order}"), flow.sleep(5))
+            return [paid, copy, await approval()]
+        except (Problem, flow.Cancelled):
+            await refund.call(order)
+            raise
+
+    @app.flow
+    async def bundle(orders: list[str]) -> list[str]:
+        each = await flow.settled(*[purchase.call(order=order, amount=1) for order in orders])
+        return [str(settled.result or settled.error) for settled in each]
+
+    return {"app": app, "purchase": purchase, "bundle": bundle, "charge": charge, "undone": undone}
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as entered:
+        yield entered
+
+
+@pytest.fixture
+def parts(harness: Harness) -> Shop:
+    """Return the parts of a function in a harness with a free lock."""
+    parts = shop()
+    harness.add(parts["app"])
+    semaphore("till").ensure(permits=1, lease_seconds=600)
+    return parts
+
+
+def test_a_coroutine_awaits_steps_groups_locks_events_and_coroutines(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=3)
+    harness.travel(60)
+    assert [wait["command"] for wait in run.status().waiting_for] == ["event approved", "sleep"]
+    assert semaphore("till").acquire(id="the lock is free again")
+    run.event("approved", "ann")
+    harness.run()
+    assert run.status().result == ["receipt of 7", "receipt of copy of 7", "ann"]
+    replay(parts["purchase"], run.log())
+
+
+def test_the_name_of_the_first_command_tells_which_it_was(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=3)
+    harness.travel(2 * 86_400)
+    assert run.status().error["detail"] == "There was no answer in a day."
+    assert parts["undone"] == ["7"]
+
+
+def test_a_cancel_is_raised_at_the_await_of_a_nested_coroutine(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=3)
+    harness.travel(60)
+    run.cancel("too late")
+    harness.run()
+    assert (run.status().state, parts["undone"]) == ("cancelled", ["7"])
+
+
+def test_a_lock_is_released_where_its_async_with_is_cancelled(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=3)
+    harness.travel(3)  # it holds the lock, for two more seconds
+    assert not semaphore("till").acquire(id="other")
+    run.cancel()
+    harness.run()
+    assert semaphore("till").acquire(id="another")
+
+
+def test_a_sub_flow_is_awaited_and_its_problem_is_raised(harness: Harness, parts: Shop) -> None:
+    run = parts["bundle"].start("b", orders=["1", "2"])
+    harness.travel(2 * 86_400)
+    assert run.status().result == ["There was no answer in a day."] * 2
+
+
+def test_a_problem_of_a_step_fails_the_run_and_does_not_make_it_stuck(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=-1)
+    harness.run()
+    assert (run.status().state, run.status().error["detail"]) == ("failed", "An amount is positive.")
+
+
+def test_an_event_of_another_type_is_raised_where_it_is_awaited(harness: Harness, parts: Shop) -> None:
+    run = parts["purchase"].start("7", order="7", amount=3)
+    harness.travel(60)
+    run.event("approved", {"by": "ann"})
+    harness.run()
+    assert run.status().error["detail"] == "the event approved must be str, not dict."
+    assert parts["undone"] == ["7"]
+
+
+def test_an_event_that_was_kept_is_checked_too() -> None:
+    async def code() -> Any:
+        await step("a")
+        try:
+            await flow.event("e", int)
+        except BadArgument as error:
+            return str(error)
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Event("e", "text", BEGIN))
+    driver.apply(done(driver, "0"))
+    assert driver.ended is not None
+    assert driver.ended.value == "the event e must be int, not str."
+
+
+def test_the_type_of_an_event_is_json() -> None:
+    with pytest.raises(TypeError, match="is not JSON"):
+        flow.event("e", bytes)
+
+
+def test_a_kept_and_raised_again_problem_of_a_step_is_not_the_kits_refusal(harness: Harness) -> None:
+    app = Function("late")
+
+    @app.task
+    def fail() -> None:
+        raise Problem("no")
+
+    @app.flow
+    async def later() -> None:
+        try:
+            await fail.call()
+        except Problem as problem:
+            kept = problem
+        await flow.sleep(1)
+        raise kept
+
+    harness.add(app)
+    later.start("1")
+    harness.run()
+    assert flows("later", "1").status().state == "failed"
+
+
+# --- generators and coroutines ---
+
+
+async def in_branches() -> list[Any]:
+    """Wait in two branches and in a group."""
+    return [await flow.all(_branch("a"), _branch("b")), await flow.first(flow.event("go"), flow.sleep(9))]
+
+
+async def _branch(name: str) -> str:
+    await step(name)
+    async with flow.lock("till"):
+        await flow.sleep(1)
+    return name
+
+
+def as_before() -> Any:
+    """Wait for the same as a generator."""
+
+    def branch(name: str) -> Any:
+        yield step(name)
+        with (yield flow.lock("till")):
+            yield flow.sleep(1)
+        return name
+
+    return [(yield [branch("a"), branch("b")]), (yield flow.first(flow.event("go"), flow.sleep(9)))]
+
+
+def test_a_coroutine_continues_the_log_of_a_generator() -> None:
+    old, new = (Driver(code, Position("1")).start(BEGIN) for code in (as_before, in_branches))
+    lease = {"semaphore": "till", "id": "1", "token": 1, "ends_at": "2026-01-01T00:10:00Z"}
+    for path, result in (
+        ("0.1.0", 1),
+        ("0.0.0", 2),
+        ("0.1.1", lease),
+        ("0.1.2", None),
+        ("0.0.1", lease),
+        ("0.0.2", None),
+    ):
+        entry = done(old, path, result)
+        assert shown(old.apply(entry)) == shown(new.apply(entry))
+    assert old.apply(Event("go", 5, BEGIN)).ended == new.apply(Event("go", 5, BEGIN)).ended is not None
+
+
+def test_the_place_is_the_innermost_of_the_users_code() -> None:
+    driver = Driver(in_branches, Position("1")).start(BEGIN)
+    driver.apply(done(driver, "0.0.0"))
+    first_line = _branch.__code__.co_firstlineno
+    assert driver.pending["0.0.1"].location == f"test_coroutines.py:{first_line + 2} in _branch"
+
+
+def test_a_dropped_coroutine_runs_its_clean_up_without_effects_and_without_a_warning() -> None:
+    ran: list[str] = []
+
+    async def code() -> None:
+        try:
+            async with flow.lock("till"):
+                await flow.all(_branch("a"), _branch("b"))
+        finally:
+            ran.append("closed")
+            await step("undo")
+            ran.append("never")
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    lease = {"semaphore": "till", "id": "1", "token": 1, "ends_at": "2026-01-01T00:10:00Z"}
+    driver.apply(done(driver, "0", lease))
+    driver.drop()
+    assert (ran, set(driver.held)) == (["closed"], {"0"})
+
+
+# --- what is refused ---
+
+
+async def sleeps_in_asyncio() -> None:
+    await asyncio.sleep(1)
+
+
+async def awaits_a_future() -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("code", [sleeps_in_asyncio, awaits_a_future])
+def test_an_await_of_asyncio_is_stuck_with_what_to_write(code: Callable[[], Any]) -> None:
+    with pytest.raises(Stuck, match=r"write `flow.sleep` instead of `asyncio.sleep`") as stuck:
+        Driver(code, Position("1")).start(BEGIN)
+    assert stuck.value.location.startswith("test_coroutines.py:")
+
+
+def test_asyncio_is_refused_when_the_flow_is_loaded() -> None:
+    with pytest.raises(TypeError, match=r"test_coroutines.py:\d+: in a flow, asyncio.sleep\(\) needs an event loop"):
+        Function("f").flow(sleeps_in_asyncio)
+
+
+def test_a_flow_is_a_coroutine_function() -> None:
+    def plain() -> int:
+        return 1
+
+    async def both() -> Any:
+        yield 1
+
+    with pytest.raises(TypeError, match="plain is not `async def`"):
+        Function("f").flow(plain)  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(TypeError, match="both has `yield` in `async def`"):
+        Function("f").flow(both)
+
+
+def pack(item: str) -> str:
+    return item
+
+
+packing: Task[[str], str] = Function("packing").task(pack)
+
+
+async def helper() -> None:
+    await flow.sleep(1)
+
+
+async def forgets_a_command() -> None:
+    flow.sleep(1)
+    await flow.sleep(2)
+
+
+async def forgets_a_call() -> None:
+    packing.call("tea")
+    await flow.sleep(2)
+
+
+async def forgets_a_coroutine() -> None:
+    helper()  # type: ignore[unused-coroutine]  # what is refused
+    await flow.sleep(2)
+
+
+async def misspells() -> None:
+    await flow.sleeep(2)  # type: ignore[attr-defined]  # what is refused
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        (forgets_a_command, r"flow.sleep\(\) has no effect without `await`: write await flow.sleep\(…\)"),
+        (forgets_a_call, r"packing.call\(\) has no effect without `await`"),
+        (forgets_a_coroutine, r"helper\(\) has no effect without `await`"),
+        (misspells, r"flow.sleeep does not exist: did you mean flow.sleep\?"),
+    ],
+)
+def test_a_visible_mistake_is_refused_when_the_flow_is_loaded(code: Callable[[], Any], detail: str) -> None:
+    line = code.__code__.co_firstlineno + 1
+    with pytest.raises(TypeError, match=rf"test_coroutines.py:{line}: in a flow, {detail}"):
+        Function("f").flow(code)
+
+
+def test_a_forgotten_command_that_the_source_does_not_show_is_stuck_at_the_next_await(harness: Harness) -> None:
+    app = Function("f")
+    create = flow.sleep
+
+    @app.flow
+    async def forgets() -> None:
+        create(1)
+        await flow.sleep(2)
+
+    harness.add(app)
+    forgets.start("1")
+    with pytest.raises(TaskFailed, match=r"neither awaited nor sent it: flow.sleep\(\)"):
+        harness.run()
+
+
+def test_first_takes_its_commands_by_position_or_by_name() -> None:
+    first: Callable[..., Any] = flow.first
+    for items, named in (((), {}), ((flow.sleep(1),), {"late": flow.sleep(2)})):
+        with pytest.raises(TypeError, match="by position, or all by name"):
+            first(*items, **named)
+
+
+# --- calls ---
+
+
+def test_arguments_of_a_call_may_be_passed_by_position(parts: Shop) -> None:
+    charge: Task[..., str] = parts["charge"]
+    assert charge.call("7", 3).payload == {"order": "7", "amount": 3}
+    for args, kwargs in ((("7", 3, 4), {}), (("7",), {"order": "8"})):
+        with pytest.raises(WrongArguments):
+            charge.call(*args, **kwargs)
+
+
+def test_what_the_kit_fills_is_not_passed_by_position() -> None:
+    @Function("press").task
+    def stamp(lease: Lease, sheet: int) -> int:
+        return sheet
+
+    assert stamp.call(5).payload == {"sheet": 5}
