@@ -3,6 +3,7 @@
 import contextlib
 import gc
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,15 +11,18 @@ from typing import Any
 import pytest
 
 from signalbox import Function
+from signalbox.batches.problems import BadBatch
 from signalbox.core import problems as core_problems
-from signalbox.core.problems import Problem
+from signalbox.core.problems import Problem, UnknownTask
 from signalbox.flows.api import flow
-from signalbox.flows.machine.commands import is_running
+from signalbox.flows.machine.commands import Lock, ObjectCall, is_running
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.objects.problems import NoSuchMethod
+from signalbox.semaphores.problems import BadSemaphore
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step
 
 RANDOM_FLOWS = 3_000
@@ -602,3 +606,36 @@ def test_a_command_that_cannot_be_is_stuck_and_a_problem_of_the_code_ends_it() -
         driver.apply(done(driver, "0"))
     driver = begun(partial(code, 0))
     assert isinstance(error_of(driver.apply(done(driver, "0"))), BadFlow)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (Lock("till", permits=3), BadSemaphore("`permits` must be at most 2.")),
+        (flow.batch([step("unit")]), BadBatch("The batch has no unit.")),
+        (ObjectCall("shop", ObjectAddress("Till", "a"), "opne", {}), NoSuchMethod("Till has no method 'opne'.")),
+        (step("chrage"), UnknownTask("The function shop has no task 'chrage'.")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_refused_command_that_ends_the_code_is_stuck_and_an_error_that_it_may_handle(
+    command: Any, problem: Problem
+) -> None:
+    def code(handles: bool) -> Any:
+        try:
+            yield command
+        except type(problem):
+            if not handles:
+                yield step("undo")
+                raise
+        yield flow.event("end")
+
+    def refused(driver: Driver) -> Result:
+        return replace(done(driver, "0"), outcome=CallOutcome.from_problem(problem))
+
+    driver = begun(partial(code, False))
+    driver.apply(refused(driver))
+    with pytest.raises(Stuck, match=rf"{type(problem).__name__}: .* in code\)"):
+        driver.apply(done(driver, "1"))
+    driver = begun(partial(code, True))
+    assert [pending.command.signature for pending in driver.apply(refused(driver)).pending.values()] == ["event end"]

@@ -12,7 +12,7 @@ import pytest
 from signalbox.batches.service.batches import get as get_batch
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
-from signalbox.core.problems import GaveUp, OtherBody, Problem, Unavailable
+from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows import http, sweep, tasks
 from signalbox.flows import service as flows_service
@@ -190,14 +190,43 @@ def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released(
     assert leases(shop) == 0
 
 
-def test_a_lock_of_no_semaphore_is_an_error() -> None:
-    def printing() -> Any:
-        yield flow.lock("nowhere")
+def printing() -> Any:
+    with (yield flow.lock("nowhere", lease_seconds=600)):
+        yield step("print")
+
+
+def test_a_lock_of_no_semaphore_is_stuck_until_there_is_one() -> None:
+    shop = Shop(flows_of(printing))
+    shop.start("printing")
+    for _ in range(2):
+        shop.settle()
+        problem = shop.status("printing")["problem"]
+        assert problem["detail"].startswith("NoSemaphore: ")
+        assert problem["place"].endswith("in printing")
+        shop.world.pass_time(LIMITS.flow_stuck_seconds + 1)
+        sweep.sweep(shop.ports)
+    service.put(shop.ports, "nowhere", SemaphoreSettings(1, 600))
+    flows_service.resume(shop.ports, FlowAddress("printing", "1"))
+    shop.settle()
+    assert (shop.status("printing")["state"], shop.ran) == ("completed", ["print"])
+    assert not service.get(shop.ports, "nowhere").leases
+
+
+def test_a_lock_of_no_semaphore_is_an_error_that_deployed_code_may_handle() -> None:
+    def careful() -> Any:
+        try:
+            yield flow.lock("nowhere", lease_seconds=600)
+        except NotFound:
+            return "without"
 
     shop = Shop(flows_of(printing))
     shop.start("printing")
     shop.settle()
-    assert shop.status("printing")["error"]["type"] == "no-semaphore"
+    assert shop.status("printing")["state"] == "stuck"
+    shop.flows = flows_of(named_of(careful, "printing"))
+    flows_service.resume(shop.ports, FlowAddress("printing", "1"))
+    shop.settle()
+    assert shop.status("printing")["result"] == "without"
 
 
 def test_a_flow_runs_another_one_and_gets_its_result_or_its_error() -> None:

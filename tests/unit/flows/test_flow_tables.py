@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ from signalbox.flows.model import (
 )
 from signalbox.flows.problems import FlowEnded, FlowRunning, TooManyEvents
 from signalbox.mailboxes.model import CallOutcome
+from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
 from signalbox.testing.limits import replaced
@@ -190,16 +191,22 @@ def two_steps() -> Any:
     yield [flow.step(step("a"), attempts_max=3), flow.event("never")]
 
 
+def locked() -> Any:
+    yield [flow.lock("till"), flow.event("never")]
+
+
 @pytest.mark.parametrize(("message", "condition", "becomes"), rows(turns, "message"), ids=str)
 def test_each_row_of_the_messages_table_holds(message: str, condition: str, becomes: str) -> None:
     header = new_header(ADDRESS, FUNCTION, {}, "i")
     attempt = 3 if condition.endswith("the last") else 2
-    now = Wait(header.execution_id, "0.0", attempt, "step shop.a")
+    refused = "refused" in condition
+    now = Wait(header.execution_id, "0.0", attempt, "lock till" if refused else "step shop.a")
     event = Wait(header.execution_id, "0.1", 1, "event never")
     begun = FlowHeader(
         ADDRESS, FUNCTION, {}, header.digest, "i", begun=True, start_at=BEGIN, pending={"0.0": now, "0.1": event}
     )
-    turn = FlowTurn.begin(FlowDefinition.from_function(two_steps), begun, (), BEGIN)
+    begun = replace(begun, stuck={"type": "flow-failed"} if refused else None)
+    turn = FlowTurn.begin(FlowDefinition.from_function(locked if refused else two_steps), begun, (), BEGIN)
     success, failure = CallOutcome(1), CallOutcome.from_problem(Problem("no"))
     posted: Message = Event("x", 1)
     if condition == "the flow has ended":
@@ -216,6 +223,7 @@ def test_each_row_of_the_messages_table_holds(message: str, condition: str, beco
             "a success of an earlier attempt": Result(earlier, success),
             "a failure of the current attempt, not last": Result(now, failure),
             "a failure of the current attempt, the last": Result(now, failure),
+            "a refused lock, and the flow is stuck": Result(now, CallOutcome.from_problem(NoSemaphore("no"))),
             "the task of the current attempt was given up": Result(now, CallOutcome.from_problem(GaveUp("ten times"))),
             "a failure of an earlier attempt": Result(earlier, failure),
             "of an earlier execution": Result(Wait("h-0", now.path, attempt), success),
@@ -274,6 +282,8 @@ class Code:
                     lock.release()
                 self.received.append((yield renewal))
         except (Problem, flow.Cancelled) as error:
+            if "refused" in self.condition:
+                raise
             self.received.append(error)
         if self.condition != "the code has ended":
             yield flow.event("end")
@@ -301,6 +311,8 @@ def entry_of(driver: Driver, entry: str, condition: str) -> Message:
         return Result(Wait("", "7", signature="step shop.a"), CallOutcome(1), BEGIN)
     if "renews" in condition:
         return done(driver, "1", RENEWED)
+    if "refused" in condition:
+        return replace(done(driver, "0"), outcome=CallOutcome.from_problem(NoSemaphore("There is none.")))
     if "lock" in condition:
         return done(driver, "0", GRANTED)
     return done(driver, "0", 1, "no" if condition.endswith("failed") else "")
@@ -340,7 +352,8 @@ def test_each_row_of_the_driver_s_table_holds(entry: str, condition: str, become
     applied = entry_of(driver, entry, condition)
     before = set(driver.pending)
     if becomes == "is stuck":
-        with pytest.raises(Stuck, match=r"was recorded at step .* Guard the change with `flow.patched"):
+        refused, changed = "NoSemaphore: ", r"was recorded at step .* Guard the change with `flow.patched"
+        with pytest.raises(Stuck, match=refused if "refused" in condition else changed):
             driver.apply(applied)
         return
     driver.apply(applied)

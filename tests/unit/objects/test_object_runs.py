@@ -1,5 +1,6 @@
 """Special runs: of older code, of calls that are given up, at the end of the time."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -206,13 +207,16 @@ def test_a_continuation_that_is_given_up_runs_with_that_error(objects: Objects) 
     assert ran.context["outcome"]["error"]["type"] == "gave-up"
 
 
-def test_a_bug_in_upgrade_gives_up_no_call(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("returns", [lambda state: state["a bug"], lambda _: None, lambda state: {**state, "seen": 1}])
+def test_a_bug_in_upgrade_gives_up_no_call(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch, returns: Callable[[dict[str, Any]], Any]
+) -> None:
     class Careless(Counter):
         version = 2
 
         @staticmethod
-        def upgrade(state: dict[str, Any], version: int) -> dict[str, Any]:
-            return {**state, "entries": state["a bug"] + version}
+        def upgrade(state: dict[str, Any], _: int) -> Any:
+            return returns(state)
 
     objects.call("a", "c0", "add", who="old")
     use(monkeypatch, ObjectClass.from_class(Careless))

@@ -22,14 +22,17 @@ from datetime import datetime
 from types import CoroutineType, GeneratorType, TracebackType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
+from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Awaited, Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, LeaseEnded
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.objects.problems import NoSuchMethod
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
+from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.tasks.requests.signatures import type_errors
 
 Created = TypeVar("Created")
@@ -104,6 +107,13 @@ class Command(Awaited[T]):
 
     kind: ClassVar[str] = ""
 
+    refusals: ClassVar[tuple[type[Problem], ...]] = ()
+    """The problems with which the kit refuses such a command because of its arguments."""
+
+    def is_refusal(self, slug: str) -> bool:
+        """Return whether a problem with this slug is one of `refusals`."""
+        return slug in [problem.slug() for problem in self.refusals]
+
     @property
     def name(self) -> str:
         """The target of the command, as logs and errors name it."""
@@ -120,6 +130,7 @@ class Step(Command[T]):
     """Run a task. If it ends with a `Problem`, run it again after a pause, `attempts_max` times in all."""
 
     kind = "step"
+    refusals = (UnknownTask,)
     call: Call
     attempts_max: int = 1
     pause_seconds: float = 0
@@ -170,6 +181,7 @@ class Lock(Command["HeldLock"]):
     """Wait for permits of a semaphore. The result is a `HeldLock`; ``async with`` releases it at its end."""
 
     kind = "lock"
+    refusals = (NoSemaphore, BadSemaphore)
     semaphore: str
     permits: int = 1
     lease_seconds: float | None = None
@@ -214,6 +226,7 @@ class ObjectCall(Command[Any]):
     """Call a method of an object. `function` has the code of its class."""
 
     kind = "object"
+    refusals = (NoSuchMethod,)
     function: str
     address: ObjectAddress
     method: str
@@ -257,6 +270,7 @@ class Batch(Command[BatchResult]):
     """Run a task for each of many payloads. The result is a `BatchResult`."""
 
     kind = "batch"
+    refusals = (BadBatch,)
     calls: tuple[Call, ...]
     failures_max: int | None = None
 

@@ -18,6 +18,7 @@ list for `all`.
     result  its command is a lock, and succeeded           receives a held lock     not pending, held
     result  its command renews a held lock                 receives a held lock     not pending, held
     result  its command renews a lock that was released    receives LeaseEnded      not pending
+    result  the kit refused its lock, which ends the code  is stuck                 -
     result  another command is pending under its path      is stuck                 -
     result  no command is pending under its path           is stuck                 -
     event   a command waits for its name                   receives the value       not pending
@@ -41,7 +42,7 @@ from typing import Any
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import LeaseEnded
+from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import AllOf, AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
@@ -106,7 +107,8 @@ class Driver:
 
     `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
     that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
-    received, since the replay. `ended` is its outcome, or None.
+    received, since the replay. `refusals` are the errors of commands that the kit refused. `ended` is its outcome, or
+    None.
     """
 
     code: Code
@@ -116,6 +118,7 @@ class Driver:
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
     granted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refusals: list[Problem] = field(default_factory=list)
     progress: Any = None
     ended: CallOutcome | None = None
     created: list[Any] = field(default_factory=list)
@@ -185,7 +188,10 @@ class Driver:
         return self
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Receive the outcome of the flow's own code."""
+        """Receive the outcome of the flow's own code. Raises `Stuck` if it is a refusal, which other code may fix."""
+        for refusal in self.refusals:
+            if outcome.raised is refusal:
+                raise failed(refusal) from refusal
         self.ended = outcome
 
     def _apply_result(self, entry: Result) -> None:
@@ -199,8 +205,10 @@ class Driver:
 
     def _outcome(self, pending: PendingCommand, entry: Result) -> CallOutcome:
         """Return the outcome that the code receives: that of the entry, or the lock."""
-        if entry.outcome.failed:
-            return entry.outcome
+        if problem := entry.outcome.problem():
+            if pending.command.is_refusal(str((entry.outcome.error or {}).get("type"))):
+                self.refusals.append(problem)
+            return CallOutcome(raised=problem)
         match pending.command:
             case Renew() as renew:
                 return self._renewed(renew, str(entry.outcome.result))

@@ -45,6 +45,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     result   a success of a pending command                applied
     result   a success of an earlier attempt               applied
     result   a failure of the current attempt, not last    retried
+    result   a refused lock, and the flow is stuck          retried
     result   the task of the current attempt was given up  applied
     result   a failure of the current attempt, the last    applied
     result   a failure of an earlier attempt               dropped
@@ -197,12 +198,20 @@ class FlowTurn:
             self._drop(message)
             return
         command = self.driver.pending[path].command
-        gave_up = failed and (message.outcome.error or {}).get("type") == GaveUp.slug()
-        if failed and not gave_up and isinstance(command, Step) and wait.attempt < command.attempts_max:
+        if failed and self._is_retried(command, wait, str((message.outcome.error or {}).get("type"))):
             self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
             self.retried.add(path)
             return
         self._apply(Result(replace(message.wait, signature=command.signature), message.outcome, now))
+
+    def _is_retried(self, command: Command, wait: Wait, error: str) -> bool:
+        """Return whether a command whose current attempt failed is scheduled again.
+
+        A refused lock is, if the flow is stuck: perhaps its semaphore was created in the meantime.
+        """
+        if isinstance(command, Lock):
+            return self.header.stuck is not None and command.is_refusal(error)
+        return isinstance(command, Step) and error != GaveUp.slug() and wait.attempt < command.attempts_max
 
     def _drop(self, message: Message) -> None:
         """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
@@ -433,6 +442,7 @@ def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
     payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
-    name = name_of(act, header.address.base, wait.execution_id, wait.path)
+    attempt = (wait.attempt,) if wait.attempt > 1 else ()  # older code has no attempt in the name
+    name = name_of(act, header.address.base, wait.execution_id, wait.path, *attempt)
     path = f"/tasks/{FLOW_COMMAND_TASK}"
     return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)

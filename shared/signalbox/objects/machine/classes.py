@@ -180,11 +180,20 @@ class ObjectClass:
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             try:
-                return upgrade(stored["fields"], stored["version"])
+                return self._checked(upgrade(stored["fields"], stored["version"]))
             except Exception as error:
                 detail = f"{self.name}.upgrade raised {type(error).__name__}: {error}. Its calls wait for fixed code"
                 raise Unavailable(detail) from error
         return dict(stored["fields"])
+
+    def _checked(self, fields: Any) -> dict[str, Any]:
+        """Return the fields that `upgrade` has returned. Raises `TypeError` if they are not those of a state."""
+        if not isinstance(fields, dict):
+            raise TypeError(f"it returned {type(fields).__name__}, not the fields")
+        for name in self.fields.keys() & fields.keys():
+            if error := next(type_errors(fields[name], self.types[name], name), None):
+                raise TypeError(error)
+        return fields
 
     def _text(self, instance: Any) -> str:
         fields = {name: getattr(instance, name) for name in self.fields}
