@@ -1,5 +1,6 @@
 """The limits of flows, each with its reason."""
 
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import Limits
 
 
@@ -59,8 +60,8 @@ class FlowLimits(Limits):
     flow_patient_seconds: int = 24 * 3600
     """The same for a flow that waits only for events, times and sub-flows."""
 
-    flow_kept_seconds: int = 7 * 24 * 3600
-    """The time for which an ended flow is kept."""
+    flow_kept_seconds: int = CORE_LIMITS.receipt_seconds
+    """The time for which an ended flow is kept: longer than the 31 days for which Cloud Tasks may repeat its start."""
 
     flow_batch_bytes_max: int = 300_000
     """Bytes of the calls of a flow's batch, which are sent in one task."""

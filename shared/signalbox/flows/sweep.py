@@ -1,7 +1,7 @@
 """The flows' part of the sweeper, and the removal of flows.
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
-code, and removes a flow a week after its end. Removals come last and have a time budget of their own, so that stuck
+code, and removes a flow 32 days after its end. Removals come last and have a time budget of their own, so that stuck
 flows do not wait for them. Every visit sets `due_at` to a time after now, also one that failed and a removal that is
 not finished: then the others come first.
 

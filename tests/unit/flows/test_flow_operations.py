@@ -447,7 +447,7 @@ def test_what_comes_for_a_flow_that_has_ended_is_dropped_page_by_page() -> None:
     assert [each.id for each in shop.world.store.query(waiting)] == [HEADER]
 
 
-def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> None:
+def test_a_flow_that_has_ended_is_removed_after_32_days_and_its_id_is_free() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     with pytest.raises(FlowRunning):
@@ -461,6 +461,17 @@ def test_a_flow_that_has_ended_is_removed_after_a_week_and_its_id_is_free() -> N
         shop.status("checkout")
     assert flows_service.list_flows(shop.ports, "checkout").flows == []
     assert shop.start("checkout", order=2)
+
+
+def test_a_start_that_is_repeated_on_the_last_day_of_its_task_begins_no_second_run() -> None:
+    shop = Shop(flows_of(checkout))
+    shop.start("checkout", order=7)
+    shop.settle()
+    shop.world.pass_time(31 * 24 * 3600)
+    sweep.sweep(shop.ports)
+    assert not shop.start("checkout", order=7)
+    shop.settle()
+    assert shop.ran.count("charge") == 1
 
 
 def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:

@@ -36,7 +36,7 @@ The states of the header; a flow has ended in state completed, failed or cancell
     delete     running                -                               FlowRunning
     delete     stuck, ended           -                               none
     sweep      stuck                  ten minutes later               same
-    sweep      ended                  a week later                    none
+    sweep      ended                  32 days later                   none
 
 What a turn does with each message. A lease in a dropped result is released, unless the flow holds it already:
 

@@ -19,12 +19,14 @@ from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.service import FlowMailbox, advance, mark_stuck
 from signalbox.mailboxes.model import Delivery, StoredMessage, collection_of, message_path
 from signalbox.mailboxes.storage import header_put
+from signalbox.testing.limits import replaced
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
 
 remove = original("flows.remove")
 take_result = original("flows.FlowTurn._take_result")
 run_turn = original("flows.run_turn")
+listing_of = original("flows.listing_of")
 
 
 def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
@@ -144,6 +146,11 @@ def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot, *out_of
     return now.data is None or bool(remove(ports, address, now, *out_of_time))
 
 
+def _kept_for_a_week(header: FlowHeader, *others: Any, **named: Any) -> dict[str, Any]:
+    with replaced(flow_kept_seconds=7 * 24 * 3600):
+        return listing_of(header, *others, **named)
+
+
 def _removes_the_header_first(ports: Ports, address: FlowAddress, read: Snapshot, *out_of_time: OutOfTime) -> bool:
     """Remove the header, and then what is below the id, as far as the time allows."""
     ports.store.commit([Delete(read.path, read.guard), Delete(address.base)])
@@ -163,6 +170,7 @@ FAULTS = (
     in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
     in_flows("flow-24", "waking flows that are silent", ("flows._sweep_silent", lambda _, __: 0)),
     in_flows("flow-24", "repeating what a silent flow waits for", ("flows.FlowTurn.repeated", property(_nothing))),
+    in_flows("flow-26", "keeping an ended flow while its start may come again", ("flows.listing_of", _kept_for_a_week)),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),
     in_flows("flow-5", "an event's receipt", ("flows.taken_messages", _no_receipt)),

@@ -23,7 +23,7 @@ from tests.simulation.processes import Killed
 from tests.simulation.worlds.objects.remembering import CLASS
 
 FLOW, FUNCTION, SEMAPHORE = "work", "shop", "till"
-LEASE_SECONDS = 10_000_000
+LEASE_SECONDS = 30_000_000
 """Longer than any world, so that a permit that is not released stays held."""
 
 PAUSE_SECONDS = 0.3

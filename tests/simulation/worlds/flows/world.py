@@ -51,6 +51,7 @@ STARTS_MAX, STARTS_UNLIMITED = 4, 100
 STARTS_LIMITED_SHARE = 0.5
 RESTARTED_TWICE_SHARE = 0.5
 PURGED_SHARE = 0.2
+STARTED_LATE_SHARE, DELIVERED_SECONDS = 0.2, 31 * 24 * 3600
 EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
@@ -120,6 +121,8 @@ class FlowsWorld:
         if kind is Kind.RESTARTED and restarts.random() < RESTARTED_TWICE_SHARE:
             self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
         self.purged = kind not in UNSOUND and Random(f"{seed}-purge").random() < PURGED_SHARE
+        self.began_at = self.world.now()
+        self.starts_late = Random(f"{seed}-late").random() < STARTED_LATE_SHARE
         if self.purged:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
         self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED, self.purged)
@@ -176,11 +179,22 @@ class FlowsWorld:
             self.rest.check_permits()
         self._check_announced()
         REACHED[BEGUN_AGAIN] += sum(header.generation for header in self.rest.headers())
+        if self.starts_late:
+            self._start_late()
         self._sweep(FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS)
         for _ in range(REMOVALS_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 0):
             self._sweep(1)
         self.rest.check_removed()
         self.rest.check_permits()
+
+    def _start_late(self) -> None:
+        """Deliver the tasks that started the flows again, on the last day on which a queue may do so."""
+        runs = {header.address: header.incarnation for header in self.rest.headers()}
+        left = DELIVERED_SECONDS - (self.world.now() - self.began_at).total_seconds()
+        self._sweep(left / SWEEPS)
+        self.world.run([self._begin(act) for act in self.acts if act.name.startswith("start ")])
+        if others := [each.address for each in self.rest.headers() if runs[each.address] != each.incarnation]:
+            raise Violation(f"a repeat of the start has begun other runs of {others}")
 
     def _sweep(self, seconds: float) -> None:
         for _ in range(SWEEPS):
