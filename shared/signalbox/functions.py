@@ -262,6 +262,16 @@ class Function:
 
         return register
 
+    @property
+    def class_names(self) -> frozenset[str]:
+        """The names of its classes of objects."""
+        return self._objects.names if self._objects else frozenset()
+
+    @property
+    def flow_names(self) -> frozenset[str]:
+        """The names of its flows."""
+        return self._flows.local.names if self._flows else frozenset()
+
     def entry_point(self) -> Callable[..., Any]:
         """Return the function that functions-framework calls, with a request or with an event."""
         if self._events is not None:

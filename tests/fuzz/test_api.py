@@ -31,6 +31,7 @@ from werkzeug.test import Client
 
 from signalbox import Function, flow, objects
 from signalbox.adapters import runtime
+from signalbox.adapters import settings as kit_settings
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import batches
 from signalbox.catalogue.reading import load
@@ -117,12 +118,15 @@ def harness() -> Iterator[Harness]:
     """Serve the functions on a store that holds something, with streams that end soon."""
     created = Harness()
     runtime.bind(replace(created.ports, log=runtime.log()))
+    classes, flows = {"Counter": counters.name}, {"count": counters.name}
+    before = kit_settings.bind(replace(kit_settings.settings(), object_classes=classes, flow_functions=flows))
     kept = HISTORY.replaced([HistoryRule(keys=frozenset(TAKEN))])
     with (
         kept,
         replaced(watch_stream_seconds=0.05, watch_pause_seconds=0.01),
     ):  # batches that do not end are watched
         yield filled(created)
+    kit_settings.bind(before)
     runtime.bind(None)
 
 

@@ -102,6 +102,11 @@ class Flows:
     definitions: Mapping[str, FlowDefinition] = field(default_factory=dict)
     revision: int = 0
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the flows."""
+        return frozenset(self.definitions)
+
     def of(self, name: str) -> FlowDefinition:
         """Return the code of a flow. Raises `Unavailable` if a newer deployment may have it."""
         if name not in self.definitions:

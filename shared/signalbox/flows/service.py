@@ -196,7 +196,7 @@ def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool
 def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None) -> None:
     """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
 
-    A repeat with the same `id_` changes nothing, also in a later generation or run. Raises `NoFlow`.
+    A repeat with the same `id_` changes nothing, also in a later generation. Raises `NoFlow`.
     """
     header = get(ports, address)
     if not header.end:

@@ -12,7 +12,7 @@ store, one instant. What users pass is stored as text, so any JSON value fits an
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -246,25 +246,3 @@ class Delivery:
     wake: WakeUp
     id: str
     deliveries: int = 0
-
-
-class CodeRegistry:
-    """The functions that have the code of classes, or of flows, by name.
-
-    The catalogue lists them. In tests there is no catalogue, so the functions of a process also declare what they have.
-    If both have a name, a registry that `prefers_catalogue` uses the catalogue's function, else the declared one.
-    """
-
-    def __init__(self, *, prefers_catalogue: bool) -> None:
-        self._prefers_catalogue = prefers_catalogue
-        self._declared: dict[str, str] = {}
-
-    def declare(self, names: Iterable[str], function: str) -> None:
-        """Note that a function of this process has the code of these names."""
-        self._declared.update(dict.fromkeys(names, function))
-
-    def functions(self, catalogue: Mapping[str, str]) -> dict[str, str]:
-        """Return the function of each name that is declared or in the catalogue."""
-        if self._prefers_catalogue:
-            return {**self._declared, **catalogue}
-        return {**catalogue, **self._declared}

@@ -23,7 +23,7 @@ from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, CodeRegistry, ObjectAddress
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.machine.classes import (
     ObjectClass,
@@ -59,9 +59,6 @@ _NO_PORTS = BadObjectCall(
     "A method of an object has only its state and what it sends. Read and write in a task or a flow instead."
 )
 
-REGISTRY = CodeRegistry(prefers_catalogue=True)
-"""The functions that have the code of classes."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalClasses:
@@ -80,7 +77,7 @@ class LocalClasses:
         """Return the function that has a class. Raises `BadObjectCall` if none has."""
         if class_name in self.classes:
             return self.function
-        functions = REGISTRY.functions(settings().object_classes)
+        functions = settings().object_classes
         if class_name not in functions:
             names = ", ".join(sorted({*functions, *self.classes})) or "none"
             raise BadObjectCall(f"The catalogue has no class {class_name!r}. Known: {names}.", field="class")

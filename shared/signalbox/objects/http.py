@@ -17,7 +17,7 @@ from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects import service
-from signalbox.objects.api import REGISTRY, LocalClasses, call_object, local_classes
+from signalbox.objects.api import LocalClasses, call_object, local_classes
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import (
@@ -175,7 +175,11 @@ class ObjectHost:
         if code.__name__ in self._classes:
             raise ValueError(f"{self._function} has two classes of the name {code.__name__}")
         self._classes[code.__name__] = ObjectClass.from_class(code)
-        REGISTRY.declare(self._classes, self._function)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the classes."""
+        return frozenset(self._classes)
 
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
         """Add the routes of the objects."""

@@ -74,6 +74,7 @@ class Harness(Platform):
     ) -> None:
         """Add the function in a folder's ``main.py``; it is named after the folder unless `name` is passed."""
         self.functions.load(folder, name or folder.resolve().name, signature_type)
+        settings.bind(self.functions.settings())
 
     def get(self, path: str, **request: Any) -> HttpResponse:
         """GET `path` below the base URL; see `request`."""

@@ -9,7 +9,7 @@ Functions are served as functions-framework serves them: those of the catalogue,
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -29,7 +29,9 @@ from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import liveness
 from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
+from signalbox.catalogue.folders import python_files
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, Schedule
 from signalbox.core.effects import Effect
@@ -89,6 +91,8 @@ class FunctionTable:
     def __init__(self, catalogue: Path | None = None) -> None:
         self._catalogue = _catalogue(catalogue or Project.find().catalogue)
         self._apps: dict[str, flask.Flask] = {}
+        self._classes: dict[str, str] = {}
+        self._flows: dict[str, str] = {}
         self._auth: dict[str, str] = {}
         self._open: dict[str, frozenset[str]] = {}
         self.triggers = [
@@ -109,7 +113,8 @@ class FunctionTable:
         history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
         chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
         chosen = replace(chosen, document_writers=self._catalogue.document_writers)
-        classes, flows = self._catalogue.object_classes, self._catalogue.flow_functions
+        classes = {**self._catalogue.object_classes, **self._classes}
+        flows = {**self._catalogue.flow_functions, **self._flows}
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
         chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
         return replace(chosen, auth=auth, open_functions=opened)
@@ -120,6 +125,7 @@ class FunctionTable:
         `auth` is as in the catalogue; so is `exposes`, and None: the function is private.
         """
         self._apps[function.name] = application(function)
+        self._note_code(function.name, function.class_names, function.flow_names)
         self._auth[function.name] = auth
         self._open.pop(function.name, None)
         if exposes is not None:
@@ -130,6 +136,13 @@ class FunctionTable:
     def load(self, folder: Path, name: str, signature_type: str) -> None:
         """Add the function of ``main.py`` in `folder`."""
         self._apps[name] = load(name, folder.resolve(), signature_type)
+        usage = usage_of(python_files(folder))
+        self._note_code(name, usage.objects, usage.flows)
+
+    def _note_code(self, function: str, classes: Iterable[str], flows: Iterable[str]) -> None:
+        """Note the function that has the code of these classes and flows."""
+        self._classes.update(dict.fromkeys(classes, function))
+        self._flows.update(dict.fromkeys(flows, function))
 
     def scheduled(self, schedule: str) -> Schedule:
         """Return a schedule of the catalogue. Raises `KeyError`."""

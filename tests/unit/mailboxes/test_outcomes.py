@@ -6,7 +6,7 @@ from pathlib import Path
 
 from signalbox.core.problems import Problem
 from signalbox.documents.problems import StaleCopy
-from signalbox.mailboxes.model import CallOutcome, CodeRegistry, ObjectAddress
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.mailboxes.problems import MethodFailed
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -47,15 +47,3 @@ def test_an_address_is_read_back_from_its_base_and_from_json() -> None:
     assert address.base == "objects/Counter~a~b"
     assert ObjectAddress.of_base(address.base) == address
     assert ObjectAddress.from_json({"class": "Counter", "key": "a~b"}) == address
-
-
-def test_a_registry_uses_the_source_that_it_prefers() -> None:
-    known = []
-    for prefers_catalogue in (True, False):
-        registry = CodeRegistry(prefers_catalogue=prefers_catalogue)
-        registry.declare(["Counter", "Shop"], "declared")
-        known.append(registry.functions({"Counter": "catalogue", "Log": "catalogue"}))
-    assert known == [
-        {"Counter": "catalogue", "Shop": "declared", "Log": "catalogue"},
-        {"Counter": "declared", "Shop": "declared", "Log": "catalogue"},
-    ]

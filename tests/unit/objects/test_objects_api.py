@@ -23,6 +23,7 @@ from signalbox import (
 )
 from signalbox.objects.api import Methods
 from signalbox.objects.problems import BadObjectCall
+from signalbox.tasks.machine import idempotent_calls
 from signalbox.testing import Faults, Harness
 
 app = Function("counters")
@@ -99,6 +100,12 @@ class Counter:
 @app.task
 def printed(outcome: Outcome) -> None:
     told.append(outcome)
+
+
+@app.task
+def noted_outcome(note: str, outcome: Outcome) -> None:
+    assert outcome.result == 5
+    told.append(note)
 
 
 @app.task
@@ -313,6 +320,16 @@ def test_a_call_for_later_runs_then_and_one_with_a_limit_not_after_it(harness: H
     with pytest.raises(BadObjectCall, match="no class 'Nowhere'"):
         objects("Nowhere", "a").add()
     assert isinstance(objects("Counter", "a").with_(), Methods)
+
+
+def test_a_repeat_of_a_task_follows_a_call_once_whatever_the_order_of_its_code(harness: Harness) -> None:
+    placeholder: Placeholder = objects("Counter", "a").add(amount=5)
+    for notes in (["a", "b"], ["b", "a", "b"]):
+        with idempotent_calls("of the task", is_repeated=len(notes) > 2):
+            for note in notes:
+                placeholder.then(noted_outcome.call(note=note))
+    harness.run()
+    assert sorted(told) == ["a", "b", "b"]
 
 
 def test_a_task_that_is_delivered_twice_calls_once(harness: Harness) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents, objects
+from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents, flows, objects
 from signalbox.core.problems import Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.testing import Faults, Harness, TaskFailed
@@ -319,3 +319,30 @@ def test_a_call_that_the_stack_refuses_is_refused(reporting: Harness) -> None:
 
         harness.add(other)
         print_page.call().enqueue()
+
+
+def test_functions_of_two_harnesses_may_have_classes_and_flows_of_one_name() -> None:
+    def function(name: str) -> Function:
+        app = Function(name)
+
+        @app.object
+        class Till:
+            function: str = name
+
+            def open(self) -> str:
+                return self.function
+
+        @app.flow
+        def sale() -> Any:
+            return (yield objects("Till", "a").open())
+
+        return app
+
+    apps = [function("kiosk"), function("market")]
+    for app in (*apps, *apps):
+        with Harness() as harness:
+            harness.add(app)
+            call = objects("Till", "a").open()
+            run = flows("sale", "1").start()
+            harness.run()
+            assert (call.result(), run.status().result) == (app.name, app.name)

@@ -11,7 +11,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http, tasks
-from signalbox.flows.api.runs import REGISTRY, Flow, FlowCode, P, R
+from signalbox.flows.api.runs import Flow, FlowCode, P, R
 from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.mailboxes.http import delivery_of
@@ -42,7 +42,6 @@ class FlowHost:
         if definition.name in self._definitions:
             raise ValueError(f"{self._function} has two flows of the name {definition.name}")
         self._definitions[definition.name] = definition
-        REGISTRY.declare(self._definitions, self._function)
         if not settings().in_cloud:
             _check(code)
         return Flow(definition, lambda: self.local)

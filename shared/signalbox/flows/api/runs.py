@@ -22,7 +22,6 @@ from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
 from signalbox.flows.model import RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import CodeRegistry
 from signalbox.tasks.machine import idempotency_key
 
 P = ParamSpec("P")
@@ -193,15 +192,9 @@ def started(
     return FlowRun(address)
 
 
-# --- the functions that have the code ---
-
-REGISTRY = CodeRegistry(prefers_catalogue=False)
-"""The functions that have the code of flows, by the names of the flows."""
-
-
 def function_of(flow: str) -> str:
     """Return the function that has the code of a flow. Raises `BadFlow` if there is none."""
-    functions = REGISTRY.functions(settings().flow_functions)
+    functions = settings().flow_functions
     if flow not in functions:
         detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."
         raise BadFlow(detail, field="flow")
