@@ -333,8 +333,8 @@ def test_functions_of_two_harnesses_may_have_classes_and_flows_of_one_name() -> 
                 return self.function
 
         @app.flow
-        def sale() -> Any:
-            return (yield objects("Till", "a").open())
+        async def sale() -> Any:
+            return await objects("Till", "a").open()
 
         return app
 
