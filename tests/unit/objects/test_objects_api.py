@@ -103,7 +103,7 @@ def printed(outcome: Outcome) -> None:
 
 
 @app.task
-def noted_outcome(note: str, outcome: Outcome) -> None:
+def noted_outcome(outcome: Outcome, note: str) -> None:
     assert outcome.result == 5
     told.append(note)
 

@@ -204,7 +204,7 @@ class FlowTurn:
             return
         self._apply(Result(replace(message.wait, signature=command.signature), message.outcome, now))
 
-    def _is_retried(self, command: Command, wait: Wait, error: str) -> bool:
+    def _is_retried(self, command: Command[Any], wait: Wait, error: str) -> bool:
         """Return whether a command whose current attempt failed is scheduled again.
 
         A refused lock is, if the flow is stuck: perhaps its semaphore was created in the meantime.
