@@ -59,6 +59,9 @@ status: $(READY) ## Show what runs, queues, outbox, objects, the last sweep, stu
 flow: $(READY) ## Draw a run of a flow: its log and its pending commands (ID=checkout/order-7; PROJECT=my-project: in the cloud)
 	@$(SIGNALBOX) flow "$(or $(ID),$(error Name the run: make flow ID=checkout/order-7))" $(OF_WHICH)
 
+failures: $(READY) ## List tasks, calls and events that were given up (REPLAY=1 delivers the events again; PROJECT=my-project: in the cloud)
+	@$(SIGNALBOX) failures $(OF_WHICH) $(if $(REPLAY),--replay)
+
 console: $(READY) ## Serve pages that show a deployment, read-only, on this machine (PROJECT=my-project; make dev serves its own)
 	@$(SIGNALBOX) console $(OF_WHICH)
 

@@ -71,14 +71,22 @@ locals {
       aligner = "ALIGN_MAX"
       reducer = "REDUCE_MAX"
       group   = "resource.label.subscription_id"
-      above   = 600 # seconds; a fresh trigger is silent for up to two minutes, and Eventarc drops an event after 24 hours
+      above   = 600 # seconds; a fresh trigger is silent for up to two minutes
+    }
+    dead_letters = {
+      title   = "Events were given up"
+      filter  = "resource.type=\"pubsub_subscription\" AND metric.type=\"pubsub.googleapis.com/subscription/num_undelivered_messages\" AND resource.labels.subscription_id=\"${local.dead_letters["events"]}\""
+      aligner = "ALIGN_MAX"
+      reducer = "REDUCE_MAX"
+      group   = "resource.label.subscription_id"
+      above   = 0 # until they are delivered again, or 30 days old
     }
   })
 
   # What the alert's message says to do: the heading of docs/operations.md, and the command to run first.
   of_which = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
   runbook  = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.of_which}`."
-  first    = { depth = "status", delay = "status", events = "status", schedules = "status" } # of all others the log
+  first    = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # of all others the log
 
   channels = [for channel in google_monitoring_notification_channel.email : channel.id]
 }

@@ -32,6 +32,15 @@ output "domain_address" {
   value       = one([for address in google_compute_global_address.domain : address.address])
 }
 
+output "dead_letters" {
+  description = "The topic and the subscription of events that were given up, and the account that Pub/Sub moves them as; null without triggers."
+  value = one([for name in values(local.dead_letters) : {
+    topic        = "projects/${var.project_id}/topics/${name}"
+    subscription = "projects/${var.project_id}/subscriptions/${name}"
+    agent        = local.pubsub_agent
+  }])
+}
+
 output "deployer" {
   description = "IAM member that deployed last: a plan to compare with is made as the same one."
   value       = var.deployer

@@ -16,6 +16,7 @@ locals {
     "roles/logging.configWriter",    # the metric of what was given up
     "roles/logging.logWriter",
     "roles/monitoring.editor",
+    "roles/pubsub.admin",        # dead letters of triggers, and who may move events there
     "roles/secretmanager.admin", # which account may read which secret: it may so let itself read any
     "roles/run.admin",           # the invokers of a function are a policy of its Cloud Run service
     "roles/serviceusage.serviceUsageAdmin",

@@ -29,6 +29,8 @@ locals {
     "monitoring.alertPolicies.get",
     "monitoring.dashboards.get",
     "monitoring.notificationChannels.get",
+    "pubsub.subscriptions.get",
+    "pubsub.topics.get",
     "resourcemanager.projects.get",
     "run.services.get",
     "serviceusage.services.get",

@@ -29,8 +29,11 @@ def send(
 ) -> bytes:
     """Send a request to a service on this machine and return the body of its response. Raises `HttpError`.
 
-    No connection is kept: a service that was restarted would close it under the next request.
+    No connection is kept: a service that was restarted would close it under the next request. An HTTPS address raises
+    `ValueError`: this client verifies no certificate.
     """
+    if not url.startswith("http://"):
+        raise ValueError(f"{url} is not an address of this machine: use `client`")
     try:
         response = _local().request(method, url, content=content, headers=headers, timeout=timeout_seconds)
     except httpx.HTTPError as error:

@@ -16,6 +16,7 @@ METRICS = {
     "cloudtasks.googleapis.com/queue/depth",
     "cloudtasks.googleapis.com/queue/task_attempt_delays",
     "firestore.googleapis.com/api/request_count",
+    "pubsub.googleapis.com/subscription/num_undelivered_messages",
     "pubsub.googleapis.com/subscription/oldest_unacked_message_age",
     "run.googleapis.com/request_count",
 }
@@ -39,6 +40,7 @@ def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> No
     assert set(conditions) == {
         "A schedule's call failed",
         "Events are not delivered",
+        "Events were given up",
         "Functions are unavailable",
         "Firestore fails",
         "Functions fail",

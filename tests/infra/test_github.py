@@ -63,6 +63,8 @@ READ_BY = {
     "google_project": "resourcemanager.projects.get",
     "google_project_iam_audit_config": "",  # a part of the project's policy
     "google_project_service": "serviceusage.services.list",
+    "google_pubsub_subscription": "pubsub.subscriptions.get",
+    "google_pubsub_topic": "pubsub.topics.get",
     "google_service_account": "iam.serviceAccounts.get",
     "google_storage_bucket": "storage.buckets.get",
     "google_storage_bucket_object": "",  # roles/storage.objectViewer, of two buckets

@@ -54,6 +54,7 @@ ev-standing-count | roles/eventarc.eventReceiver | demo-project
 kit-build       | roles/artifactregistry.writer | signalbox
 kit-build       | roles/logging.logWriter       | demo-project
 kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-central1 demo-project-signalbox-sources
+service-NUMBER  | roles/pubsub.publisher        | signalbox-dead-events
 """
 
 # What `make bootstrap` grants to the account that Cloud Build runs as, on the project unless it says otherwise.
@@ -69,6 +70,7 @@ roles/logging.configWriter
 roles/logging.logWriter
 roles/monitoring.editor
 roles/resourcemanager.projectIamAdmin | if only-what-signalbox-grants
+roles/pubsub.admin
 roles/run.admin
 roles/secretmanager.admin
 roles/serviceusage.serviceUsageAdmin
@@ -84,6 +86,7 @@ ON = {
     "google_cloud_run_service_iam_member": "service",
     "google_cloud_tasks_queue_iam_member": "name",
     "google_project_iam_member": "project",
+    "google_pubsub_topic_iam_member": "topic",
     SECRET_READER: "secret_id",
     "google_service_account_iam_member": "service_account_id",
 }
@@ -241,7 +244,8 @@ def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
 
 def short(name: str) -> str:
     """Shorten a member or an account to its id; leave anything else."""
-    return re.sub(r"^(user:|serviceAccount:|projects/.*/serviceAccounts/)|@.*$", "", name)
+    name = re.sub(r"^(user:|serviceAccount:|projects/.*/serviceAccounts/)|@.*$", "", name)
+    return re.sub(r"^service-\d{12}$", "service-NUMBER", name)
 
 
 def rows(table: str) -> list[Row]:

@@ -309,9 +309,36 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
     from signalbox_infra.deploy.deployment_client import SmokeTestFailed
     from signalbox_infra.local.folder.running_stack import NoStack
     from signalbox_infra.status import flow as flows
+    from signalbox_infra.status.base_url import Absent
 
-    with _refusals(flows.NoRun, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
+    with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
         for line in flows.drawing(run, _target(project, environment, region) if project else None):
+            click.echo(line)
+
+
+@cli.command()
+@_of_a_deployment(required=False)
+@click.option("--replay", is_flag=True, help="Deliver the events again (in the cloud only).")
+def failures(project: str, environment: str, region: str, replay: bool) -> None:
+    """List what was given up: tasks, calls, and events of a deployment."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.deployment_client import SmokeTestFailed
+    from signalbox_infra.local.folder.running_stack import NoStack
+    from signalbox_infra.status import dead_events
+    from signalbox_infra.status import failures as listing
+    from signalbox_infra.status.base_url import Absent, getter
+
+    if replay and not project:
+        raise click.UsageError("The local stack delivers an event until it is handled. Name a project: --project ID")
+    with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
+        place = _reachable(project, environment, region) if project else None
+        events = dead_events.DeadEvents(place) if place else None
+        if replay and events:
+            found = events.replay()
+        else:
+            found = listing.lines_of(getter(place, "The deployment has no function `failures`."), events)
+        for line in found:
             click.echo(line)
 
 

@@ -39,6 +39,8 @@ IDS: Mapping[str, str] = {
     "google_logging_metric": "{name}",
     "google_logging_project_exclusion": "projects/{project}/exclusions/{name}",
     "google_project_iam_custom_role": "projects/{project}/roles/{role_id}",
+    "google_pubsub_subscription": "projects/{project}/subscriptions/{name}",
+    "google_pubsub_topic": "projects/{project}/topics/{name}",
     "google_service_account": "projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com",
     "google_storage_bucket": "{name}",
 }

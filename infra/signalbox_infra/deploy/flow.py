@@ -3,6 +3,8 @@
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
                                                                                └ again and again, see applying.py
 
+After an apply, what Terraform cannot set is set with gcloud: the dead letters of triggers (dead_letters.py).
+
 Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
 then the plan.
 """
@@ -15,6 +17,7 @@ from signalbox_infra.deploy import (
     adoption,
     alerting,
     bootstrapping,
+    dead_letters,
     facts,
     locking,
     smoke,
@@ -73,7 +76,8 @@ class Flow:
             if not plan.empty:
                 agreed(self.agree, "Apply it?")
                 self._apply(engine, plan)
-        return self._tested(engine)
+        kept = self._keep_dead_letters(engine)
+        return self._tested(engine) and kept
 
     def smoke(self) -> bool:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
@@ -100,7 +104,7 @@ class Flow:
         if not outcome.ok:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
-    def adopt(self) -> None:
+    def adopt(self) -> bool:
         """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
         engine = self._checked()
         self._packaged()
@@ -113,6 +117,7 @@ class Flow:
         if not plan.empty:
             agreed(self.agree, "Apply it?")
             self._apply(engine, plan)
+        return self._keep_dead_letters(engine)
 
     def bootstrap(self) -> None:
         """Bootstrap a project: the bucket for the state and the deploying account."""
@@ -164,6 +169,10 @@ class Flow:
 
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
+
+    def _keep_dead_letters(self, engine: terraform.Terraform) -> bool:
+        place = dead_letters.place_of(engine.output("dead_letters"))
+        return dead_letters.ensure(self.target, place, self.run, self.say)
 
     def _attempts(self) -> Attempts:
         return Attempts(self.target, self.say, self.clock)

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+import httpx
+
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model import HEADER_SINCE, MAILBOX
@@ -27,11 +29,16 @@ Fetch = Callable[[str, str, Mapping[str, object]], Any]
 
 
 def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
+    """POST to an API of Google's, over TLS that is verified. Raises `HttpError`."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    answer = http_client.send(
-        "POST", url, content=json.dumps(body).encode(), headers=headers, timeout_seconds=REST_SECONDS_MAX
-    )
-    return json.loads(answer)
+    try:
+        with http_client.client(REST_SECONDS_MAX) as http:
+            answer = http.post(url, content=json.dumps(body).encode(), headers=headers)
+    except httpx.HTTPError as error:
+        raise http_client.HttpError(f"POST {url}: {error}") from error
+    if not answer.is_success:
+        raise http_client.HttpError(f"POST {url}: {answer.status_code} {answer.text}")
+    return answer.json()
 
 
 class CloudSource:

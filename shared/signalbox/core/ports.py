@@ -242,7 +242,9 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentEvent:
-    """One write of a record, as Firestore delivers it: at least once, in any order, up to a day later.
+    """One write of a record, as Firestore delivers it: at least once, in any order, and late.
+
+    Eventarc delivers it for up to three days, and after that only if a person has it delivered again.
 
     ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
     ``before`` and ``after`` are the record's data, or None where it did not exist. Both are None if the event was

@@ -182,7 +182,7 @@ def valid_from(entry: Entry, create_time: datetime) -> datetime:
 
     Records that were imported have the time of the import as their create time. Then it is the time at which the write
     read the document, which is the version's number. A deletion by another client is recorded when its event arrives,
-    perhaps a day later, so deletions keep their create time.
+    perhaps days later, so deletions keep their create time.
     """
     written_at = instant(entry.version)
     is_imported = entry.action != "delete" and create_time - written_at > COMMIT_TIME_MAX

@@ -29,6 +29,7 @@ class Script:
             "terraform plan": "",
             "terraform show": CREATES_ONE,
             "terraform apply": "Apply complete!",
+            "terraform output": "{}",
         }
         self.answers = asked | terraform | {name: _text(answer) for name, answer in changes.items()}
         self.asked: list[str] = []

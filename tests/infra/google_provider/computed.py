@@ -80,6 +80,13 @@ def _global(folder: str, scope: str = "global") -> Callable[[Value, str, str, st
     return path
 
 
+def _of_project(folder: str) -> Callable[[Value, str, str, str], dict[str, Any]]:
+    def path(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+        return {"id": f"projects/{project}/{folder}/{name}"}
+
+    return path
+
+
 def _metric(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     return {"id": name}
 
@@ -118,7 +125,7 @@ def _index(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
 
 
 def _member(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
-    on = ("service_account_id", "secret_id", "service", "repository", "name", "bucket", "project")
+    on = ("service_account_id", "secret_id", "service", "repository", "topic", "name", "bucket", "project")
     resource = next(value[key] for key in on if isinstance(value.get(key), str))
     condition = [each["title"] for each in value.get("condition") or []]
     return {"id": "/".join([resource, value["role"], value["member"], *condition]), "etag": "BwY="}
@@ -182,6 +189,9 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_project_iam_audit_config": _audit,
     "google_project_iam_custom_role": _custom_role,
     "google_project_iam_member": _member,
+    "google_pubsub_subscription": _of_project("subscriptions"),
+    "google_pubsub_topic": _of_project("topics"),
+    "google_pubsub_topic_iam_member": _member,
     "google_service_account": _service_account,
     "google_secret_manager_secret_iam_member": _member,
     "google_service_account_iam_member": _member,

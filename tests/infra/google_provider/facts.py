@@ -17,6 +17,7 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_project_iam_audit_config",
     "google_logging_project_bucket_config",
     "google_project_iam_member",
+    "google_pubsub_topic_iam_member",
     "google_secret_manager_secret_iam_member",
     "google_service_account_iam_member",
     "google_storage_bucket_object",
@@ -35,6 +36,7 @@ NUMBERED = frozenset(
 
 ACCOUNT = r"[a-z]([-a-z0-9]{4,28}[a-z0-9])"
 SERVICE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+PUBSUB = r"(?!goog)[A-Za-z][A-Za-z0-9._~+%-]{2,254}"
 DURATION = r"[0-9]+(\.[0-9]{1,9})?s"
 
 NAMES: dict[str, dict[str, str]] = {
@@ -65,6 +67,12 @@ NAMES: dict[str, dict[str, str]] = {
     "google_iam_workload_identity_pool": {"workload_identity_pool_id": r"[a-z0-9-]{4,32}", "display_name": r".{0,32}"},
     "google_iam_workload_identity_pool_provider": {"workload_identity_pool_provider_id": r"[a-z0-9-]{4,32}"},
     "google_logging_metric": {"name": r"[A-Za-z0-9_./-]{1,100}"},
+    "google_pubsub_subscription": {
+        "name": PUBSUB,
+        "topic": r"projects/[^/]+/topics/[^/]+",
+        "message_retention_duration": DURATION,
+    },
+    "google_pubsub_topic": {"name": PUBSUB},
     "google_service_account": {"account_id": ACCOUNT, "display_name": r".{0,100}"},
     "google_storage_bucket": {"name": r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]"},
 }
@@ -102,6 +110,9 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_project_iam_audit_config": frozenset({"project", "service"}),
     "google_project_iam_member": frozenset({"project", "role", "member", "condition"}),
     "google_project_service": frozenset({"project", "service"}),
+    "google_pubsub_subscription": frozenset({"name", "topic", "project"}),
+    "google_pubsub_topic": frozenset({"name", "project"}),
+    "google_pubsub_topic_iam_member": frozenset({"topic", "role", "member", "project"}),
     "google_logging_project_bucket_config": frozenset({"bucket_id", "location", "project"}),
     "google_logging_project_exclusion": frozenset({"name", "project"}),
     "google_project_iam_custom_role": frozenset({"role_id", "project"}),
@@ -150,6 +161,9 @@ API_OF: dict[str, tuple[str, ...]] = {
     "google_monitoring_alert_policy": ("monitoring.googleapis.com",),
     "google_monitoring_dashboard": ("monitoring.googleapis.com",),
     "google_monitoring_notification_channel": ("monitoring.googleapis.com",),
+    "google_pubsub_subscription": ("pubsub.googleapis.com",),
+    "google_pubsub_topic": ("pubsub.googleapis.com",),
+    "google_pubsub_topic_iam_member": ("pubsub.googleapis.com",),
     "google_secret_manager_secret_iam_member": ("secretmanager.googleapis.com",),
     "google_service_account": ("iam.googleapis.com",),
     "google_service_account_iam_member": ("iam.googleapis.com",),

@@ -1,7 +1,7 @@
 """Verification: a walk over all documents that repairs what drifted, because events may be lost.
 
-Eventarc drops an event after a day, a trigger may be missing for a while, and another client may overwrite the kit's
-metadata. So each night all documents are compared with what a put of their content would store now:
+Eventarc gives up an event after a hundred deliveries, a trigger may be missing for a while, and another client may
+overwrite the kit's metadata. So each night all documents are compared with what a put of their content would store now:
 
     a copy that differs from its source      normalized, as a put would
     a record without the reserved map        normalized, as a put would

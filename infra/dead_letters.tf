@@ -1,0 +1,35 @@
+# Where events go that their function could not handle: without it, Eventarc drops an event after 24 hours. A trigger's own
+# subscription is Eventarc's, and no resource of the provider names its dead letters (terraform-provider-google#17697): after
+# each apply, `make deploy` has it deliver to this topic (deploy/dead_letters.py).
+
+locals {
+  dead_letters = length(local.events) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }
+  pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
+}
+
+resource "google_pubsub_topic" "dead_letters" {
+  for_each   = local.dead_letters
+  name       = each.value
+  depends_on = [google_project_service.api]
+}
+
+# Keeps them until `make failures REPLAY=1` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".
+resource "google_pubsub_subscription" "dead_letters" {
+  for_each                   = local.dead_letters
+  name                       = each.value
+  topic                      = google_pubsub_topic.dead_letters[each.key].id
+  ack_deadline_seconds       = 60
+  message_retention_duration = "2592000s" # 30 days, as failures are kept
+  expiration_policy {
+    ttl = "" # never: by default a subscription that is not used for 31 days is deleted
+  }
+}
+
+# Pub/Sub itself moves an event there, as its own agent: the triggers, which are made with the functions, make it exist.
+resource "google_pubsub_topic_iam_member" "dead_letters" {
+  for_each   = local.dead_letters
+  topic      = google_pubsub_topic.dead_letters[each.key].name
+  role       = "roles/pubsub.publisher"
+  member     = local.pubsub_agent
+  depends_on = [module.function]
+}
