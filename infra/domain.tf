@@ -95,3 +95,56 @@ resource "google_compute_global_forwarding_rule" "domain" {
   port_range            = "443"
   load_balancing_scheme = "EXTERNAL_MANAGED"
 }
+
+# Google renews the certificate a month before its end, as long as the domain's record names the address. A path that is not a
+# function's responds 404, without a function being called.
+resource "google_monitoring_uptime_check_config" "domain" {
+  for_each     = local.domain
+  display_name = "${local.begin}signalbox: ${each.value}"
+  period       = "900s"
+  timeout      = "10s"
+  http_check {
+    path         = "/"
+    port         = 443
+    use_ssl      = true
+    validate_ssl = true
+    accepted_response_status_codes {
+      status_value = 404
+    }
+  }
+  monitored_resource {
+    type = "uptime_url"
+    labels = {
+      project_id = var.project_id
+      host       = each.value
+    }
+  }
+  depends_on = [google_project_service.api]
+}
+
+resource "google_monitoring_alert_policy" "certificate" {
+  for_each              = local.domain
+  display_name          = "${local.begin}signalbox: The certificate ends soon"
+  combiner              = "OR"
+  notification_channels = local.channels
+  conditions {
+    display_name = "The certificate ends soon"
+    condition_threshold {
+      filter          = "resource.type=\"uptime_url\" AND metric.type=\"monitoring.googleapis.com/uptime_check/time_until_ssl_cert_expires\" AND metric.labels.check_id=\"${google_monitoring_uptime_check_config.domain[each.key].uptime_check_id}\""
+      comparison      = "COMPARISON_LT"
+      threshold_value = 15 # days
+      duration        = "600s"
+      aggregations {
+        alignment_period     = "1200s"
+        per_series_aligner   = "ALIGN_NEXT_OLDER"
+        cross_series_reducer = "REDUCE_MEAN"
+        group_by_fields      = ["resource.label.host"]
+      }
+    }
+  }
+  documentation {
+    subject   = "${local.begin}signalbox: The certificate ends soon"
+    mime_type = "text/markdown"
+    content   = format(local.runbook, "The certificate ends soon", "smoke")
+  }
+}

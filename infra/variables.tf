@@ -200,3 +200,10 @@ variable "examples" {
   default     = false
   nullable    = false
 }
+
+variable "objectives" {
+  description = "Watch objectives: 99.9 % of waits within a second, 99 % of grants within 10 s, 99 % of copies within a minute. For functions in steady use: at a few calls a day each cold start counts."
+  type        = bool
+  default     = false
+  nullable    = false
+}

@@ -43,6 +43,8 @@ class Aside:
     def jitter(self) -> float:
         return random.random()
 
+    def note(self, **seconds: float) -> None: ...
+
     def info(self, message: str, /, **values: object) -> None:
         log.info("%s %s", message, values)
 

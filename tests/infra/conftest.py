@@ -66,10 +66,11 @@ def open_two(catalogue: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def with_options(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """Return a deployment with what is off by default: a domain, and a budget that warns."""
+    """Return a deployment with what is off by default: a domain, a budget that warns, and objectives."""
     with GoogleProvider() as google:
         folder = tmp_path_factory.mktemp("options")
-        made = Workspace(folder, google, zips, named="dev", domain=DOMAIN, billing_account=ACCOUNT, budget=20)
+        options = {"domain": DOMAIN, "billing_account": ACCOUNT, "budget": 20, "objectives": True}
+        made = Workspace(folder, google, zips, named="dev", **options)
         yield applied(made, folder_of_the_run(tmp_path_factory) / "options.json")
 
 

@@ -60,6 +60,9 @@ READ_BY = {
     "google_monitoring_alert_policy": "monitoring.alertPolicies.get",
     "google_monitoring_dashboard": "monitoring.dashboards.get",
     "google_monitoring_notification_channel": "monitoring.notificationChannels.get",
+    "google_monitoring_custom_service": "monitoring.services.get",
+    "google_monitoring_slo": "monitoring.slos.get",
+    "google_monitoring_uptime_check_config": "monitoring.uptimeCheckConfigs.get",
     "google_project": "resourcemanager.projects.get",
     "google_project_iam_audit_config": "",  # a part of the project's policy
     "google_project_service": "serviceusage.services.list",

@@ -1,4 +1,4 @@
-"""The Eventarc of a simulated world: each change of a document at least once, out of order, up to a day late.
+"""The Eventarc of a simulated world: each change of a document at least once, out of order, up to three days late.
 
 An event that is delayed waits aside until its time; it may also have been delivered in time already, and the late one
 is then a redelivery. Some events arrive without their data, as large ones do. In worlds that say so (`too_large`), half
@@ -18,8 +18,8 @@ from tests.simulation.reach import EVENTS_LATE, EVENTS_LOST, REACHED
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-DELAYS_HOURS = (1.1, 5.0, 23.9)
-"""Eventarc retries for 24 hours."""
+DELAYS_HOURS = (1.1, 5.0, 71.9)
+"""Eventarc retries for three days: deploy/dead_letters.py."""
 
 ALSO_IN_TIME = 0.5
 """Probability that a delayed event is a redelivery."""

@@ -135,6 +135,9 @@ class SimulatedLog:
     def __init__(self, world: World) -> None:
         self._world = world
 
+    def note(self, **seconds: float) -> None:
+        """Do nothing: a world has no lines of requests."""
+
     def info(self, message: str, /, **values: object) -> None:
         if self._world.trace:
             self._world.log(f"log: {message} {values}")

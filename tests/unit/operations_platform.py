@@ -29,6 +29,7 @@ class OperationsPlatform(Platform):
         self.reported = self.log.errors
         self.info = self.log.info
         self.error = self.log.error
+        self.note = self.log.note
         self.jitter = self.clock.jitter
 
     @property

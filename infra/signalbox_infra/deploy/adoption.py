@@ -38,6 +38,8 @@ IDS: Mapping[str, str] = {
     ),
     "google_logging_metric": "{name}",
     "google_logging_project_exclusion": "projects/{project}/exclusions/{name}",
+    "google_monitoring_custom_service": "projects/{project}/services/{service_id}",
+    "google_monitoring_slo": "projects/{project}/services/{service}/serviceLevelObjectives/{slo_id}",
     "google_project_iam_custom_role": "projects/{project}/roles/{role_id}",
     "google_pubsub_subscription": "projects/{project}/subscriptions/{name}",
     "google_pubsub_topic": "projects/{project}/topics/{name}",

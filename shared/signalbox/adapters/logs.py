@@ -26,6 +26,8 @@ class Headers(Protocol):
 
 _trace: ContextVar[str] = ContextVar("trace", default="")
 
+_noted: ContextVar[dict[str, float] | None] = ContextVar("noted", default=None)
+
 _line_lock = threading.Lock()
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
@@ -59,11 +61,28 @@ def traced(traceparent: str) -> Iterator[None]:
         _trace.reset(token)
 
 
+@contextmanager
+def noted() -> Iterator[dict[str, float]]:
+    """Collect the durations that are noted while the context is entered, in this thread."""
+    durations: dict[str, float] = {}
+    token = _noted.set(durations)
+    try:
+        yield durations
+    finally:
+        _noted.reset(token)
+
+
 class JsonLog:
     """A log that writes JSON lines. An exception among the values is written as its traceback."""
 
     def __init__(self, project: str) -> None:
         self._project = project
+
+    def note(self, **seconds: float) -> None:
+        durations = _noted.get()
+        if durations is not None:
+            longest = {name: max(each, durations.get(name, each)) for name, each in seconds.items()}
+            durations |= {name: round(each, 3) for name, each in longest.items()}
 
     def info(self, message: str, /, **values: object) -> None:
         self._write("INFO", message, values)

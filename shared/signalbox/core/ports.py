@@ -235,6 +235,9 @@ class Clock(Protocol):
 class Log(Protocol):
     """Structured log lines: a constant message, and values."""
 
+    def note(self, **seconds: float) -> None:
+        """Add durations to the line of the current request, the longest of each name."""
+
     def info(self, message: str, /, **values: object) -> None: ...
 
     def error(self, message: str, /, **values: object) -> None: ...

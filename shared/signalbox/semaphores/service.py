@@ -352,11 +352,21 @@ def claim(ports: Ports, granted: Mapping[str, Any]) -> Lease | None:
 
 
 def _claimed(ports: Ports, name: str, id_: str, grant: int) -> Lease | None:
-    """Claim by the semaphore's record alone if that is enough, and otherwise with the waiter's."""
-    rule = partial(leases.claim, id_=id_, grant=grant)
+    """Claim by the semaphore's record alone if that is enough, and otherwise with the waiter's.
+
+    The line of the request has the seconds since the grant, as `grant_seconds`.
+    """
+    waited: list[float] = []
+
+    def rule(loaded: Loaded) -> Transition[leases.Claimed]:
+        waited[:] = leases.seconds_since_grant(loaded, id_, grant)
+        return leases.claim(loaded, id_, grant)
+
     lease = change(ports, SemaphoreReads(name), rule).answer
     if lease is Undecided.READ_WAITER:
         lease = change(ports, SemaphoreReads(name, wait_id=id_), rule).answer
+    for seconds in waited:
+        ports.log.note(grant_seconds=seconds)
     return lease.held(name) if isinstance(lease, LeaseRecord) else None
 
 

@@ -64,7 +64,7 @@ Line = tuple[str, dict[str, object]]
 
 
 class RecordedLog:
-    """A log that a test can read: its lines in order, in `infos` and `errors`.
+    """A log that a test can read: its lines in order, in `infos` and `errors`; `notes` are the durations of requests.
 
     Exceptions are also written to standard error, where pytest shows them with a failure.
     """
@@ -72,6 +72,10 @@ class RecordedLog:
     def __init__(self) -> None:
         self.infos: list[Line] = []
         self.errors: list[Line] = []
+        self.notes: list[dict[str, float]] = []
+
+    def note(self, **seconds: float) -> None:
+        self.notes.append(seconds)
 
     def info(self, message: str, /, **values: object) -> None:
         self.infos.append((message, values))

@@ -30,6 +30,7 @@ class Project:
         self._environment = google.environment() | {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "TF_VAR_rights_seconds": "120",
+            "TF_VAR_objectives": "true",
         }
 
     def flow(self, said: list[str], answer: str = "y") -> Flow:

@@ -91,6 +91,22 @@ def _metric(value: Value, project: str, place: str, name: str) -> dict[str, Any]
     return {"id": name}
 
 
+def _slo(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    path = f"projects/{project}/services/{value['service']}/serviceLevelObjectives/{value['slo_id']}"
+    return {"id": path, "name": path}
+
+
+def _service(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    path = f"projects/{project}/services/{value['service_id']}"
+    return {"id": path, "name": path}
+
+
+def _uptime_check(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
+    own = number(value["display_name"])
+    path = f"projects/{project}/uptimeCheckConfigs/{own}"
+    return {"id": path, "name": path, "uptime_check_id": own}
+
+
 def _repository(value: Value, project: str, place: str, name: str) -> dict[str, Any]:
     return _within("repositories")(value, project, place, value["repository_id"]) | {"name": name}
 
@@ -185,6 +201,9 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_logging_project_exclusion": _exclusion,
     "google_iam_workload_identity_pool": _identity_pool,
     "google_iam_workload_identity_pool_provider": _identity_pool,
+    "google_monitoring_custom_service": _service,
+    "google_monitoring_slo": _slo,
+    "google_monitoring_uptime_check_config": _uptime_check,
     "google_project": _project,
     "google_project_iam_audit_config": _audit,
     "google_project_iam_custom_role": _custom_role,

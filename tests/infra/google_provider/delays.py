@@ -7,6 +7,7 @@ organisation forbids it or a queue's name is taken.
 """
 
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -125,6 +126,10 @@ class Delays:
             yield Refused(texts.QUEUE_NAME)
         if kind == FUNCTION:
             yield from self._late_function(value)
+        if kind == "google_monitoring_slo":
+            for metric in re.findall(r"logging\.googleapis\.com/user/([\w-]+)", str(value)):
+                if not self._known(f"metric {metric}"):
+                    yield Refused(texts.METRIC.format(metric=metric))
         if kind == FIELD and self._contended_once(value["id"]):
             yield Refused(texts.CONTENTION)
 
@@ -176,6 +181,8 @@ class Delays:
             self.enabled(value["service"])
         elif kind == ACCOUNT:
             self._begin(value["email"], 60, often=1)  # the provider itself waits ten
+        elif kind == "google_logging_metric":
+            self._begin(f"metric {value['name']}", 600, often=300)
         elif kind.endswith("_iam_member"):
             self._begin(f"rights of {str(value['member']).partition(':')[2]}", 540, often=120)
 

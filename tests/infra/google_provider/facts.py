@@ -30,6 +30,7 @@ NUMBERED = frozenset(
         "google_monitoring_alert_policy",
         "google_monitoring_dashboard",
         "google_monitoring_notification_channel",
+        "google_monitoring_uptime_check_config",
     }
 )
 """Kinds that Google numbers: there may be two with the same name."""
@@ -106,7 +107,10 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_logging_metric": frozenset({"name", "project"}),
     "google_monitoring_alert_policy": frozenset({"project"}),
     "google_monitoring_dashboard": frozenset({"project"}),
+    "google_monitoring_custom_service": frozenset({"service_id", "project"}),
     "google_monitoring_notification_channel": frozenset({"project"}),
+    "google_monitoring_slo": frozenset({"service", "slo_id", "project"}),
+    "google_monitoring_uptime_check_config": frozenset({"monitored_resource", "checker_type", "project"}),
     "google_project_iam_audit_config": frozenset({"project", "service"}),
     "google_project_iam_member": frozenset({"project", "role", "member", "condition"}),
     "google_project_service": frozenset({"project", "service"}),
@@ -129,6 +133,9 @@ ONE_OF: dict[tuple[str, str], frozenset[str]] = {
     ("google_compute_region_network_endpoint_group", ""): frozenset({"app_engine", "cloud_function", "cloud_run"}),
     ("google_firestore_backup_schedule", ""): frozenset({"daily_recurrence", "weekly_recurrence"}),
     ("google_firestore_index", "fields"): frozenset({"order", "array_config", "vector_config", "search_config"}),
+    ("google_monitoring_slo", ""): frozenset({"basic_sli", "request_based_sli", "windows_based_sli"}),
+    ("google_monitoring_slo", "request_based_sli"): frozenset({"distribution_cut", "good_total_ratio"}),
+    ("google_monitoring_uptime_check_config", ""): frozenset({"http_check", "tcp_check", "synthetic_monitor"}),
     ("google_storage_bucket_object", ""): frozenset({"source", "content", "content_wo"}),
 }
 
@@ -160,6 +167,9 @@ API_OF: dict[str, tuple[str, ...]] = {
     "google_firestore_index": ("firestore.googleapis.com",),
     "google_monitoring_alert_policy": ("monitoring.googleapis.com",),
     "google_monitoring_dashboard": ("monitoring.googleapis.com",),
+    "google_monitoring_custom_service": ("monitoring.googleapis.com",),
+    "google_monitoring_slo": ("monitoring.googleapis.com",),
+    "google_monitoring_uptime_check_config": ("monitoring.googleapis.com",),
     "google_monitoring_notification_channel": ("monitoring.googleapis.com",),
     "google_pubsub_subscription": ("pubsub.googleapis.com",),
     "google_pubsub_topic": ("pubsub.googleapis.com",),

@@ -41,4 +41,9 @@ SOURCES = (
     "status: FAILURE and message: failed to Fetch: failed to download archive gs://gcf-v2-sources-1-l/x.zip: Access to "
     "bucket gcf-v2-sources-1-l denied. You must grant Storage Object Viewer permission to {builder}."
 )
+METRIC = (
+    "Error creating Slo: googleapi: Error 404: Cannot find metric(s) that match type = "
+    '"logging.googleapis.com/user/{metric}". If a metric was created recently, it could take up to 10 minutes to '
+    "become available. Please try again soon."
+)
 UNAVAILABLE = "googleapi: Error 503: The service is currently unavailable., backendError"

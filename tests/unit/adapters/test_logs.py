@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
-from signalbox.adapters.logs import JsonLog, current_trace, traced, traceparent_of
+from signalbox.adapters import runtime
+from signalbox.adapters.http.request_log import logged_request
+from signalbox.adapters.logs import JsonLog, current_trace, noted, traced, traceparent_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -86,3 +88,26 @@ def test_a_call_without_a_proper_trace_begins_one(given: str) -> None:
     first, second = traceparent_of({"traceparent": given}), traceparent_of({"traceparent": given})
     assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", first)
     assert first != second
+
+
+def test_of_durations_that_are_noted_in_a_request_the_longest_is_kept() -> None:
+    log = JsonLog("p")
+    log.note(copy_seconds=9)  # outside of a request
+    with noted() as durations:
+        log.note(copy_seconds=1.23456)
+        log.note(copy_seconds=3, grant_seconds=0.5)
+        log.note(copy_seconds=2)
+    assert durations == {"copy_seconds": 3, "grant_seconds": 0.5}
+
+
+def test_the_line_of_a_request_has_the_durations_that_were_noted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = JsonLog("p")
+    monkeypatch.setattr(runtime, "log", lambda: log)
+    with logged_request("documents", {}):
+        log.note(grant_seconds=2.0)
+    with logged_request("documents", {}):
+        pass
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("grant_seconds") for line in lines] == [2.0, None]

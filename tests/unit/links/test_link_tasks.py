@@ -297,3 +297,16 @@ def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: Operations
     assert linked(embedding, "u") is False
     refreshes.fan_out(embedding.ports, event)
     assert linked(embedding, "u") is True
+
+
+def test_a_page_notes_how_old_the_change_is_when_its_last_copy_is_written(embedding: OperationsPlatform) -> None:
+    embedding.put("t", n=2)
+    embedding.pass_time(40)
+    embedding.settle()
+    assert [round(note["copy_seconds"]) for note in embedding.log.notes] == [40]
+
+
+def test_a_page_that_finds_nothing_to_write_notes_nothing(embedding: OperationsPlatform) -> None:
+    embedding.pass_time(600)
+    refreshes.refresh_page(embedding.ports, "again", "t", "")
+    assert embedding.log.notes == []

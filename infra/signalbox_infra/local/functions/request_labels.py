@@ -113,6 +113,9 @@ class LabelledLog:
     def __init__(self, log: Log) -> None:
         self._log = log
 
+    def note(self, **seconds: float) -> None:
+        self._log.note(**seconds)
+
     def info(self, message: str, /, **values: object) -> None:
         self._log.info(message, **self._labelled(message, values))
 

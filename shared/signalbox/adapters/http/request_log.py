@@ -1,4 +1,4 @@
-"""One log line a request: "handled", with its labels, status, duration and cost, under its trace.
+"""One log line a request: "handled", with its labels, status, durations and cost, under its trace.
 
 Every entry point (`routes`, `tasks`, `events`) uses `logged_request`, so each request writes exactly one such line.
 """
@@ -13,7 +13,7 @@ from zlib import crc32
 import flask
 
 from signalbox.adapters import runtime
-from signalbox.adapters.logs import Headers, traced, traceparent_of
+from signalbox.adapters.logs import Headers, noted, traced, traceparent_of
 from signalbox.adapters.meter import Cost, measure
 from signalbox.adapters.settings import served_name, settings
 from signalbox.core import identity
@@ -51,7 +51,8 @@ def logged_request(function: str, headers: Headers, **labels: object) -> Iterato
     The function is the author of everything that is written in the meantime.
     """
     log_entry, started = LogEntry(), time.perf_counter()
-    with traced(traceparent_of(headers)), measure() as cost, identity.acting(identity.author_of_function(function)):
+    author = identity.author_of_function(function)
+    with traced(traceparent_of(headers)), measure() as cost, noted() as durations, identity.acting(author):
         try:
             yield log_entry
         finally:
@@ -61,7 +62,8 @@ def logged_request(function: str, headers: Headers, **labels: object) -> Iterato
                     "milliseconds": round((time.perf_counter() - started) * 1000, 1),
                 }
                 sampled = {"sampled": sample} if sample > 1 else {}
-                runtime.log().info("handled", **({"function": function} | labels | duration | asdict(cost) | sampled))
+                values = {"function": function} | labels | duration | asdict(cost) | durations | sampled
+                runtime.log().info("handled", **values)
 
 
 def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:

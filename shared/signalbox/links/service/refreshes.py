@@ -118,22 +118,25 @@ def transform_paths_in(linking: Sequence[Snapshot], keys: Sequence[str]) -> list
     return reads.transform_paths(contents, keys)
 
 
-def refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot]) -> None:
+def refresh(
+    ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], *, timed: bool = False
+) -> None:
     """Refresh the copies in some documents from `inputs`, which were read no earlier than the documents.
 
     `key` is the source that changed; it is empty if a transform changed. Then the documents may embed each other, and a
     write of this call is not a reason to start over: that write has its own event. Raises `Unavailable` if the inputs
     keep changing. Documents that do not fit into memory with the inputs are refreshed in further groups; a group after
-    which no fewer documents are left counts as an attempt.
+    which no fewer documents are left counts as an attempt. If `timed`, the line of the request has the seconds from the
+    source's write to that of the last copy, as `copy_seconds`.
     """
     first = inputs
-    left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0))
+    left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0), timed)
     attempt = 0
     while left:
         inputs, linking = _read_both(ports, [record.path for record in first], left)
         changed = [now for then, now in zip(first, inputs, strict=True) if then.update_time != now.update_time]
         unread = _unread(left, linking)
-        again = _refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed))
+        again = _refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed), timed)
         if len(unread) + len(again) >= len(left):
             _count_attempt(ports, attempt)
             attempt += 1
@@ -147,13 +150,17 @@ def _count_attempt(ports: Ports, attempt: int) -> None:
     pause(ports, attempt)
 
 
-def _refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int) -> list[str]:
+def _refresh(
+    ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int, timed: bool
+) -> list[str]:
     """Refresh documents as `refresh` does; return those that have become too large to be read together."""
     paths = [snapshot.path for snapshot in linking]
     input_paths = [snapshot.path for snapshot in inputs]
     left: list[str] = []
     for attempt in range(CORE_LIMITS.rounds_max):
         waiting, own = write_copies(ports, key, linking, inputs, hops)
+        if timed:
+            _note_age(ports, inputs[0], own)
         again, linking = _read_both(ports, input_paths, waiting)
         changed = [now for now in reads.changed_inputs(inputs, again) if (now.path, now.update_time) not in own]
         if changed:
@@ -167,6 +174,13 @@ def _refresh(ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequen
         inputs = again
         pause(ports, attempt)
     raise Unavailable("a document and those that embed it are written by many clients at once")
+
+
+def _note_age(ports: Ports, source: Snapshot, landed: Landed) -> None:
+    """Note the seconds from the write of a source to that of the last of its copies that were written."""
+    times = [time for _, time in landed if time is not None]
+    if times and source.update_time is not None:
+        ports.log.note(copy_seconds=(max(times) - source.update_time).total_seconds())
 
 
 def _read_both(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
@@ -351,7 +365,7 @@ def refresh_page(ports: Ports, event_id: str, key: str, cursor: str, limit: int 
     for first in range(0, len(page), LIMITS.group_copies_max):
         group = page[first : first + LIMITS.group_copies_max]
         inputs = storage.mark_linked(ports, [key], transform_paths_in(group, [key]))
-        refresh(ports, key, group, inputs)
+        refresh(ports, key, group, inputs, timed=True)
 
 
 def walk_page(ports: Ports, event_id: str, name: str, cursor: str) -> None:

@@ -53,7 +53,7 @@ After READ_WAITER the claim is decided again with the waiter's record:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.transitions import (
@@ -217,6 +217,15 @@ def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
         taken = take_over(loaded, lease)
         return Transition(semaphore, claimed, releases_created=taken, nudge=lease.claimed)
     return claim_lost(loaded, lease, grant) if loaded.wait_read else unchanged(loaded, Undecided.READ_WAITER)
+
+
+def seconds_since_grant(loaded: Loaded, id_: str, grant: int) -> Sequence[float]:
+    """Return the seconds from when a grant's continuation was due to its first claim; nothing for a later claim."""
+    lease = loaded.semaphore.granted_as(id_, grant)
+    if lease is None or lease.claimed:
+        return ()
+    due_at = lease.ends_at - timedelta(seconds=LIMITS.claim_seconds)
+    return (max(0.0, (loaded.now - due_at).total_seconds()),)
 
 
 def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
