@@ -1,4 +1,4 @@
-"""Objectives are measured by metrics that exist; each alert names its row of the page, and so does the certificate's."""
+"""Objectives are measured by metrics that exist; each alert names its row of the page, as does the certificate's."""
 
 import re
 from collections.abc import Mapping
