@@ -27,7 +27,7 @@ class FanOut:
 
     @property
     def ratio(self) -> float:
-        """Return how many times longer this took than bare client calls."""
+        """How many times longer this took than bare client calls."""
         return self.shown_seconds / self.bare_seconds
 
     @property

@@ -76,7 +76,7 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Return calls a second."""
+        """Calls a second."""
         return (len(self.each) or self.calls) / self.seconds
 
     def line(self, base: float) -> str:

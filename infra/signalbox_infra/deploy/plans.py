@@ -24,7 +24,7 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Return whether applying the plan would change nothing."""
+        """Whether applying the plan would change nothing."""
         changes = (self.created, self.changed, self.replaced, self.destroyed, self.imported)
         return not (any(changes) or self.outputs_change)
 

@@ -1,7 +1,7 @@
-"""Read from a function's code what its entry in the catalogue need not say: tasks, objects, flows, queues, callers.
+"""Derive the keys that a function's entry may omit from its code: tasks, objects, flows, queues, callers.
 
-The code is read, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
-the objects the classes decorated with ``@app.object``, the flows the generators decorated with ``@app.flow``. The
+The code is parsed, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
+the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The
 queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
 with ``semaphore=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a
@@ -10,8 +10,8 @@ since its turns send the calls of methods and the commands of flows. ``flow.lock
 semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of an open function are
 decorated with ``@app.access("NAME")``.
 
-``completed`` adds to an entry what it leaves out, and ``check_declared`` compares what it says. A trigger follows from
-``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
+``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
+follows from ``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
 """
 
 import ast
@@ -77,8 +77,8 @@ READ_ONLY = frozenset({"status"})
 class Usage:
     """The declarations in a function's code: places (``main.py:12``) by the name of the task, queue, class or flow.
 
-    `complete` is false if some are made in a way that reading cannot follow; then there may be more. `never_run` names
-    the tasks whose code a call would not run, with the reason.
+    `complete` is false if the code makes some of them in a way that parsing cannot follow, so there may be more.
+    `never_run` names the tasks whose code a call would not run, with the reason.
     """
 
     tasks: Mapping[str, str]
@@ -89,21 +89,25 @@ class Usage:
     rules: Mapping[str, str] = field(default_factory=dict)
     never_run: Sequence[str] = ()
     named: Mapping[str, str] = field(default_factory=dict)
-    """The names that ``Function("NAME")`` is given."""
+    """The places of ``Function("NAME")``, by NAME."""
     main_names: frozenset[str] | None = None
-    """The names that ``main.py`` defines, one of which is the entry point; None: reading cannot follow."""
+    """The names that ``main.py`` defines, one of which is the entry point; None if it has a ``*`` import."""
     routes: Mapping[str, str] = field(default_factory=dict)
-    """The places where it serves HTTP, by how: ``http``, ``add_resource``."""
+    """The first place where it serves HTTP, by kind: ``http``, ``add_resource``, ``resource``."""
     events: Mapping[str, str] = field(default_factory=dict)
-    """The places of its event handlers, by the pattern of their documents."""
+    """The places of its event handlers, by the patterns of their documents."""
     schedules: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """The place and the entry of each schedule, by its name."""
     each_user: str = ""
-    """The place of a resource whose items each belong to a user."""
+    """The place of the first resource with ``each_user=True``, or an empty text."""
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
-    """Read the Python files of a function, by path. Raises `CatalogueError` for one that does not compile."""
+    """Return the declarations in the Python files of a function, by path.
+
+    Raises `CatalogueError` for a file that does not compile, a second schedule of one name, or a decorator's argument
+    that is not a constant.
+    """
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
     objects: dict[str, str] = {}
@@ -154,7 +158,10 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
 
 @lru_cache(maxsize=64)
 def parsed(path: str, source: bytes) -> ast.Module:
-    """Parse and compile a file, which finds all syntax errors. Cached: each check of a function reads its files."""
+    """Parse and compile a file; compiling finds all syntax errors. Cached, because each check of a function parses it.
+
+    Raises `CatalogueError`.
+    """
     try:
         tree = ast.parse(source, path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -178,14 +185,14 @@ FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
 
 
 def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return an entry with the keys that it leaves out, and the places in the code that they follow from, by key.
+    """Return an entry with the keys that it omits, and the places in the code that they follow from, by key.
 
-    `scheduled`: a schedule calls the function itself. Raises `CatalogueError` if reading cannot follow the code.
+    `scheduled`: a schedule calls the function itself. Raises `CatalogueError` if parsing cannot follow the code.
     """
     if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
-            "its code calls app.task, app.object or app.flow, and does not use them as decorators: write what it has "
-            "as tasks, objects and flows"
+            "its code calls app.task, app.object or app.flow other than as a decorator: list its tasks, objects and "
+            "flows in the entry"
         )
     places = {
         "enqueues": usage.queues,
@@ -202,7 +209,7 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
 
 
 def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
-    """Return who calls the code, with the places: people, unless it has only tasks or only handles events."""
+    """Return the kinds of callers, with places: people, unless the code has only tasks or only handles events."""
     called = {**usage.tasks, **usage.objects, **usage.flows}
     if usage.events:
         return {"event": _first(usage.events)}
@@ -218,14 +225,17 @@ def _first(places: Mapping[str, str]) -> str:
 def check_declared(function: Function, usage: Usage) -> None:
     """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs.
 
-    An entry may lack the queue of documents, unless only the kit writes them (`check_writer`).
+    The queue of documents is not checked here: it is needed only if only the kit writes them (`check_writer`).
     """
     if complaints := list(_complaints(function, usage)):
         raise CatalogueError("; ".join(complaints))
 
 
 def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
-    """Raise `CatalogueError` if code writes documents, and its entry lacks the queue that only events do without."""
+    """Raise `CatalogueError` if code writes documents and its entry lacks the queue `links`.
+
+    Call it only if the catalogue says that only the kit writes documents: with events, no queue is needed.
+    """
     if LINKS_QUEUE in usage.queues and LINKS_QUEUE not in entry.get("enqueues", ()):
         raise CatalogueError(
             f"functions.{name}: {usage.queues[LINKS_QUEUE]} writes documents, and only the kit does "
@@ -268,7 +278,7 @@ def _list(names: Sequence[str] | Mapping[str, str]) -> str:
 
 
 class _Module:
-    """One file, with the local names under which it imports names of the kit."""
+    """One parsed file, and the local names of what it imports from the kit."""
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self._path = path
@@ -287,7 +297,7 @@ class _Module:
         }
 
     def never_run(self) -> list[str]:
-        """Return why a call of a task would not run its code, for each such task."""
+        """Return the tasks whose code a call would not run, each with the reason."""
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
         named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
         decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]
@@ -316,13 +326,13 @@ class _Module:
         }
 
     def names(self) -> frozenset[str] | None:
-        """Return the names that the module may define, anywhere; None if a ``*`` import may define others."""
+        """Return all names that the module may define; None if a ``*`` import may define others."""
         imports = (node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom))
         aliases = [alias for node in imports for alias in node.names]
         if any(alias.name == "*" for alias in aliases):
             return None
         stored = {node.id for node in self._nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        defined = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        defined = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         return frozenset(stored | {node.name for node in defined} | {alias.asname or alias.name for alias in aliases})
 
     def routes(self) -> dict[str, str]:
@@ -346,7 +356,7 @@ class _Module:
         return places[0] if places else ""
 
     def events(self) -> dict[str, str]:
-        """Return the places of handlers of events, by the patterns of their documents. Raises `CatalogueError`."""
+        """Return the places of event handlers, by the patterns of their documents. Raises `CatalogueError`."""
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and _is_decorator(node, EVENT_DECORATOR))
         return {str(_constants(self._path, call)[0][0]): f"{self._path}:{call.lineno}" for call in calls if call.args}
 
@@ -366,7 +376,7 @@ class _Module:
         return found
 
     def rules(self) -> dict[str, str]:
-        """Return the places of the rules, by the names of the flows and classes for which they decide."""
+        """Return the places of the access rules, by the names of their flows and classes."""
         rules = (node for node in self._nodes if isinstance(node, ast.FunctionDef))
         decorators = (decorator for rule in rules for decorator in rule.decorator_list)
         calls = (each for each in decorators if isinstance(each, ast.Call) and _is_decorator(each, RULE_DECORATOR))
@@ -374,8 +384,8 @@ class _Module:
         return {str(argument.value): f"{self._path}:{call.lineno}" for argument, call in named}
 
     def makes_tasks_otherwise(self) -> bool:
-        """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called, and not used as a decorator."""
-        decorated = (node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called other than as a decorator."""
+        decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
         return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR) for call in calls)
@@ -428,7 +438,7 @@ class _Module:
 
 
 def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a decorator. Raises `CatalogueError` for one that is not a constant."""
+    """Return the arguments of a decorator. Raises `CatalogueError` if one is not a constant."""
     try:
         options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
         values = [ast.literal_eval(each) for each in call.args]
@@ -436,8 +446,8 @@ def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         name = ast.unparse(call.func)
         section = "schedules" if name.endswith("schedule") else "triggers"
         raise CatalogueError(
-            f"{path}:{call.lineno} calls {name} with an argument that is not a constant, and the code is read without "
-            f"running it: write the constant, or an entry in {section} of the catalogue instead of the decorator"
+            f"{path}:{call.lineno} calls {name} with an argument that is not a constant, and the code is parsed, not "
+            f"run: write the constant, or an entry in {section} of the catalogue instead of the decorator"
         ) from error
     return values, options
 
@@ -475,8 +485,8 @@ def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
     return any(_is_decorator(decorator, OBJECT_DECORATOR) for decorator in decorators)
 
 
-def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
-    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
     return any(_is_decorator(decorator, FLOW_DECORATOR) for decorator in decorators)
 
 

@@ -1,4 +1,4 @@
-"""The five fields of a cron expression, as Cloud Scheduler takes them: minute, hour, day, month, day of the week.
+"""Cron expressions of five fields, as Cloud Scheduler accepts them: minute, hour, day, month, day of the week.
 
 A field is a list of ``*``, numbers and ranges, each with an optional step: ``*/15``, ``1-5``, ``0,30``. Months and
 days of the week may be names.
@@ -19,7 +19,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field, its least and greatest number, and the names of its numbers, from the least."""
+    """A field's name, its least and greatest number, and the names of its numbers, from the least."""
 
     name: str
     least: int
@@ -44,7 +44,7 @@ class Field:
         return "" if int(step) else f"the step of {item!r} must be at least 1"
 
     def numbers(self, text: str) -> frozenset[int]:
-        """Return the numbers that the field's text, which is valid, stands for."""
+        """Return the numbers that a valid text of the field denotes."""
         return frozenset(number for item in text.split(",") for number in self._numbers_of_item(item))
 
     def _numbers_of_item(self, item: str) -> range:
@@ -56,7 +56,7 @@ class Field:
         return range(first, (self._number(found["last"] or found["first"]) or 0) + 1, int(found["step"] or 1))
 
     def _number(self, text: str) -> int | None:
-        """Return the number that a text is or names, or None if the field has no such number."""
+        """Return the number that a text denotes, or None if the field has no such number."""
         number = int(text) if text.isdecimal() and len(text) < 3 else None
         if text.lower() in self.names:
             number = self.names.index(text.lower()) + self.least
@@ -76,15 +76,16 @@ def cron_error(cron: str) -> str:
     """Return what is wrong with a cron expression, or an empty text."""
     texts = cron.split()
     if len(texts) != len(FIELDS):
-        return "it takes five fields: minute, hour, day of the month, month, day of the week"
+        return "write five fields: minute, hour, day of the month, month, day of the week"
     return next(filter(None, (field.wrong_in(text) for field, text in zip(FIELDS, texts, strict=True))), "")
 
 
 def times(cron: str, after: datetime, until: datetime, time_zone: str = UTC_NAME) -> Iterator[datetime]:
     """Iterate over the times of a valid cron expression, later than `after` and at most `until`, in UTC.
 
-    The fields are of the clock of `time_zone`. A time that it skips has no run, one that it shows twice has one. A time
-    fits either the day of the month or the day of the week where both are restricted, as in Unix.
+    The fields refer to local time in `time_zone`. A local time that is skipped yields nothing; one that occurs twice
+    yields one time. If both the day of the month and the day of the week are restricted, one of them must fit, as in
+    Unix.
     """
     minutes, hours, days, months, weekdays = (
         field.numbers(text) for field, text in zip(FIELDS, cron.split(), strict=True)

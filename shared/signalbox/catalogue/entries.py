@@ -1,9 +1,9 @@
-"""The entries of a catalogue, as values that refuse settings that cannot work.
+"""The entries of a catalogue: values that refuse settings that cannot work.
 
-Each entry checks itself; `signalbox.catalogue.reading` checks that they agree with each other.
+Each entry checks itself; `signalbox.catalogue.reading` checks that they are consistent with each other.
 The names and limits are those of Cloud Functions, Cloud Tasks, Eventarc and Cloud Scheduler.
 
-The origins of `cors` in a function's entry are written as browsers send them, for they are compared as texts.
+The origins of `cors` in a function's entry are compared as texts, so they must be written as browsers send them.
 """
 
 import json
@@ -25,17 +25,17 @@ from signalbox.objects.model import CLASS_NAME
 INVOKERS = ("people", "queue", "event", "schedule")
 AUTH = ("", "firebase")
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
-DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' own limit of a queue, as are the next two
+DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, as are the next two
 CONCURRENT_MAX = 5_000
 DOUBLINGS_MAX = 16
-CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's, as are the next four; below one CPU any fraction from CPU_LEAST on
+CPUS_WHOLE = (1, 2, 4, 6, 8)  # Cloud Run's limits, as are the next four; below one CPU, any fraction from CPU_LEAST
 CPU_LEAST = 0.08
 CONCURRENCY_MAX = 1_000
 EVENT_SECONDS_MAX = 540
 SECONDS_MAX = 3_600
 TASK_SECONDS_MAX = 600
 INSTANCES_MAX = 1_000
-RUNTIMES = ("python311", "python312", "python313", "python314")  # Google's that run the kit; signalbox needs 3.11
+RUNTIMES = ("python311", "python312", "python313", "python314")  # Google's; the kit needs 3.11
 MEMORY = re.compile(r"[1-9][0-9]*(Mi|Gi)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TASK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -53,7 +53,7 @@ BROAD_ROLE = re.compile(
     r"roles/(owner|editor|viewer|browser|writer|reader|admin|iam\..*|resourcemanager\..*|orgpolicy\..*|billing\..*"
     r"|[A-Za-z0-9.]*[aA]dmin|datastore\..*|cloudtasks\..*|secretmanager\..*|run\..*|cloudfunctions\..*)"
 )
-"""Roles that change the project, its rights or the deployment, and those that the kit grants itself."""
+"""Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants."""
 
 ENQUEUING = "tasks"
 """The kit's function that enqueues the tasks of schedules."""
@@ -62,17 +62,17 @@ QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class CatalogueError(ValueError):
-    """The catalogue contradicts itself or the project. The message names the entry and what to change."""
+    """The catalogue is inconsistent with itself or with the project. The message names the entry and what to change."""
 
 
 def refuse(wrong: bool, message: str) -> None:
-    """Raise `CatalogueError` if something is `wrong`."""
+    """Raise `CatalogueError` with the message if `wrong`."""
     if wrong:
         raise CatalogueError(message)
 
 
 def url_segment(name: str) -> str:
-    """Return the URL segment, and the name in the cloud, of a function: ``link_fan_out`` is ``link-fan-out``."""
+    """Return a function's URL segment, which is also its name in the cloud: ``link-fan-out`` for ``link_fan_out``."""
     return name.replace("_", "-")
 
 
@@ -129,22 +129,22 @@ class Function:
         )
 
     def _is_open_to_people_only(self) -> None:
-        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; leave it out, or say auth: firebase")
+        refuse(self.auth not in AUTH, f"auth is {self.auth!r}; omit it, or write auth: firebase")
         refuse(
             self.public and bool(self.auth),
-            "public: true admits everybody and auth: firebase those who signed in: say one of them",
+            "public: true admits every caller, and auth: firebase those who signed in: write only one of them",
         )
         for_pages = "auth" if self.auth else "public"
         refuse(self.open_to_all and "people" not in self.invoked_by, f"{for_pages} is for functions that people invoke")
         refuse(
             self.open_to_all and "schedule" in self.invoked_by,
-            "an open function accepts anybody as its schedule: add another function for the schedule",
+            "an open function cannot verify that its schedule calls: add another function for the schedule",
         )
 
     def _tasks_can_be_called(self) -> None:
         by_queue = "queue" in self.invoked_by
         refuse(bool(self.tasks) and not by_queue, "tasks are called by queues: add queue to invoked_by")
-        refuse(bool(self.queues) and not by_queue, "queues are its callers: add queue to invoked_by")
+        refuse(bool(self.queues) and not by_queue, "queues names its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is not a name of a Python function")
             refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
@@ -181,9 +181,9 @@ class Function:
             refuse(not VARIABLE.fullmatch(name), f"{kind} names {name!r}; write capitals, digits and underscores")
             reserved = name.startswith(RESERVED_BEGINNINGS) or name in RESERVED_VARIABLES
             refuse(reserved, f"{kind} names {name}, a variable of the platform or the kit: choose another name")
-            refuse(not isinstance(value, str), f"{kind}.{name} must be a text, not {value!r}: put it in quotes")
+            refuse(not isinstance(value, str), f"{kind}.{name} must be a string, not {value!r}: put it in quotes")
         twice = sorted(self.env.keys() & self.secrets.keys())
-        refuse(bool(twice), f"{', '.join(twice)}: say it in env or in secrets, not in both")
+        refuse(bool(twice), f"{', '.join(twice)}: name it in env or in secrets, not in both")
         for name, secret in self.secrets.items():
             wrong = f"secrets.{name} is {secret!r}; write the secret's name in Secret Manager, with :3 for a version"
             refuse(not SECRET.fullmatch(secret), wrong)
@@ -193,7 +193,7 @@ class Function:
             refuse(not ROLE.fullmatch(role), f"roles names {role!r}; write a predefined role: roles/aiplatform.user")
             refuse(
                 bool(BROAD_ROLE.fullmatch(role)),
-                f"roles names {role}, which lets a function change the project or its rights: name a narrower role, or "
+                f"roles names {role}, which can change the project or its permissions: name a narrower role, or "
                 "grant it by hand",
             )
 
@@ -202,12 +202,12 @@ class Function:
         fraction = CPU_LEAST <= self.cpu < 1
         refuse(not fraction and self.cpu not in CPUS_WHOLE, f"cpu must be {CPU_LEAST} to 1, or 2, 4, 6, 8: {self.cpu}")
         _between("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
-        refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: say concurrency: 1 or cpu: 1")
+        refuse(fraction and self.concurrency > 1, "concurrency above 1 needs a whole cpu: set concurrency: 1 or cpu: 1")
         _between("timeout_seconds", self.timeout_seconds, 1, EVENT_SECONDS_MAX if self._for_events else SECONDS_MAX)
         refuse(
             "queue" in self.invoked_by and self.timeout_seconds > TASK_SECONDS_MAX,
-            f"timeout_seconds must be at most {TASK_SECONDS_MAX} in a function that queues invoke: Cloud Tasks then "
-            "delivers a task again, while its code would still run",
+            f"timeout_seconds must be at most {TASK_SECONDS_MAX} in a function that queues invoke: after that, "
+            "Cloud Tasks would deliver a task again while its code still runs",
         )
         _between("instances_max", self.instances_max, 1, INSTANCES_MAX)
         _between("instances_min", self.instances_min, 0, self.instances_max)
@@ -215,12 +215,12 @@ class Function:
 
     @property
     def open_to_all(self) -> bool:
-        """Return whether the platform admits every caller: the function checks its callers itself, if at all."""
+        """Whether the platform admits every caller; the function itself checks them, if `auth` says so."""
         return self.public or bool(self.auth)
 
     @property
     def is_split(self) -> bool:
-        """Return whether it is deployed twice, open for people and private for its tasks."""
+        """Whether it is deployed twice: an open service for people and a private one for its tasks."""
         return self.open_to_all and "queue" in self.invoked_by
 
     @property
@@ -233,13 +233,13 @@ class Function:
 
     @property
     def signature_type(self) -> str:
-        """Return the signature type of functions-framework: ``http`` or ``cloudevent``."""
+        """The signature type of functions-framework: ``http`` or ``cloudevent``."""
         return "cloudevent" if self._for_events else "http"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A Cloud Tasks queue. ``attempts_max`` -1 retries without a limit."""
+    """A Cloud Tasks queue. With ``attempts_max`` -1 it retries without a limit."""
 
     name: str
     dispatches_per_second: float
@@ -281,9 +281,10 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`function` is called by `cron`, in the time zone, in the cloud, and every so many seconds locally.
+    """A call of `function` at the times of `cron` in `time_zone`, and locally every `local_every_seconds`.
 
-    With a `task`, that task of it is enqueued with `arguments`, once for each scheduled time, through `ENQUEUING`.
+    With a `task`, the function `ENQUEUING` is called instead, and enqueues that task of `function` with `arguments`,
+    once for each scheduled time.
     """
 
     name: str
@@ -316,19 +317,19 @@ class Schedule:
 
     @property
     def called(self) -> str:
-        """Return the function that the scheduler calls."""
+        """The function that the scheduler calls."""
         return ENQUEUING if self.task else self.function
 
     @property
     def body(self) -> bytes:
-        """Return the body of that call: the call to enqueue, or nothing."""
+        """The body of the scheduler's call: the task's call to enqueue as JSON, or nothing."""
         call = {"function": self.function, "task": self.task, "payload": self.arguments}
         return json.dumps(call).encode() if self.task else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A composite index of a collection: ``name`` ascending, ``-name`` descending, ``name[]`` a list's members."""
+    """A composite index. Fields: ``name`` ascending, ``-name`` descending, ``name[]`` the members of a list."""
 
     name: str
     collection: str
@@ -370,7 +371,7 @@ class History:
 
     @property
     def rule(self) -> HistoryRule:
-        """Return the declaration as functions read it."""
+        """The same declaration as functions use it."""
         return HistoryRule(frozenset(self.keys), self.prefix, self.type, self.versions_max, self.days_max)
 
 
@@ -382,7 +383,7 @@ def _is_time_zone(name: str) -> bool:
 
 
 def _between(name: str, value: float, least: float, most: float) -> None:
-    refuse(not least <= value <= most, f"{name} must lie between {least} and {most}, not at {value}")
+    refuse(not least <= value <= most, f"{name} must be from {least} to {most}: {value}")
 
 
 # --- origins ---
@@ -393,18 +394,18 @@ _ORIGIN = re.compile(rf"(http://(?!.*:80$)|https://(?!.*:443$)){_HOST}(:[1-9][0-
 
 
 def check_origins(origins: Sequence[str], *, open_to_all: bool) -> None:
-    """Raise `ValueError` unless pages of these origins can call a function, which is open to all or private."""
+    """Raise `ValueError` unless pages of these origins can call the function. `open_to_all`: it is not private."""
     for origin in origins:
         if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
             raise ValueError(
                 f"cors names {origin!r}, which is not an origin: write https://app.example.com or "
                 "http://localhost:5173, in lower case, without a path, a slash at its end or the ports 80 and 443; "
-                "or only '*', for every one"
+                "or only '*', for every origin"
             )
     if ANY_ORIGIN in origins and len(origins) > 1:
-        raise ValueError("cors says '*', which is every origin: name no other")
+        raise ValueError("cors contains '*', which permits every origin: remove the other origins")
     if origins and not open_to_all:
         raise ValueError(
             "cors is for functions that browsers reach. Cloud Run refuses a browser's preflight to a private function, "
-            "since it carries no token: say public: true or auth: firebase as well"
+            "since it has no token: add public: true or auth: firebase"
         )

@@ -6,13 +6,13 @@ from pathlib import Path
 REQUIREMENTS = "requirements.txt"
 
 LEFT_OUT = frozenset({(REQUIREMENTS,), ("requirements.in",), ("package.json",), ("package-lock.json",)})
-"""Not packaged: the zip's requirements.txt is made of this one and the functions' lock; npm's files are for pages."""
+"""Not packaged: a zip's requirements.txt is made from this one and the functions' lock; npm's files are for pages."""
 
 CACHES = frozenset({"__pycache__", "node_modules"})
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a function's folder by path: no hidden files, caches, backups, documentation and tests."""
+    """Return the files of a function's folder by path, without hidden files, caches, backups, documents and tests."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in _own_files(folder)}
 
 

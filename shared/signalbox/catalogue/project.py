@@ -1,6 +1,6 @@
-"""Where things are: the kit's own files, and the project whose functions are tested, served and deployed.
+"""The paths of the kit's own files, and of the project whose functions are tested, served and deployed.
 
-A project of one's own is a folder with a `signalbox.yaml`, and the kit is an installed package. In the kit's
+A user's own project is a folder with a `signalbox.yaml`, and the kit is an installed package. In the kit's
 repository, the repository is the project: its catalogue is `infra/catalogue.yaml`, and `functions/` has the kit's
 functions.
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Self
 
 FILE = "signalbox.yaml"
-"""The catalogue of a project of one's own: a folder with this file is one."""
+"""The catalogue of a user's own project: a folder with this file is a project."""
 
 PACKAGES = Path(__file__).resolve().parents[2]
-"""The folder that contains the package `signalbox`: `shared/` in the repository, else where packages are installed."""
+"""The folder that contains the package `signalbox`: `shared/` in the repository, else `site-packages`."""
 
 _PACKAGED = PACKAGES / "signalbox_infra" / "kit"
 
@@ -33,32 +33,32 @@ class Kit:
 
     @property
     def is_packaged(self) -> bool:
-        """Return whether the kit is an installed package."""
+        """Whether the kit is an installed package."""
         return self.root == _PACKAGED
 
     @property
     def functions(self) -> Path:
-        """Return the folder of the kit's functions, which also has the lock of all functions."""
+        """The folder of the kit's functions, which also has the lock of all functions."""
         return self.root / "functions"
 
     @property
     def infra(self) -> Path:
-        """Return the folder of the Terraform files."""
+        """The folder of the Terraform files."""
         return self.root / "infra"
 
     @property
     def catalogue(self) -> Path:
-        """Return the catalogue with the kit's functions, queues, triggers and schedules."""
+        """The catalogue with the kit's functions, queues, triggers and schedules."""
         return self.infra / "catalogue.yaml"
 
     @property
     def description(self) -> Path:
-        """Return the description of the HTTP API."""
+        """The description of the HTTP API."""
         return self.root / "openapi.yaml"
 
     @property
     def source_paths(self) -> tuple[Path, ...]:
-        """Return the folders that Python needs on its path to import the kit: none, if it is installed."""
+        """The folders that Python needs on its path to import the kit; empty if the kit is installed."""
         return () if self.is_packaged else (self.root, PACKAGES, self.infra)
 
 
@@ -67,16 +67,16 @@ KIT = Kit(_PACKAGED if _PACKAGED.is_dir() else PACKAGES.parent)
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project: its own folder (`own`), or the kit's repository. All paths are below `root`."""
+    """A user's own project (`own`), or the kit's repository. All paths are below `root`."""
 
     root: Path
     own: bool
 
     @classmethod
     def find(cls, start: Path | None = None) -> Self:
-        """Return the project of a folder (default: the current one): its own or one above it has a `signalbox.yaml`.
+        """Return the project of a folder (default: the current one): the folder or one above it has a `signalbox.yaml`.
 
-        Elsewhere it is the kit's repository. Raises `NotAProject` if the kit is an installed package.
+        Without such a file, it is the kit's repository. Raises `NotAProject` if the kit is an installed package.
         """
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
@@ -102,35 +102,35 @@ class Project:
 
     @property
     def catalogue(self) -> Path:
-        """Return the catalogue file."""
+        """The catalogue file."""
         return self.root / FILE if self.own else self.root / "infra" / "catalogue.yaml"
 
     @property
     def kit(self) -> Kit:
-        """Return the kit that the project is built with: in a clone of the repository, the clone's own files."""
+        """The kit that the project is built with: the installed one or, in a clone of the repository, the clone's."""
         return KIT if self.own else Kit(self.root)
 
     @property
     def dist(self) -> Path:
-        """Return the folder of the functions' zips."""
+        """The folder of the functions' zips."""
         return self.root / "dist"
 
     @property
     def state(self) -> Path:
-        """Return the folder of what a running stack and Terraform keep; git ignores it."""
+        """The folder in which a running stack and Terraform keep their files; git ignores it."""
         return self.root / (".signalbox" if self.own else ".local")
 
     @property
     def environments(self) -> Path:
-        """Return the folder of the project's own settings of deployments, NAME.tfvars."""
+        """The folder with the project's settings of deployments, NAME.tfvars."""
         return self.root / "environments" if self.own else self.root / "infra" / "environments"
 
     @property
     def infra(self) -> Path:
-        """Return the folder in which Terraform runs: a copy of the kit's in a project of one's own."""
+        """The folder in which Terraform runs: in a user's own project, a copy of the kit's."""
         return self.state / "terraform" / "infra" if self.own else self.root / "infra"
 
     def variables(self, environment: str) -> Path:
-        """Return the settings of a deployment: the project's file, else the kit's of the same name."""
+        """Return the file with a deployment's settings: the project's, else the kit's of the same name."""
         file = self.environments / f"{environment}.tfvars"
         return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name

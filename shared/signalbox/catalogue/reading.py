@@ -1,18 +1,18 @@
 """Read the catalogue: the one list of functions, queues, triggers, schedules and indexes.
 
-Terraform, the packager and the local stack act on the same file, so its errors are reported here, before anything
-is built or started. Every error names the entry and what to change. Folders are relative to the project
-(`signalbox.catalogue.project`). A project of one's own has `signalbox.yaml`, to which the kit's entries are added.
+Terraform, the packager and the local stack use the same file, so its errors are reported here, before anything is
+built or started. Every error names the entry and what to change. Folders are relative to the project
+(`signalbox.catalogue.project`). A user's own project has `signalbox.yaml`, to which the kit's entries are added.
 
     catalogue = load()
     catalogue.functions["link_fan_out"].segment      # "link-fan-out"
 
-What an entry of a function leaves out is read from its code (`signalbox.catalogue.code`), without running it: an entry
-may be ``orders: {}``.
+Keys that a function's entry omits are derived from its code (`signalbox.catalogue.code`), without running it, so an
+entry may be ``orders: {}``.
 
-Its entries are checked against each other, too. Every queue that a function enqueues to exists, every invoker that a
-function declares calls it, a function has one trigger at most, and a class of objects and a flow have one function
-each.
+The entries are also checked against each other: every queue that a function enqueues to exists, something calls a
+function in each way that it declares, a function has at most one trigger, and a class of objects or a flow has one
+function.
 """
 
 import dataclasses
@@ -67,19 +67,19 @@ __all__ = [
 
 
 OBJECTS_QUEUE = "objects"
-"""Carries the wake-ups of objects, and nothing else."""
+"""Carries only the wake-ups of objects."""
 
 FLOWS_QUEUE = "flows"
 """Carries only the wake-ups of flows and the kit's own tasks for them."""
 
-ONE_EACH = "Cloud Functions takes one trigger a function: add another function for this one"
+ONE_EACH = "Cloud Functions allows one trigger for each function: add another function for this trigger"
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All entries by name. Every reference names an entry that exists and agrees with it.
+    """All entries by name. Every reference names an existing entry that is consistent with it.
 
-    `root` is the project's folder, and `kit` the one below which the kit's `functions` lie; None: the same.
+    `root` is the project's folder, and `kit` the folder that contains the kit's `functions`; None: the same folder.
     """
 
     root: Path
@@ -90,7 +90,7 @@ class Catalogue:
     indexes: Mapping[str, Index]
     history: Mapping[str, History] = field(default_factory=dict)
     document_writers: str = ANYONE
-    """Who writes documents: anyone, or only the kit; then the function of their events is not among the functions."""
+    """`ANYONE`, or `KIT` if only the kit writes documents; then `functions` lacks the handler of their events."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """The places in the code that keys of entries follow from, by ``functions.orders`` and key."""
     kit: Path | None = None
@@ -98,15 +98,15 @@ class Catalogue:
     def __post_init__(self) -> None:
         for function in self.functions.values():
             for queue in function.enqueues:
-                hint = _closest(queue, self.queues)
-                refuse(queue not in self.queues, f"functions.{function.name}: enqueues names no queue: {queue!r}{hint}")
+                unknown = f"no queue is named {queue!r}{_closest(queue, self.queues)}"
+                refuse(queue not in self.queues, f"functions.{function.name}: enqueues: {unknown}")
             for queue in function.queues:
-                hint = _closest(queue, self.queues)
-                refuse(queue not in self.queues, f"functions.{function.name}: queues names no queue: {queue!r}{hint}")
+                unknown = f"no queue is named {queue!r}{_closest(queue, self.queues)}"
+                refuse(queue not in self.queues, f"functions.{function.name}: queues: {unknown}")
             by_queue = "queue" in function.invoked_by and not self._calling(function)
-            refuse(by_queue, f"functions.{function.name}: no queue may call it: name one in its queues")
+            refuse(by_queue, f"functions.{function.name}: no queue may call it: name a queue in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
-            refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} give up tasks: say attempts_max: -1 there")
+            refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} drop tasks: set attempts_max: -1 there")
         self._no_queue_exceeds_its_functions()
         called = {name: each.function for name, each in self.triggers.items()}
         self._callers_agree("triggers", called, "event")
@@ -119,9 +119,9 @@ class Catalogue:
 
     @property
     def task_functions(self) -> Mapping[str, frozenset[str]]:
-        """Return the names of the tasks of each function whose tasks a call may name; an empty set: not known.
+        """The names of the tasks of each function whose tasks a call may name; an empty set if they are not known.
 
-        These are the functions with ``tasks``, and those that queues invoke and that are not the kit's.
+        These functions are those with ``tasks``, and users' functions that queues invoke.
         """
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or not self.is_of_the_kit(each))
@@ -129,24 +129,24 @@ class Catalogue:
 
     @property
     def origins(self) -> Mapping[str, frozenset[str]]:
-        """Return the origins whose pages may call each function that has any."""
+        """The origins whose pages may call a function, by function; only functions with `cors`."""
         return {each.name: frozenset(each.cors) for each in self.functions.values() if each.cors}
 
     @property
     def auth(self) -> Mapping[str, str]:
-        """Return how each function that authenticates its users does so."""
+        """The kind of authentication of each function that authenticates its users."""
         return {each.name: each.auth for each in self.functions.values() if each.auth}
 
     @property
     def open_functions(self) -> Mapping[str, frozenset[str]]:
-        """Return the flows and classes of objects that each open function exposes."""
+        """The flows and classes of objects that each open function exposes."""
         return {each.name: frozenset(each.exposes) for each in self.functions.values() if each.open_to_all}
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return the variables of all functions, which one process serves on a laptop. Raises `CatalogueError`.
+        """The variables of all functions with their values, without secrets. Locally, one process serves all functions.
 
-        Secrets are not among them.
+        Raises `CatalogueError` if two functions give a variable different values.
         """
         found: dict[str, tuple[str, str]] = {}
         for function in self.functions.values():
@@ -155,25 +155,25 @@ class Catalogue:
                 refuse(
                     first != value,
                     f"functions.{function.name}: env.{name} is {value!r}, and {first!r} in {other}: give one of them "
-                    "another name, since one process serves all functions here",
+                    "another name, since one process serves all functions locally",
                 )
         return {name: value for name, (value, _) in found.items()}
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the secrets of each function that has any: names in Secret Manager by variable."""
+        """The secrets of each function that has any: names in Secret Manager by variable."""
         return {each.name: each.secrets for each in self.functions.values() if each.secrets}
 
     @property
     def split_functions(self) -> frozenset[str]:
-        """Return the functions that are deployed twice."""
+        """The functions that are deployed twice."""
         return frozenset(each.name for each in self.functions.values() if each.is_split)
 
     @property
     def task_queues(self) -> frozenset[str]:
-        """Return the queues that may carry a user's tasks: those that the kit does not keep for its own functions.
+        """The queues that may carry users' tasks: those that retry forever and that the kit's functions do not use.
 
-        The kit counts attempts, so the queue must retry forever.
+        The kit counts attempts itself, so the queue must not give up.
         """
         return (
             self._forever - {queue for each in self._kits_own for queue in each.queues} - {OBJECTS_QUEUE, FLOWS_QUEUE}
@@ -181,7 +181,7 @@ class Catalogue:
 
     @property
     def calling_queues(self) -> Mapping[str, frozenset[str]]:
-        """Return the queues that call each function that queues invoke."""
+        """The queues that call a function, by function; only functions that queues invoke."""
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         return {each.name: self._calling(each) for each in invoked}
 
@@ -192,17 +192,17 @@ class Catalogue:
 
     @property
     def object_classes(self) -> Mapping[str, str]:
-        """Return the function that has the code of each class of objects."""
+        """The name of the function with the code of each class of objects."""
         return {name: function.name for function in self.functions.values() for name in function.objects}
 
     @property
     def flow_functions(self) -> Mapping[str, str]:
-        """Return the function that has the code of each flow."""
+        """The name of the function with the code of each flow."""
         return {name: function.name for function in self.functions.values() for name in function.flows}
 
     @property
     def history_rules(self) -> tuple[HistoryRule, ...]:
-        """Return the declarations of histories in the order of their names: the first that applies counts."""
+        """The declarations of histories, sorted by name; the first that matches a document applies."""
         return tuple(each.rule for _, each in sorted(self.history.items()))
 
     @property
@@ -215,7 +215,7 @@ class Catalogue:
 
     @property
     def kit_functions(self) -> Path:
-        """Return the folder of the kit's functions."""
+        """The folder of the kit's functions."""
         return (self.kit or self.root) / "functions"
 
     @property
@@ -223,7 +223,7 @@ class Catalogue:
         return filter(self.is_of_the_kit, self.functions.values())
 
     def _no_queue_exceeds_its_functions(self) -> None:
-        """Check that a queue runs no more tasks at once than its functions handle: Cloud Run refuses more."""
+        """Check that a queue runs no more tasks at once than its functions handle; Cloud Run would refuse the rest."""
         handled = dict.fromkeys(self.queues, 0)
         for name, calling in self.calling_queues.items():
             for queue in calling & self.queues.keys():
@@ -236,7 +236,7 @@ class Catalogue:
             )
 
     def _callers_agree(self, kind: str, callers: Mapping[str, str], invoker: str) -> None:
-        """Check the functions that are called, by the names of their callers."""
+        """Check that `callers` and invoked_by agree. `callers` has the called function by the name of its caller."""
         for name, called in callers.items():
             function = self._function(f"{kind}.{name}", called)
             refuse(
@@ -244,7 +244,7 @@ class Catalogue:
             )
         for function in self.functions.values():
             idle = invoker in function.invoked_by and function.name not in {*callers.values(), ENQUEUING}
-            refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, and nothing in {kind} names it")
+            refuse(idle, f"functions.{function.name}: invoked_by contains {invoker!r}, but nothing in {kind} names it")
 
     def _function(self, where: str, name: str) -> Function:
         if name not in self.functions:
@@ -264,10 +264,10 @@ class Catalogue:
             where = f"functions.{function.name}"
             for name in function.objects:
                 other = self.object_classes[name]
-                refuse(other != function.name, f"{where}: the class {name} is one of {other} already")
+                refuse(other != function.name, f"{where}: {other} already has the class {name}")
             for name in function.flows:
                 other = self.flow_functions[name]
-                refuse(other != function.name, f"{where}: the flow {name} is one of {other} already")
+                refuse(other != function.name, f"{where}: {other} already has the flow {name}")
             for kind, queue, code in (
                 ("objects", OBJECTS_QUEUE, function.objects),
                 ("flows", FLOWS_QUEUE, function.flows),
@@ -281,7 +281,7 @@ class Catalogue:
         first: dict[str, str] = {}
         for name, trigger in self.triggers.items():
             earlier = first.setdefault(trigger.function, name)
-            refuse(earlier != name, f"triggers.{name}: {trigger.function} has {earlier} already; {ONE_EACH}")
+            refuse(earlier != name, f"triggers.{name}: {trigger.function} already has {earlier}. {ONE_EACH}")
 
     def _addresses_differ(self) -> None:
         for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
@@ -302,7 +302,7 @@ SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history"
 
 
 def load(path: Path | None = None) -> Catalogue:
-    """Read and check a catalogue file; None: the one of the project in which the program runs.
+    """Return the catalogue in a file (None: that of the project in which the program runs), checked.
 
     Raises `CatalogueError` with what to change, `NotAProject`, or `OSError`.
     """
@@ -322,9 +322,9 @@ def _content(path: Path) -> object:
 
 
 def _with_the_kits(content: object, project: Project) -> Mapping[str, Any]:
-    """Return the content of a project's catalogue with the kit's entries, whose settings it may change.
+    """Return the content of a project's catalogue merged with the kit's entries, whose settings it may override.
 
-    Raises `CatalogueError` for a function of the project with the name of one of the kit's.
+    Raises `CatalogueError` if a function of the project has the name of one of the kit's.
     """
     own = dict(_mapping("the catalogue", content or {}))
     _made_by_this_kit(own.pop(VERSION_MIN, VERSION))
@@ -343,7 +343,7 @@ def _joined(kits: dict[str, dict[str, Any]], own: dict[str, dict[str, Any]]) -> 
 
 
 def _kits_content() -> dict[str, dict[str, Any]]:
-    """Return the kit's entries: its functions, what calls them, and all queues; without those of the examples."""
+    """Return the kit's entries: its functions, their triggers and schedules, and all queues, without the examples."""
     content = dict(_mapping("the kit's catalogue", _content(INSTALLED_KIT.catalogue)))
     functions = {name: entry for name, entry in _entries(content, "functions") if "folder" not in entry}
     callers = {
@@ -368,7 +368,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
-    """Check a catalogue's content; `root` is the folder that functions' folders are relative to, `kit` as there."""
+    """Return the catalogue with this content, checked. `root` and `kit` as in `Catalogue`. Raises `CatalogueError`."""
     sections = _mapping("the catalogue", content)
     known = {*SECTIONS, "documents"}
     refuse(bool(sections.keys() - known), f"unknown sections {sorted(sections.keys() - known)}; known: {sorted(known)}")
@@ -395,7 +395,7 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
 
 
 def _document_writers(sections: Mapping[str, Any]) -> str:
-    """Return who writes documents, by the section `documents`."""
+    """Return the value of `written_by` in the section `documents`. Raises `CatalogueError`."""
     declared = _mapping("documents", sections.get("documents") or {})
     refuse(
         bool(declared.keys() - {"written_by"}), f"documents: unknown keys {sorted(declared.keys() - {'written_by'})}"
@@ -406,7 +406,7 @@ def _document_writers(sections: Mapping[str, Any]) -> str:
 
 
 def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the sections without the function that handles the events of documents, and without its trigger."""
+    """Return the sections without the function that handles documents' events, and without its trigger."""
     functions, triggers = (_mapping(kind, sections.get(kind) or {}) for kind in ("functions", "triggers"))
     called = {name: each.get("function") for name, each in triggers.items() if isinstance(each, dict)}
     return {
@@ -417,9 +417,9 @@ def _without_events_of_documents(sections: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, str]]]:
-    """Add to the sections what the code of functions says; return its places, too.
+    """Return the sections with the keys that follow from the functions' code, and the places of these keys.
 
-    Raises `CatalogueError` for code that reading cannot follow, where the entry does not say what it has.
+    Raises `CatalogueError` if parsing cannot follow the code of a function whose entry omits these keys.
     """
     functions = dict(_entries(sections, "functions"))
     schedules, triggers = (dict(_entries(sections, kind)) for kind in ("schedules", "triggers"))
@@ -449,10 +449,10 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
 
 
 def _usage(root: Path, name: str, entry: Mapping[str, Any]) -> Usage | None:
-    """Return what a function's code says; None if it cannot be read, and the entry says all itself."""
+    """Return the declarations in a function's code; None if it cannot be parsed and its entry has all keys."""
     folder = _folder(root, name, entry)
     if not (folder / "main.py").is_file():
-        return None  # the entry is refused
+        return None  # the entry is refused later
     try:
         return usage_of(python_files(folder))
     except CatalogueError as error:
@@ -481,7 +481,7 @@ def _entries(sections: Mapping[str, Any], kind: str) -> Iterator[tuple[str, dict
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message that names the known name which is most like a wrong one; empty if none is."""
+    """Return the end of a message: the known name that is most similar to a wrong one; empty if none is similar."""
     found = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -504,7 +504,7 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
             not isinstance(value, list) or any(not isinstance(item, str) for item in value),
             f"{name} must be a list of names",
         )
-        refuse(len(set(value)) < len(value), f"{name} names something twice")
+        refuse(len(set(value)) < len(value), f"{name} contains a name twice")
         return tuple(value)
     if get_origin(wanted) is dict:
         return dict(_mapping(name, value))

@@ -1,7 +1,7 @@
-"""Write a catalogue: whole, with what follows from the code, as the lock that Terraform reads, or for people.
+"""Write a whole catalogue, with the keys that follow from the code: the lock that Terraform reads, or text for people.
 
-The lock is next to the catalogue (``catalogue.lock.yaml``) and is committed, so a right that the code has gained shows
-in a diff. It names no lines of the code, which change more often than rights; ``written(catalogue, places=True)`` does.
+The lock is next to the catalogue (``catalogue.lock.yaml``) and is committed, so a diff shows each right that the code
+gains. It has no line numbers, which change more often than rights; ``written(catalogue, places=True)`` has them.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ from signalbox.catalogue.entries import Function
 from signalbox.catalogue.reading import Catalogue, load
 
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
-HEADING = "# Made from {name} and the code of the functions by `make catalogue`. Commit it: Terraform reads it.\n"
+HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
 
 
 def lock_of(file: Path) -> Path:
-    """Return the place of a catalogue's lock."""
+    """Return the path of a catalogue's lock."""
     return file.with_name(f"{file.stem}.lock.yaml")
 
 
 def lock(file: Path) -> bool:
-    """Write the lock of a catalogue's file; return whether it has changed. Raises `CatalogueError` or `OSError`."""
+    """Write the lock of a catalogue's file. Return whether it changed. Raises `CatalogueError` or `OSError`."""
     content = HEADING.format(name=file.name) + written(load(file))
     place = lock_of(file)
     if place.is_file() and place.read_text("utf-8") == content:
@@ -35,10 +35,10 @@ def lock(file: Path) -> bool:
 
 
 def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = False) -> str:
-    """Return a catalogue as YAML, without defaults, so that it reads as the same one.
+    """Return a catalogue as YAML without defaults; parsing it returns the same catalogue.
 
-    With `places`, for people: each key that follows from code says from where, and what a function lacks is left out.
-    Folders are relative to the project; with `elsewhere`, for a file that lies in another one, they are absolute.
+    With `places`, for people, a comment says which code each derived key follows from, and empty keys are omitted.
+    Folders are relative to the project; with `elsewhere`, for a file outside the project, they are absolute.
     """
     lines: list[str] = []
     for section in SECTIONS:
@@ -64,7 +64,7 @@ def _line(key: str, value: Any) -> str:
 
 
 def _values(catalogue: Catalogue, entry: Any, *, whole: bool, elsewhere: bool) -> Iterator[tuple[str, Any]]:
-    """Iterate over the keys of an entry that differ from their defaults, and, if `whole`, those that code would add."""
+    """Iterate over an entry's keys whose values are not defaults and, if `whole`, all keys that follow from code."""
     kept = FROM_CODE if whole and isinstance(entry, Function) else ()
     for field in dataclasses.fields(entry):
         value = getattr(entry, field.name)
@@ -82,6 +82,6 @@ def _default(field: Any) -> object:
 
 
 def _relative(folder: Path, root: Path) -> str:
-    """Return a folder as seen from the project. Terraform takes one that begins with ``functions/`` for the kit's."""
+    """Return a folder relative to the project. ``functions/`` gets ``./`` first: Terraform reads it as the kit's."""
     relative = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)
     return f"./{relative}" if relative.startswith("functions/") else relative

@@ -32,17 +32,17 @@ class Measures:
 
     @property
     def steps(self) -> list[float]:
-        """Return the seconds of each step of the chains: from its beginning to the beginning of the next."""
+        """The seconds of each step of the chains: from its beginning to the beginning of the next."""
         return [after - before for chain in self.chains for before, after in pairwise(chain)]
 
     @property
     def chain_rate(self) -> float:
-        """Return steps a second in a chain."""
+        """Steps a second in a chain."""
         return 1 / mean(self.steps)
 
     @property
     def at_once_rate(self) -> float:
-        """Return steps a second of all flows that run at once."""
+        """Steps a second of all flows that run at once."""
         return self.at_once * self.at_once_steps / self.at_once_seconds
 
 

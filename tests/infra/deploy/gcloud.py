@@ -76,5 +76,5 @@ class Gcloud:
 
     @property
     def asked(self) -> list[list[str]]:
-        """Return the arguments of every call so far."""
+        """The arguments of every call so far."""
         return [json.loads(line) for line in self._record.read_text().splitlines()]

@@ -35,7 +35,7 @@ class Site:
 
     @property
     def stack(self) -> Stack:
-        """Return the running stack. Raises `CatalogueError` when what was applied cannot work."""
+        """The running stack. Raises `CatalogueError` when what was applied cannot work."""
         with self._starting:
             if self._stack is None:
                 self._stack = self._closing.enter_context(stack_of(self.applied, self._folder))
@@ -43,12 +43,12 @@ class Site:
 
     @property
     def made(self) -> frozenset[tuple[str, str]]:
-        """Return what exists in the cloud and did not before: kinds and names."""
+        """What exists in the cloud and did not before: kinds and names."""
         return frozenset(self.google.cloud.existing) - self.before
 
     @cached_property
     def shown(self) -> Mapping[str, Any]:
-        """Return what the clone has applied, out of its state in the bucket."""
+        """What the clone has applied, out of its state in the bucket."""
         data = target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
         shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data))
         said: Mapping[str, Any] = json.loads(shown.stdout)
@@ -56,7 +56,7 @@ class Site:
 
     @cached_property
     def applied(self) -> applied_state.AppliedState:
-        """Return what the clone has applied as a catalogue and its functions' environments."""
+        """What the clone has applied as a catalogue and its functions' environments."""
         catalogue = load(self.kit.folder / "infra" / "catalogue.yaml")
         folders = {name: function.folder for name, function in catalogue.functions.items()}
         return applied_state.read(self.shown, folders, catalogue.root)

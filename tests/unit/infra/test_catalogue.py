@@ -115,11 +115,11 @@ def test_a_function_may_name_the_queues_that_call_it(root: Path) -> None:
     assert catalogue.calling_queues == {"tidy": {"soon"}}
     assert catalogue.task_queues == {"later", "soon"}
     for wrong, complaint in (
-        ({"queues": ["nowhere"]}, "queues names no queue: 'nowhere'"),
-        ({"queues": ["lossy"]}, "give up tasks: say attempts_max: -1"),
+        ({"queues": ["nowhere"]}, "queues: no queue is named 'nowhere'"),
+        ({"queues": ["lossy"]}, "drop tasks: set attempts_max: -1"),
         (
             {"queues": ["soon"], "tasks": [], "invoked_by": ["people"]},
-            "queues are its callers: add queue to invoked_by",
+            "queues names its callers: add queue to invoked_by",
         ),
     ):
         with pytest.raises(CatalogueError, match=complaint):
@@ -158,7 +158,7 @@ def test_objects_that_nothing_could_wake_are_refused(root: Path, wrong: dict[str
 def test_a_class_of_objects_has_one_function(root: Path) -> None:
     both = with_objects()
     both["functions"]["keep"] = {"invoked_by": ["queue"], "objects": ["Counter"]}
-    with pytest.raises(CatalogueError, match="the class Counter is one of"):
+    with pytest.raises(CatalogueError, match="already has the class Counter"):
         parse(both, root)
 
 
@@ -191,12 +191,12 @@ def test_flows_that_nothing_could_wake_are_refused(root: Path, wrong: dict[str, 
 def test_a_flow_has_one_function(root: Path) -> None:
     both = with_flows()
     both["functions"]["keep"] = {"invoked_by": ["queue"], "flows": ["checkout"]}
-    with pytest.raises(CatalogueError, match="the flow checkout is one of"):
+    with pytest.raises(CatalogueError, match="already has the flow checkout"):
         parse(both, root)
 
 
 def test_a_function_for_queues_that_no_queue_may_call_is_refused(root: Path) -> None:
-    with pytest.raises(CatalogueError, match="no queue may call it: name one in its queues"):
+    with pytest.raises(CatalogueError, match="no queue may call it: name a queue in its queues"):
         parse({"functions": {"keep": {"invoked_by": ["queue"]}}, "queues": {"a": QUEUE | {"attempts_max": 1}}}, root)
 
 
@@ -289,30 +289,30 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(memory="512"), r"functions\.keep: memory is '512'"),
         (function(cpu=3), r"functions\.keep: cpu must be 0\.08 to 1"),
         (function(cpu=0.5), r"functions\.keep: concurrency above 1 needs a whole cpu"),
-        (function(concurrency=1_001), r"functions\.keep: concurrency must lie between 1 and 1000"),
-        (function(timeout_seconds=3_601), r"functions\.keep: timeout_seconds must lie between 1 and 3600"),
+        (function(concurrency=1_001), r"functions\.keep: concurrency must be from 1 to 1000: 1001"),
+        (function(timeout_seconds=3_601), r"functions\.keep: timeout_seconds must be from 1 to 3600"),
         (
             function(invoked_by=["people", "queue"], timeout_seconds=601),
             r"functions\.keep: timeout_seconds must be at most 600 in a function that queues invoke",
         ),
         (function(runtime="python310"), r"functions\.keep: runtime is 'python310'; choose from python311, "),
-        (function(instances_max=0), r"functions\.keep: instances_max must lie between 1 and 1000"),
+        (function(instances_max=0), r"functions\.keep: instances_max must be from 1 to 1000: 0"),
         (
             content(functions={"follow_up": {"invoked_by": ["event"], "timeout_seconds": 541}}),
-            r"functions\.follow_up: timeout_seconds must lie between 1 and 540",
+            r"functions\.follow_up: timeout_seconds must be from 1 to 540",
         ),
-        (function(enqueues=["sooner"]), r"functions\.keep: enqueues names no queue: 'sooner'"),
-        (function(enqueues=["late"]), r"functions\.keep: enqueues names no queue: 'late'; did you mean 'later'\?"),
+        (function(enqueues=["sooner"]), r"functions\.keep: enqueues: no queue is named 'sooner'"),
+        (function(enqueues=["late"]), r"functions\.keep: enqueues: no queue is named 'late'; did you mean 'later'\?"),
         (trigger(function="folow_up"), r"triggers\.kept: there is no function 'folow_up'; did you mean 'follow_up'\?"),
         (function(enqueues="later"), r"functions\.keep: enqueues must be a list"),
-        (function(enqueues=["later", "later"]), r"functions\.keep: enqueues names something twice"),
+        (function(enqueues=["later", "later"]), r"functions\.keep: enqueues contains a name twice"),
         (function(invoked_by=[]), r"functions\.keep: invoked_by must name"),
         (function(invoked_by=["cats"]), r"functions\.keep: invoked_by contains 'cats'"),
         (function(invoked_by=["people", "event"]), r"functions\.keep: a function that events invoke"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
         (
             function(invoked_by=["people", "schedule"], public=True),
-            r"functions\.keep: an open function accepts anybody as its schedule",
+            r"functions\.keep: an open function cannot verify that its schedule calls",
         ),
         (
             content(
@@ -325,8 +325,8 @@ def index(**changes: Any) -> dict[str, Any]:
             r"functions\.keep_tasks: this is the address of the tasks of keep",
         ),
         (function(public="yes"), r"functions\.keep: public must be of type bool"),
-        (function(auth="google"), r"functions\.keep: auth is 'google'; leave it out, or say auth: firebase"),
-        (function(auth="firebase", public=True), r"functions\.keep: public: true admits everybody"),
+        (function(auth="google"), r"functions\.keep: auth is 'google'; omit it, or write auth: firebase"),
+        (function(auth="firebase", public=True), r"functions\.keep: public: true admits every caller"),
         (function(invoked_by=["queue"], auth="firebase"), r"functions\.keep: auth is for functions that people"),
         (function(auth=True), r"functions\.keep: auth must be of type str"),
         *(
@@ -347,12 +347,12 @@ def index(**changes: Any) -> dict[str, Any]:
                 "",
             )
         ),
-        (function(public=True, cors=["*", "https://a.example"]), r"functions\.keep: cors says '\*', which is every"),
+        (function(public=True, cors=["*", "https://a.example"]), r"functions\.keep: cors contains '\*', which"),
         (function(public=True, cors="*"), r"functions\.keep: cors must be a list"),
         (function(cors=["https://a.example"]), r"functions\.keep: cors is for functions that browsers reach"),
         (
             function(invoked_by=["schedule"]),
-            r"functions\.keep: invoked_by contains 'schedule', and nothing in schedules",
+            r"functions\.keep: invoked_by contains 'schedule', but nothing in schedules",
         ),
         (function(folder="nowhere"), r"functions\.keep: there is no main\.py in its folder"),
         (content(functions={"Keep": {"invoked_by": ["people"]}}), r"functions\.Keep: the name must be"),
@@ -363,7 +363,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (trigger(document="/things/{id}/"), r"triggers\.kept: document is"),
         (
             content(triggers={name: content()["triggers"]["kept"] for name in ("kept", "again")}),
-            r"triggers\.again: follow_up has kept already; Cloud Functions takes one trigger",
+            r"triggers\.again: follow_up already has kept. Cloud Functions allows one trigger",
         ),
         (schedule(function="nobody"), r"schedules\.nightly: there is no function 'nobody'"),
         (scheduled_task(task="mop"), r"schedules\.nightly: tidy has no task 'mop'; its tasks: sweep"),
@@ -383,7 +383,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (schedule(cron="0 9-6 * * *"), r"the hour range '9-6' ends before it starts"),
         (schedule(cron="0 6 ? * *"), r"'\?' is not a day of the month"),
         (schedule(local_every_seconds=0), r"schedules\.nightly: local_every_seconds must be more than 0"),
-        (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must lie between"),
+        (queue(dispatches_per_second=501), r"queues\.later: dispatches_per_second must be from 0.001 to 500"),
         (queue(concurrent_max=True), r"queues\.later: concurrent_max must be of type int"),
         (queue(concurrent_max=161), r"queues\.later: concurrent_max is 161, and the functions .* handle 160 requests"),
         (queue(attempts_max=0), r"queues\.later: attempts_max must be -1"),

@@ -47,6 +47,11 @@ CODE = {
         "enqueues": ["objects", "tasks"],
         "objects": ["Cart"],
     },
+    "@app.flow\nasync def order_tea():\n    async with flow.lock('till'):\n        await flow.sleep(1)": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["admit", "flows", "tasks"],
+        "flows": ["order_tea"],
+    },
     "@app.flow\ndef buy():\n    yield flow.sleep(1)": {
         "invoked_by": ["people", "queue"],
         "enqueues": ["flows", "tasks"],
@@ -132,7 +137,7 @@ WRONG = {
     '@app.schedule("* * * * *", arguments={[]: 1})\n@app.task\ndef report(): ...': "an argument that is not a constant",
     "@app.document_written('a/{id}')\ndef first(event, id): ...\n@app.document_written('b/{id}')\n"
     "def second(event, id): ...": "main.py:4, main.py:6 handle events of two patterns",
-    "pack = app.task(print)": "write what it has as tasks, objects and flows",
+    "pack = app.task(print)": "list its tasks, objects and flows in the entry",
     "def": r"functions.orders: main.py does not compile",
 }
 

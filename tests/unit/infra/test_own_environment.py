@@ -23,15 +23,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"env": {"shop": "a"}}, "env names 'shop'; write capitals"),
     ({"env": {"SIGNALBOX_PROJECT": "a"}}, "a variable of the platform or the kit"),
     ({"env": {"PORT": "1"}}, "a variable of the platform or the kit"),
-    ({"env": {"LEVEL": 3}}, "env.LEVEL must be a text, not 3: put it in quotes"),
+    ({"env": {"LEVEL": 3}}, "env.LEVEL must be a string, not 3: put it in quotes"),
     ({"secrets": {"KEY": "a/b"}}, "secrets.KEY is 'a/b'; write the secret's name"),
     ({"secrets": {"KEY": "stripe:0"}}, "with :3 for a version"),
-    ({"env": {"KEY": "a"}, "secrets": {"KEY": "a"}}, "KEY: say it in env or in secrets"),
-    ({"roles": ("roles/owner",)}, "roles names roles/owner, which lets a function change the project"),
+    ({"env": {"KEY": "a"}, "secrets": {"KEY": "a"}}, "KEY: name it in env or in secrets"),
+    ({"roles": ("roles/owner",)}, "roles names roles/owner, which can change the project"),
     ({"roles": ("roles/storage.admin",)}, "name a narrower role"),
     ({"roles": ("roles/iam.serviceAccountUser",)}, "name a narrower role"),
     ({"roles": ("owner",)}, "write a predefined role: roles/aiplatform.user"),
-    ({"instances_min": 11}, "instances_min must lie between 0 and 10"),
+    ({"instances_min": 11}, "instances_min must be from 0 to 10"),
 ]
 
 

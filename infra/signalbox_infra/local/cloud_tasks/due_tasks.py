@@ -31,7 +31,7 @@ class QueuedTask:
 
     @property
     def gone(self) -> bool:
-        """Return whether the task is done, dropped or deleted."""
+        """Whether the task is done, dropped or deleted."""
         return self.ticket == GONE
 
 

@@ -45,7 +45,7 @@ class DispatchResult:
 
     @property
     def throttles(self) -> bool:
-        """Return whether the response throttles the queue."""
+        """Whether the response throttles the queue."""
         return self.status in THROTTLING_STATUSES
 
 

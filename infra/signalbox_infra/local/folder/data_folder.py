@@ -55,7 +55,7 @@ class DataFolder:
 
     @property
     def seed(self) -> Path | None:
-        """Return the file that the emulator imports; None: there is none."""
+        """The file that the emulator imports; None: there is none."""
         name = str(self._state().get("export", ""))
         return self.path / name / f"{name}.overall_export_metadata" if name else None
 

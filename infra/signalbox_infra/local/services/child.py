@@ -98,12 +98,12 @@ class Child:
 
     @property
     def steady(self) -> bool:
-        """Return whether nothing is expected of it soon."""
+        """Whether nothing is expected of it soon."""
         return self.prepared and self.replacement is None and not self.retired
 
     @property
     def running(self) -> list[Popen[bytes]]:
-        """Return its processes: the one that serves, a newer one that loads, and older ones that end."""
+        """Its processes: the one that serves, a newer one that loads, and older ones that end."""
         newer = [self.replacement.process] if self.replacement else []
         return [*([self.process] if self.process else []), *newer, *(process for process, _ in self.retired)]
 

@@ -39,12 +39,12 @@ class StackLayout:
 
     @property
     def workers(self) -> int:
-        """Return the number of processes that serve functions."""
+        """The number of processes that serve functions."""
         return os.cpu_count() or 1
 
     @property
     def databases(self) -> Path:
-        """Return the folder of the queues' and the events' files."""
+        """The folder of the queues' and the events' files."""
         return self.data.path if self.data else self.folder
 
     def url(self, name: str) -> str:

@@ -46,7 +46,7 @@ class Kind:
 
     @property
     def calm(self) -> bool:
-        """Return whether units run once each and the batch ends by its last one."""
+        """Whether units run once each and the batch ends by its last one."""
         others = (self.failing, self.cancelled, self.removed, self.nested, self.hurried)
         return not (self.from_outside or any(others))
 

@@ -96,22 +96,22 @@ class Kind:
 
     @property
     def transforms(self) -> tuple[Any, ...]:
-        """Return the transforms that its users put."""
+        """The transforms that its users put."""
         return (SAME,) if self.same else SMALL if self.narrow else GROWING if self.round else TRANSFORMS
 
     @property
     def transform_share(self) -> float:
-        """Return the share of its users' actions that change a transform."""
+        """The share of its users' actions that change a transform."""
         return 0.2 if self.same else 0.8 if self.narrow else 0.4
 
     @property
     def letters_max(self) -> int:
-        """Return how long the long texts of its users are."""
+        """How long the long texts of its users are."""
         return LETTERS_LARGE if self.large else 30 if self.crowded else 1
 
     @property
     def names(self) -> list[str]:
-        """Return the keys of its documents."""
+        """The keys of its documents."""
         return [key * LIMITS.key_bytes_max for key in self.keys] if self.lengthy else list(self.keys)
 
 

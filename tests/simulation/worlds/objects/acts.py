@@ -67,17 +67,17 @@ class Act:
 
     @property
     def kind(self) -> Kind:
-        """Return what the message asks for."""
+        """What the message asks for."""
         return self.message.kind
 
     @property
     def method(self) -> str:
-        """Return the method that is called, or an empty text."""
+        """The method that is called, or an empty text."""
         return str(self.message.body.get("method", ""))
 
     @property
     def to(self) -> str:
-        """Return the other object that the method concerns."""
+        """The other object that the method concerns."""
         return str(self.message.body["arguments"].get("to", ""))
 
 

@@ -36,7 +36,7 @@ class Lives:
 
     @property
     def all(self) -> list[str]:
-        """Return the calls of all lives, in order."""
+        """The calls of all lives, in order."""
         return [id_ for life in self.lives for id_ in life]
 
 
