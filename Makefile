@@ -81,8 +81,8 @@ test-marathon: $(READY) ## Run the tests that take minutes each
 fuzz: $(READY) ## Send hundreds of valid and invalid requests of each operation in openapi.yaml
 	@$(PYTHON_IN_VENV) -m pytest -p tests.skips tests/fuzz $(ARGS)
 
-simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds)
-	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long)
+simulate: $(READY) ## Search for a seed that breaks an invariant (SEEDS=100000, LONG=1 for longer worlds, VERSIONS=1 for two releases)
+	@$(PYTHON_IN_VENV) -m tests.simulation --seeds $(SEEDS) $(if $(LONG),--long) $(if $(VERSIONS),--versions)
 
 batch-sizes: $(READY) ## Run batches of up to a million units in one process, and count what a unit writes (ARGS="--sizes 100000")
 	@$(PYTHON_IN_VENV) -m tests.batch_sizes $(ARGS)

@@ -19,6 +19,7 @@ from tests.simulation import planted
 from tests.simulation.half_commits import half_commits
 from tests.simulation.lengths import begin_process, long_worlds
 from tests.simulation.reach import REACHED
+from tests.simulation.versions import two_versions
 from tests.simulation.world import Violation
 from tests.simulation.worlds import (
     attempts,
@@ -67,30 +68,32 @@ Found = tuple[str, int, str]
 """A violation: its world, its seed, what did not hold."""
 
 
-def violations(world: str, seeds: range, torn: float = 0.0) -> tuple[list[Found], Counter[str]]:
+def violations(world: str, seeds: range, torn: float = 0.0, versions: bool = False) -> tuple[list[Found], Counter[str]]:
     """Run seeds one by one; return the violations, and the counts of what these seeds reached."""
     found = []
     before = REACHED.copy()
     for seed in seeds:
         try:
-            with half_commits(torn):
+            with half_commits(torn), two_versions(versions):
                 WORLDS[world](seed)
         except Exception as error:  # noqa: BLE001  whatever a seed raises is found, and no reason to end the search
             found.append((world, seed, str(error) if isinstance(error, Violation) else repr(error)))
     return found, REACHED - before
 
 
-def simulate(world: str, seeds: range, long: bool, torn: float) -> Iterator[tuple[list[Found], Counter[str]]]:
+def simulate(
+    world: str, seeds: range, long: bool, torn: float, versions: bool
+) -> Iterator[tuple[list[Found], Counter[str]]]:
     """Run the seeds of a world on all cores, in chunks; yield what each chunk found and reached."""
     chunks = [seeds[first : first + CHUNK_SEEDS] for first in range(0, len(seeds), CHUNK_SEEDS)]
     with ProcessPoolExecutor(os.cpu_count(), initializer=begin_process, initargs=(long,)) as pool:
-        yield from pool.map(partial(violations, world, torn=torn), chunks)
+        yield from pool.map(partial(violations, world, torn=torn, versions=versions), chunks)
 
 
-def replay(world: str, seed: int, long: bool, torn: float) -> int:
+def replay(world: str, seed: int, long: bool, torn: float, versions: bool) -> int:
     """Run one seed again and print every step."""
     try:
-        with long_worlds(long), half_commits(torn):
+        with long_worlds(long), half_commits(torn), two_versions(versions):
             WORLDS[world](seed, trace=print)
     except Violation as violation:
         print(f"violation: {violation}")
@@ -114,6 +117,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help="longer worlds: more operations, more faults")
     parser.add_argument("--torn", type=float, default=0.0, help="share of reads beside a commit that find half of it")
+    parser.add_argument("--versions", action="store_true", help="processes of today and of the last release, at once")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run this one seed and print its trace")
     parser.add_argument("--keep-noticed", action="store_true", help="search a seed for each planted fault and keep it")
     chosen = parser.parse_args()
@@ -121,19 +125,19 @@ def main() -> int:
         return keep_noticed()
     worlds = chosen.world or list(WORLDS)
     if chosen.replay is not None:
-        return max(replay(world, chosen.replay, chosen.long, chosen.torn) for world in worlds)
+        return max(replay(world, chosen.replay, chosen.long, chosen.torn, chosen.versions) for world in worlds)
     seeds = range(chosen.first, chosen.first + chosen.seeds)
-    return 1 if sum(report(world, seeds, chosen.long, chosen.torn) for world in worlds) else 0
+    return 1 if sum(report(world, seeds, chosen.long, chosen.torn, chosen.versions) for world in worlds) else 0
 
 
-def report(world: str, seeds: range, long: bool, torn: float) -> int:
+def report(world: str, seeds: range, long: bool, torn: float, versions: bool) -> int:
     """Run a world's seeds; print its first violations and what was reached. Return the number of violations."""
-    chosen = f"{' --long' if long else ''}{f' --torn {torn}' if torn else ''}"
+    chosen = f"{' --long' if long else ''}{f' --torn {torn}' if torn else ''}{' --versions' if versions else ''}"
     again = f"python -m tests.simulation --world {world}{chosen} --replay"
     began = time.monotonic()
     broken = 0
     reached: Counter[str] = Counter()
-    for found, counts in simulate(world, seeds, long, torn):
+    for found, counts in simulate(world, seeds, long, torn, versions):
         reached += counts
         for _, seed, what in found[: max(0, VIOLATIONS_SHOWN - broken)]:
             print(f"{world} seed {seed}: {what}\n  replay: {again} {seed}")

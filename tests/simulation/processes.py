@@ -50,7 +50,10 @@ class Processes:
     def start(self, name: str, work: Callable[[], None], ended: Callable[[bool], None]) -> None:
         """Add a process; it takes its first step when the scheduler chooses it."""
         pace = self._world.random.choice(PACES)
-        self.running.append(Process(name, greenlet(work, self._scheduler), ended, pace))
+        run = greenlet(work, self._scheduler)
+        if self._world.versions:
+            name += self._world.versions.assign(run)
+        self.running.append(Process(name, run, ended, pace))
 
     def yield_to_others(self) -> None:
         """Return to the scheduler until it chooses the calling process again. Raises `Killed`."""

@@ -24,6 +24,8 @@ DELETIONS_REFUSED = "deletions of items that were refused"
 LISTED_BY_COPIES = "items listed by fields of the items that they refer to"
 ADJUSTMENTS = "adjustments of busy standings"
 THRESHOLDS = "thresholds of standings crossed"
+CALLS_OF_THE_LAST_RELEASE = "calls that the last release ran"
+CALLS_ONLY_OF_TODAY = "calls of the last release's processes that only today's code has"
 HALF_COMMITS = "reads that found half a commit"
 TASKS_REFUSED = "tasks refused because the installation was incomplete"
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Unavailable
+from tests.compatibility.last_release import TODAY
 from tests.simulation.reach import NAMES_REUSED, REACHED
+from tests.simulation.versions import Versions, library_of_process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -41,6 +43,7 @@ class TaskQueue:
         self.on_reuse: Callable[[Effect], None] = lambda _: None
         self.ahead_seconds = 0.0
         self._retry_at: dict[str, datetime] = {}
+        self._enqueued_by: dict[str, str] = {}
 
     def take(self, effect: Effect) -> None:
         """Create a task, or nothing if its name is taken. Raises `Unavailable` when the queue refuses."""
@@ -57,6 +60,7 @@ class TaskQueue:
             self.on_reuse(effect)
         self.faults_before[effect.name] = self._world.faults
         self.names[effect.name] = None
+        self._enqueued_by[effect.name] = library_of_process()
         self.waiting.append(effect)
 
     def due(self) -> list[Effect]:
@@ -78,6 +82,14 @@ class TaskQueue:
         self._world.start(f"task {task.task} {task.name[:6]}", self._work_of(task), partial(self._ended, task))
 
     def _work_of(self, task: Effect) -> Callable[[], None]:
+        if self._world.versions is None:
+            return self._handling(task)
+        return partial(self._handle_carried, self._world.versions, task)
+
+    def _handle_carried(self, versions: Versions, task: Effect) -> None:
+        self._handling(versions.carried(task, self._enqueued_by.get(task.name, TODAY)))()
+
+    def _handling(self, task: Effect) -> Callable[[], None]:
         if task.function in self.task_handlers:
             return partial(self.task_handlers[task.function], self._world.ports, task)
         return partial(self.handlers[task.function], self._world.ports, dict(task.payload))

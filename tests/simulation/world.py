@@ -26,6 +26,7 @@ from tests.simulation.reach import OUTAGES, REACHED
 from tests.simulation.refusals import PassingRefusals
 from tests.simulation.server_time import server_time_strays
 from tests.simulation.tasks import TaskQueue
+from tests.simulation.versions import versions_of
 
 STEPS_MAX = 20_000
 """A world that takes more steps never comes to rest."""
@@ -64,6 +65,7 @@ class World:
         self._microseconds = 0
         self.store = HalfCommitStore(self.now, self._observed, self._new_id, server_time_strays(seed))
         self.store.draw_from(seed)
+        self.versions = versions_of(seed)
         self.observers: list[Callable[[str, Snapshot, Snapshot], None]] = []
         self.processes = Processes(self)
         self.queue = TaskQueue(self)
