@@ -1,8 +1,8 @@
 """The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
 
-Each command imports what it needs when it runs, so that `signalbox new` and `--help` need no more than the functions
-do; the others need the packages of `signalbox[dev]`. A command exits with 1 if something failed or was refused, as its
-last lines say, and with 2 for a wrong command line.
+Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
+other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
+say what), and 2 for a wrong command line.
 """
 
 import os
@@ -21,26 +21,26 @@ from signalbox.catalogue.version import VERSION
 if TYPE_CHECKING:
     from signalbox_infra.deploy.target import Target
 
-INTERRUPTED = "Interrupted. What was made is in the state: run the command again to continue."
+INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
 WITHOUT_DEV = (
     "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
     "or `pip install 'signalbox[dev]'`."
 )
 OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
-"""Modules that the commands import and that come with `signalbox[dev]` only."""
+"""Modules that commands import and that only `signalbox[dev]` installs."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Refusal(click.ClickException):
-    """What was refused or failed, in words of its own."""
+    """The end of a command that failed or was refused. Only its message is printed."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(self.message, file=file or sys.stderr)
 
 
 class WrongInput(Refusal):
-    """What was typed cannot be meant."""
+    """The end of a command whose arguments are wrong."""
 
     exit_code = 2
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iterator[None]:
-    """Turn errors whose message says what to do into the end of the command."""
+    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`: their messages say what to do."""
     caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
     try:
         yield
@@ -78,7 +78,7 @@ def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iter
 
 
 def _of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
-    """Add the options that name a deployment. Without a project, a command is about the local stack."""
+    """Add the options that name a deployment. Without a project, a command uses the local stack."""
     where = "the Google Cloud project's id" + ("" if required else "; without it, the local stack")
 
     def added(command: Command) -> Command:
@@ -122,7 +122,7 @@ def cli() -> None:
     signalbox dev                serve it on this machine
     signalbox deploy -p ID       deploy it to a Google Cloud project
 
-    Completion: eval "$(_SIGNALBOX_COMPLETE=bash_source signalbox)", likewise for zsh and fish.
+    Completion: eval "$(_SIGNALBOX_COMPLETE=bash_source signalbox)"; for zsh and fish, zsh_source and fish_source.
     """
 
 
@@ -178,7 +178,7 @@ def doctor(as_json: bool) -> int:
 @cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def cost(arguments: tuple[str, ...]) -> int:
-    """Compute a month's bill of so many operations; --help lists them."""
+    """Compute a month's bill; --help lists the options for numbers of operations."""
     from signalbox_infra.costs import __main__ as costs
 
     return costs.main(arguments)
@@ -186,7 +186,7 @@ def cost(arguments: tuple[str, ...]) -> int:
 
 @cli.command()
 def catalogue() -> None:
-    """Print the whole catalogue, and from where it follows; write its lock."""
+    """Print the whole catalogue with its origins in the code; write its lock."""
     from signalbox.catalogue.reading import CatalogueError, load
     from signalbox.catalogue.writing import lock, lock_of, written
 

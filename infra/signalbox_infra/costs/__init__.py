@@ -1,1 +1,1 @@
-"""What a month costs in money: the counted operations, a measured processor time, and list prices with their dates."""
+"""Compute a month's bill from counted operations, a measured processor time, and dated list prices."""

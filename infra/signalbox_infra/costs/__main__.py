@@ -1,6 +1,6 @@
 """Print what operations cost in a month (``make cost PUTS=10000000 COPIES=10 STEPS=1000000``).
 
-Exit status 2: a number that cannot be.
+The exit status is 2 for an invalid number.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def table(lines: list[Line]) -> str:
     """Return a bill as text: a row for each kind of operation, and the sum."""
     if not lines:
-        return "Nothing to pay for. Name some operations: make cost PUTS=1000000 COPIES=10 STEPS=1000000\n"
+        return "No operations were given. Name some: make cost PUTS=1000000 COPIES=10 STEPS=1000000\n"
     head = ("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events", "total")
     rows = [head, *map(_row, lines)]
     low, high = total(lines)
@@ -58,8 +58,8 @@ def table(lines: list[Line]) -> str:
 
 NOTE = (
     "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml), without free tiers and storage.\n"
-    "Computing: from the processor time of the requests to 100 ms for each, alone in its instance, without that of\n"
-    "your own code."
+    "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
+    "own code is not included."
 )
 
 
@@ -71,7 +71,7 @@ def _row(line: Line) -> tuple[str, ...]:
 
 
 def dollars(amount: float) -> str:
-    """Return an amount with cents below ten dollars, without them above."""
+    """Return an amount of dollars as text, with cents below ten dollars."""
     return f"${amount:,.2f}" if amount < 10 else f"${amount:,.0f}"
 
 

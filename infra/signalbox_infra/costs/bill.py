@@ -3,9 +3,9 @@
     usage = Usage(puts=10_000_000, copies=10)
     bill_of(usage, PRICES, rows).total            # (low, high) in dollars
 
-An operation is a list of rows, the requests that they take and the events among them. Computing time is a range. The
-low end is the processor time of the requests: instances that are never idle. The high end is 100 ms for each request,
-Cloud Run's least: each request alone in its instance.
+An operation is a list of rows, the number of requests that they take, and the number of events among these. Computing
+time is a range. Its low end is the processor time of the requests, as if instances were never idle. Its high end is
+100 ms (the least that Cloud Run bills) for each request, as if each were alone in its instance.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,22 @@ PRICES_FILE = Path(__file__).with_name("prices.yaml")
 MILLION = 1_000_000
 DAYS = 30
 CPU_SECONDS = 0.004
-"""Processor time of a request: 2 ms on one core of a laptop (`make bench-batches`), taken twice for a vCPU."""
+"""Processor time of a request: 2 ms on one core of a laptop (`make bench-batches`), doubled for a vCPU."""
 
 GIB = 0.5
-"""Memory of an instance, the catalogue's default."""
+"""GiB of memory of an instance: the catalogue's default."""
 
 LOG_BYTES = 700
-"""The line of a handled request. Cloud Run's own line is excluded below WARNING."""
+"""Bytes of the log line of a handled request. Cloud Run's own line is excluded below WARNING."""
 
 EVENT_BYTES = 2 * 1024
-"""An event of up to 1 KB, published and delivered."""
+"""Billed bytes of an event of up to 1 KB, which is published and delivered."""
 
 WRITERS = ("anyone", "kit")
 
 
 class WrongUsage(ValueError):
-    """A number of operations that cannot be. The message says which."""
+    """A number of operations is invalid. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ COPIES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one operation takes: rows of a subject, requests (a start of a function each), and events among them."""
+    """An operation: rows of a subject, requests (each calls a function), and the events among these."""
 
     name: str
     count: int
@@ -78,7 +78,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a part of a bill takes and costs, in dollars; `computing` from its low to its high end."""
+    """A line of a bill: requests, and costs in dollars; `computing` has its low and its high end."""
 
     name: str
     count: int
@@ -91,13 +91,13 @@ class Line:
 
     @property
     def total(self) -> tuple[float, float]:
-        """The low and the high end, in dollars."""
+        """The low and the high end of the sum, in dollars."""
         fixed = self.firestore + self.tasks + self.run + self.logs_and_events
         return fixed + self.computing[0], fixed + self.computing[1]
 
 
 def parts_of(usage: Usage) -> list[Part]:
-    """Return the operations of a usage, each as rows of the table of costs."""
+    """Return the operations of a usage whose count is not 0, each as rows of the table of costs."""
     return [part for part in (_puts(usage), *_others(usage)) if part.count]
 
 
@@ -127,7 +127,7 @@ PAIR = ("wait", "claim", "signal")
 def bill_of(
     usage: Usage, prices: Mapping[str, Any], rows: Mapping[str, Any], *, multi_region: bool = False
 ) -> list[Line]:
-    """Return the lines of a month's bill, without free tiers."""
+    """Return the lines of a month's bill in dollars, without free tiers."""
     return [_line(part, prices, rows, multi_region) for part in parts_of(usage)]
 
 
@@ -165,11 +165,11 @@ def total(lines: list[Line]) -> tuple[float, float]:
 
 
 def load_prices() -> dict[str, Any]:
-    """Read the prices."""
+    """Return the content of ``prices.yaml``."""
     read: dict[str, Any] = yaml.safe_load(PRICES_FILE.read_text("utf-8"))
     return read
 
 
 def load_rows(file: Path) -> dict[str, Any]:
-    """Read the rows of the table of costs, by subject."""
+    """Return the rows of a table of costs, by subject and row."""
     return {part["subject"]: part["rows"] for part in yaml.safe_load(file.read_text("utf-8"))}

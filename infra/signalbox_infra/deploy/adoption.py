@@ -1,9 +1,10 @@
-"""Take into Terraform's state what exists and is not in it: what a killed apply left, the queues that a destroy kept.
+"""Import resources that exist but are not in Terraform's state: those that a killed apply left, queues that a destroy
+kept.
 
-For each resource that the plan would create, and whose name says its id, an `import` block is written to a file next to
-Terraform's own, and the plan is made with it. What does not exist after all, Terraform names, and its block goes. The
-file is deleted when the plan is saved: the plan holds the imports. Rights, APIs, fields and objects need none: creating
-them again sets them.
+For each resource that the plan would create and whose id follows from its name, an `import` block is written to a file
+next to Terraform's own, and the plan is made with it. Terraform names the resources that do not exist, and their blocks
+are removed. The file is deleted after the plan is saved, since the plan contains the imports. Rights, APIs, fields and
+objects need no import: creating them again sets them.
 """
 
 import re
@@ -54,7 +55,7 @@ ROUNDS_MAX = 30  # Terraform does not name all that is absent at once: not what 
 
 
 def importable(plan: Plan, project: str, region: str) -> dict[str, str]:
-    """Return the ids of what the plan would create, by address, where a name says them."""
+    """Return the ids, by address, of resources that the plan would create and whose ids follow from their names."""
     found = {}
     for address, values in plan.created_values.items():
         kind = next((each for each in IDS if re.search(rf"(^|\.){each}\.", address)), None)
@@ -97,7 +98,7 @@ def _index(collection: str, fields: Iterable[Mapping[str, Any]]) -> tuple[str, .
 
 
 def queues(ids: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
-    """Return those that are queues, and exist under these names."""
+    """Return the ids of the queues among them that exist under these names."""
     names = frozenset(there)
     return {
         address: each for address, each in ids.items() if f"{QUEUE}." in address and each.rpartition("/")[2] in names
@@ -131,7 +132,7 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Delete the blocks, also those that a killed command has left: every later plan would import by them."""
+    """Delete the blocks, including those that a killed command left: every later plan would import by them."""
     (folder / FILE).unlink(missing_ok=True)
 
 

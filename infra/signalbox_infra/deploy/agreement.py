@@ -1,11 +1,11 @@
-"""Request agreement before a change, and stop without it."""
+"""Ask for confirmation before a change, and stop without it."""
 
 from collections.abc import Callable
 
 NOT_AGREED = "Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance)."
 
 Agree = Callable[[str], str]
-"""Returns the answer to a question: a confirmation given in advance, what is typed, or an empty text."""
+"""Returns the answer to a question: a confirmation given in advance, the typed text, or an empty text."""
 
 
 class Aborted(Exception):

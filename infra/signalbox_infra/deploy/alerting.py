@@ -1,7 +1,7 @@
-"""Ask for the address that receives the alerts, while there is none. The answer is written into the environment's file.
+"""Ask for the address that receives the alerts, if none is set. The answer is written into the environment's file.
 
 A "no" is written too, as `alert_email = null`, and ends the question; the plan continues to warn. With a confirmation
-in advance, and without a terminal, nothing is asked and nothing written.
+in advance, or without a terminal, it neither asks nor writes.
 """
 
 import os
@@ -14,7 +14,7 @@ from signalbox_infra.deploy.target import Target
 SETTING = "alert_email"
 QUESTION = "Who receives its alerts? [an e-mail address; empty: no address yet; no: none, do not ask again] "
 ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
-"""As infra/variables.tf checks it, and without what a string of Terraform's would have to escape."""
+"""The check of infra/variables.tf, without the characters that a Terraform string would have to escape."""
 NOT_ASKED = ("", "y", "yes")
 DECLINED = ("n", "no")
 COMMENTED = re.compile(rf"^#\s*{SETTING}\s*=.*\n?", re.MULTILINE)

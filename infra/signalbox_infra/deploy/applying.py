@@ -1,13 +1,13 @@
-"""Plan and apply, again while Google refuses only what it will soon accept, each time with the reason.
+"""Plan and apply, and repeat both as long as all refusals are transient, each time with the reason.
 
-Most refusals are waited for three times, so met in four applies at most. A new project refuses in stages, first its
-APIs, then accounts, then rights, and each try builds some more functions: so there may be ten applies in all.
+Most refusals are waited for three times, so each may occur in at most four applies. A new project refuses in stages:
+first its APIs, then accounts, then rights, and each try builds some more functions. So there may be ten applies in all.
 
-What a failed create has left half-made, Terraform would replace ("tainted"). A function may be: nothing is kept in it.
-A queue may not, as its name would be taken for days, nor what holds data, nor an object, whose replacement has the same
-name and would be deleted with it: the mark is removed from those, and the next apply continues with them.
-
-What was created and read too early is not in the state: from then on each plan imports it.
+Terraform would replace a resource whose creation failed ("tainted"). A function may be replaced, since it stores
+nothing. Three kinds of resources may not: a queue, whose name would be taken for days; a resource that stores data; and
+an object, whose replacement has the same name and would be deleted with it. The mark is removed from those, and the
+next apply continues with them. A resource that was created but read too early is not in the state, so each later plan
+imports it.
 """
 
 import re
@@ -32,7 +32,9 @@ KEPT = re.compile(
 
 @dataclass(slots=True)
 class Attempts:
-    """How often something was tried, and what is done in between; `unsaved` are the ids of what exists, by address."""
+    """The number of tries, and what to do between two of them. `unsaved`: ids, by address, of resources not in the
+    state.
+    """
 
     target: Target
     say: Callable[[str], None]
@@ -42,7 +44,7 @@ class Attempts:
     unsaved: dict[str, str] = field(default_factory=dict)
 
     def refused(self, printed: str, plan: Plan | None = None) -> None:
-        """Report why it failed, and wait. Raises `CommandFailed`, with what to do, when waiting would not help."""
+        """Report why a try failed, and wait. Raises `CommandFailed` with what to do if waiting does not help."""
         found = refusals.failures(printed)
         if plan:
             ids = adoption.importable(plan, self.target.project, self.target.region)
@@ -59,7 +61,7 @@ class Attempts:
 
 
 def planned(engine: Terraform, attempts: Attempts, *options: str) -> Plan:
-    """Plan, again while a transient refusal keeps Terraform from reading."""
+    """Plan; repeat while a transient refusal prevents Terraform from reading."""
     for address in engine.tainted():
         if KEPT.search(address):
             engine.untaint(address)

@@ -1,6 +1,7 @@
-"""The bucket for Terraform's states, which also keeps the state of the bootstrap: so every machine can upgrade rights.
+"""The bucket for Terraform's states. It also has the state of the bootstrap, so that any machine can upgrade rights.
 
-gcloud makes it, since Terraform cannot keep its state in what it is about to create. Making it again changes nothing.
+gcloud creates it, since Terraform cannot keep its state in a bucket that it is about to create. Creating it again
+changes nothing.
 """
 
 from signalbox_infra.deploy.commands import CommandFailed, Run
@@ -19,7 +20,7 @@ def make_bucket(target: Target, run: Run) -> None:
 
 
 def connect(engine: Terraform, target: Target, run: Run) -> None:
-    """Connect the bootstrap to its state, in a bucket that keeps 20 older versions of it. Raises `CommandFailed`."""
+    """Connect the bootstrap to its state; the bucket keeps 20 older versions of it. Raises `CommandFailed`."""
     lifecycle = target.infra / "bootstrap" / LIFECYCLE
     _storage(target, run, "update", "--versioning", f"--lifecycle-file={lifecycle}")
     engine.init(f"bucket={target.state_bucket}", f"prefix={PREFIX}")

@@ -1,4 +1,4 @@
-"""The clock that commands wait by, so that a test need not."""
+"""The clock that commands wait by; a test replaces it."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the time is, in seconds that only differences are taken of, and how to let some pass."""
+    """A monotonic time in seconds, and a way to sleep."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -1,7 +1,7 @@
-"""Run the programs that deploying needs: `terraform` and `gcloud`, as they are on the PATH.
+"""Run the programs that a deployment needs: `terraform` and `gcloud`, from the PATH.
 
-Everything else in this package takes a `Run`, so that a test may answer in their place. A program that is not there
-answers as a shell would: with status 127.
+Everything else in this package takes a `Run`, so that a test can replace them. A missing program has the status 127, as
+in a shell.
 """
 
 import os
@@ -17,12 +17,12 @@ NOT_FOUND = 127
 
 
 class CommandFailed(Exception):
-    """A program ended with an error. The message is what it said."""
+    """A program ended with an error. The message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended, and what it wrote: `text` to standard output, `error` to standard error."""
+    """A program's exit status and output: `text` from standard output, `error` from standard error."""
 
     status: int
     text: str = ""
@@ -52,7 +52,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run a program from the PATH. With `watch`, which gets each line as it comes, all that it writes is `text`."""
+    """Run a program from the PATH. With `watch`, which gets each line as it arrives, `text` has both outputs."""
     errors = subprocess.STDOUT if watch else subprocess.PIPE
     try:
         process = subprocess.Popen(  # noqa: S603  the program is ours to choose, and no shell reads its arguments
@@ -80,7 +80,7 @@ def run(
 def _left_to_the_program() -> Iterator[None]:
     """Leave Ctrl-C to the program, which saves its state and exits; then raise `KeyboardInterrupt`.
 
-    A handler of our own is not inherited, as ignoring the signal would be.
+    The program does not inherit a handler of ours; it would inherit an ignored signal.
     """
     interrupted: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
@@ -94,7 +94,7 @@ def _left_to_the_program() -> Iterator[None]:
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:
-    """Handle SIGTERM, by which a build is cancelled, as Ctrl-C: what runs here cleans up and ends."""
+    """Handle SIGTERM, which a cancelled build sends, like Ctrl-C: the command cleans up and ends."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

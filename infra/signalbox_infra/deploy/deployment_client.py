@@ -1,9 +1,8 @@
 """Call the deployed functions as a user does: over HTTPS, with an identity token.
 
-A person's token is good for every function. A service account's names its audience, so each function gets one of its
-own. Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. Transient is also what a
-function made minutes ago answers while Google does not know it or its invokers everywhere: 401, 403, and a page in
-place of its own 404.
+A person's token is valid for every function. A service account's token has an audience, so each function needs its own.
+Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. For some minutes after a function
+or its invokers were created, 401, 403 and Google's own 404 page are transient, too.
 """
 
 from collections.abc import Callable
@@ -94,13 +93,15 @@ class DeploymentClient:
 
 
 def _unknown(response: httpx.Response) -> bool:
-    """Return whether it is Google that answers, as it does for a function or an invoker it does not know yet."""
+    """Return whether Google answered instead of the function, as it does for a function or an invoker that is too
+    new.
+    """
     page = "text/html" in response.headers.get("Content-Type", "")
     return response.status_code in UNKNOWN_YET or (response.status_code == 404 and page)
 
 
 def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock: Clock = REAL) -> Found:
-    """Call `look` until it returns something. Raises `SmokeTestFailed` with `otherwise` after so many seconds."""
+    """Call `look` until its result is not None. Raises `SmokeTestFailed` with `otherwise` after `seconds`."""
     give_up_at = clock.now() + seconds
     while (found := look()) is None:
         if clock.now() > give_up_at:
@@ -110,9 +111,9 @@ def poll(look: Callable[[], Found | None], seconds: float, otherwise: str, clock
 
 
 def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
-    """Return a function that returns identity tokens for a URL; each is requested once, and valid for an hour.
+    """Return a function that returns an identity token for a URL. Each token is valid for an hour and requested once.
 
-    gcloud has none for a service account that signed in by Workload Identity Federation, as in GitHub Actions: then
+    gcloud prints none for a service account that signed in by Workload Identity Federation, as in GitHub Actions; then
     IAM generates it.
     """
     kept: dict[str, str] = {}

@@ -28,11 +28,10 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found. None: it could not be read, or is not permitted. Empty text: it does not exist.
+    """The state of a project. None: it could not be read, or reading is not permitted. Empty text: it does not exist.
 
-    `functions` are the labels of the region's functions by name, `databases` their locations by name,
-    `editions` their editions (STANDARD, ENTERPRISE), where gcloud says them, `keys` those that are encrypted with a key
-    of the user's.
+    `functions` are the labels of the region's functions by name. Of the databases, by name, `databases` has the
+    locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `keys` the users' own keys.
     """
 
     terraform: str = ""
@@ -56,7 +55,7 @@ class Facts:
 
 
 def gather(target: Target, run: Run) -> Facts:
-    """Run all commands. What failed is left empty or None."""
+    """Run all commands. The value of a failed one is empty or None."""
     first = _ask(_first_round(target), target.root, run)
     apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
@@ -102,21 +101,21 @@ def signed_in(target: Target, run: Run) -> str:
 
 
 def queues(target: Target, run: Run) -> frozenset[str]:
-    """Return the names of the region's queues; none, if they cannot be read."""
+    """Return the names of the region's queues; an empty list if they cannot be read."""
     question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
     listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
     return _names(listed) or frozenset()
 
 
 def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
-    """Return the composite indexes of the database; none, if they cannot be read."""
+    """Return the composite indexes of the database; an empty list if they cannot be read."""
     question = f"gcloud firestore indexes composite list --database={target.database} --project={target.project}"
     found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
     return found
 
 
 def backup_schedules(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
-    """Return the backup schedules of the database; none, if they cannot be read."""
+    """Return the backup schedules of the database; an empty list if they cannot be read."""
     question = f"gcloud firestore backups schedules list --database={target.database} --project={target.project}"
     found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
     return found

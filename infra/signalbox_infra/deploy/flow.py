@@ -47,7 +47,7 @@ it stays as it is, with its indexes, times to live, backup schedules and backups
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The steps of one command, with the programs it runs, its output and its confirmation.
+    """The steps of one command, with functions that run programs, print and ask.
 
     `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
     """
@@ -105,7 +105,7 @@ class Flow:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
     def adopt(self) -> bool:
-        """Take into the state what a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        """Import the resources that a killed apply left, and create the rest: `make deploy` without its smoke test."""
         engine = self._checked()
         self._packaged()
         plan = planned(engine, self._attempts())
@@ -124,7 +124,7 @@ class Flow:
         self._preparation().bootstrap()
 
     def unlock(self) -> None:
-        """Release the locks that killed commands have left on the states of the environment and of the bootstrap."""
+        """Release the locks that killed commands left on the states of the environment and of the bootstrap."""
         account = self._preparation().ready().account
         bootstrap = terraform.of_project(self.target, account, self.run)
         bootstrapping.connect(bootstrap, self.target, self.run)

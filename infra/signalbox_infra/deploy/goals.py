@@ -14,10 +14,10 @@ GOALS = ("deploy", "plan", "smoke", "adopt", "unlock", "destroy", "bootstrap", *
 
 
 def reach(goal: str, place: Target, planned: bool, answer: str) -> bool:
-    """Run the command and return whether all went well; `planned` applies the plan that `plan` saved.
+    """Run the command and return whether it succeeded; `planned` applies the plan that `plan` saved.
 
-    `answer` answers every question in advance; empty: the terminal is asked. Raises `Aborted`, `CommandFailed` and
-    `CatalogueError`. ``SIGNALBOX_BASE_URL`` sends the smoke test to another address.
+    `answer` answers every question in advance; if it is empty, questions are asked at the terminal. Raises `Aborted`,
+    `CommandFailed` and `CatalogueError`. ``SIGNALBOX_BASE_URL`` sends the smoke test to another address.
     """
     agree = _typed(answer)
     flow = Flow(place, _say, agree, base_url=os.environ.get("SIGNALBOX_BASE_URL", ""))

@@ -1,7 +1,7 @@
-"""Release the lock on a state that a killed command has left.
+"""Release the lock that a killed command left on a state.
 
-Terraform has no command that shows a lock. One that takes it and changes nothing, removing the mark of a resource that
-there is not, is refused by it, and then prints whose it is.
+Terraform has no command that shows a lock. So a command that takes the lock and changes nothing is run (it untaints a
+resource that does not exist): if the state is locked, it fails and prints the lock's owner.
 """
 
 import re
@@ -14,7 +14,7 @@ FIELD = re.compile(r"^\s*(ID|Operation|Who|Created):\s*(.+?)\s*$", re.MULTILINE)
 
 
 def release(engine: Terraform, name: str, say: Callable[[str], None], agree: Agree) -> None:
-    """Show who holds the lock, and release it after it was confirmed. Raises `Aborted` and `CommandFailed`."""
+    """Show the lock's owner, and release the lock after a confirmation. Raises `Aborted` and `CommandFailed`."""
     held = described(engine.lock_refusal())
     if not held:
         say(f"The lock of {name} is free.")
@@ -26,5 +26,5 @@ def release(engine: Terraform, name: str, say: Callable[[str], None], agree: Agr
 
 
 def described(printed: str) -> Mapping[str, str]:
-    """Return the fields of the lock that Terraform printed; none, if it printed no lock."""
+    """Return the fields of the lock that Terraform printed; empty if it printed none."""
     return dict(FIELD.findall(re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)))

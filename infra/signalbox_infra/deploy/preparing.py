@@ -1,7 +1,7 @@
 """Check that a project is ready; offer what a fresh one lacks, its APIs and the bootstrap, with one question each.
 
-The bootstrap is the bucket for Terraform's states and the account that deploys. It may be cut at any point: what it
-lacks is offered again, and making the rest changes nothing of what is there.
+The bootstrap is the bucket for Terraform's states and the account that deploys. It may be interrupted at any point:
+what it lacks is offered again, and making the rest changes nothing of what is there.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class Preparation:
     clock: Clock = REAL
 
     def ready(self) -> facts.Facts:
-        """Return the facts of a project that lacks nothing. Raises `Aborted` with all that is missing."""
+        """Return the facts of a project that is ready. Raises `Aborted` with everything that is missing."""
         found = facts.gather(self.target, self.run)
         if lacking := prerequisites.missing(self.target, found):
             self._refuse(lacking)

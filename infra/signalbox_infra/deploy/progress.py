@@ -1,7 +1,7 @@
-"""Report how far an apply has come: "9 of 17 functions built, 3 min", in place of Terraform's line for each resource.
+"""Report the progress of an apply ("9 of 17 functions built, 3 min") instead of Terraform's line for each resource.
 
-Functions take minutes each, settings of Firestore's fields half a minute to two, everything else seconds; what is under
-way is named. Lines that are not about a resource, such as errors, are passed on as they are.
+A function takes minutes, a setting of Firestore's fields 30 to 120 seconds, everything else seconds. The report names
+the resources in progress. Lines that are not about a resource, such as errors, are printed unchanged.
 """
 
 import re
@@ -32,7 +32,7 @@ EVERY_SECONDS = 30.0
 
 
 class Progress:
-    """What a plan's apply has done; call it with each line that Terraform prints."""
+    """The progress of a plan's apply; call it with each line that Terraform prints."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._wanted = frozenset((*plan.created, *plan.changed, *plan.replaced))
@@ -43,7 +43,7 @@ class Progress:
         self._began = self._said_at = clock()
 
     def __call__(self, line: str) -> None:
-        """Count what a line says was done; report progress after each function, and every half minute."""
+        """Count the resource that a line reports; report progress after each function, and every 30 seconds."""
         done = DONE.match(line)
         if done:
             self._done.add(done[1])
@@ -67,6 +67,6 @@ class Progress:
         return f"  {built}, {minutes} ({resources}){waits}"
 
     def _waiting(self) -> str:
-        """Return what is under way: how many of each kind."""
+        """Return the resources in progress: the number of each kind."""
         kinds = Counter(next((name for part, name in LABELS if part in each), "others") for each in self._under_way)
         return ", ".join(f"{count} {name}" if count > 1 else name for name, count in kinds.items())

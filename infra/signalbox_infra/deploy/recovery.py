@@ -1,8 +1,9 @@
-"""Go back: functions to the revisions before the last deployment, or the data to its last backup. Nothing is built.
+"""Roll back functions to the revisions before the last deployment, or restore the data from its last backup. Nothing is
+built.
 
-A rollback moves traffic only. The revisions of one deployment are those made within an hour before the newest one that
-serves; a function that it did not change keeps what it has. A restore makes a database of its own from a backup: the
-one in use stays as it is until the environment's file names the other.
+A rollback moves traffic only. The revisions of one deployment are those created within an hour before the newest one
+that serves; a function that the deployment did not change keeps its revision. A restore creates a new database from a
+backup; the one in use does not change, and serves until the environment's file names the new one.
 """
 
 import json
@@ -39,7 +40,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A function's revisions that were ever ready, the oldest first, and the place of the one that serves, or -1."""
+    """A function's revisions that were ever ready, oldest first, and the index of the one that serves, or -1."""
 
     service: str
     revisions: tuple[tuple[datetime, str], ...]
@@ -60,7 +61,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The steps of `make rollback` and `make restore`, with the programs they run, their output and confirmation."""
+    """The steps of `make rollback` and `make restore`. It has functions to run programs, to print and to ask."""
 
     target: Target
     say: Callable[[str], None]
@@ -68,7 +69,7 @@ class Recovery:
     run: Run
 
     def rollback(self) -> None:
-        """Send the traffic of every function that the last deployment changed to its revision before that."""
+        """Send the traffic of every function that the last deployment changed to its previous revision."""
         services = self._listed("run", "services", "list", f"--region={self.target.region}")
         revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
         names = {self.target.service(name) for name in self.target.catalogue.functions}
@@ -111,9 +112,9 @@ class Recovery:
 
 
 def moves(names: set[str], services: list[dict[str, Any]], revisions: list[dict[str, Any]]) -> list[Move]:
-    """Return how to undo the last deployment of the functions with these names.
+    """Return the moves that undo the last deployment of these functions.
 
-    Where some functions serve what it made, and others no longer do, a rollback was cut: the rest goes back.
+    If only some of them still serve its revisions, a rollback was interrupted, and the moves are those of the rest.
     """
     histories = [_history(each, revisions) for each in services if each["metadata"]["name"] in names]
     known = sorted((each for each in histories if each.place >= 0), key=lambda each: each.service)

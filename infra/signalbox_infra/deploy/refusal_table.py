@@ -1,7 +1,8 @@
-"""The refusals of Google's that are known: their text, meaning and source, and what to do about them.
+"""Google's known refusals: their text, meaning and source, and what to do about them.
 
-`waits` are the seconds before the second, third and fourth try, so they also say how often; without any, waiting does
-not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right, so its waits sum up to ten.
+`waits` are the seconds before the second, third and fourth try, and so also limit the number of tries. If there are
+none, waiting does not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right, so its
+waits sum up to ten.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ ISSUES = "https://github.com/hashicorp/terraform-provider-google/issues"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal: `text` is a pattern of what is printed, `waits` the seconds before each further try."""
+    """A refusal. `text` is a pattern of the printed message, `waits` has the seconds before each further try."""
 
     name: str
     text: str
@@ -257,4 +258,6 @@ TABLE = (
     *FOR_A_WHILE,
     *(each for each in FOR_GOOD if each.name not in ORGANISATION),
 )
-"""In the order of matching: a policy's refusal also says that permission was denied, which waiting would not mend."""
+"""In the order of matching: a policy's refusal also says that permission was denied, and waiting does not help
+there.
+"""

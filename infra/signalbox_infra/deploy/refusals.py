@@ -1,9 +1,8 @@
-"""Classify what Terraform printed: what Google refuses for a while, and what for good.
+"""Classify the errors that Terraform printed into transient and permanent refusals.
 
-Pure. A fresh project refuses much that is right a few minutes later: rights, APIs and service agents take time to be
-known everywhere. `TABLE` holds each such refusal with its text, where that text was documented or reported, and how
-long to wait before each further try; and those that no waiting mends, with what to do. The first entry that matches
-counts.
+Pure. A fresh project refuses many requests that it accepts a few minutes later: rights, APIs and service agents take
+time to take effect everywhere. `TABLE` has each such refusal with its text, the source of that text, and the waits
+before each further try. It also has permanent refusals, with what to do. The first entry that matches applies.
 """
 
 import re
@@ -26,7 +25,7 @@ UNKNOWN = Refusal(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error that Terraform printed: the resource, what was said, and the table's entry for it."""
+    """An error that Terraform printed: the resource, the message, and the table's entry for it."""
 
     address: str
     said: str
@@ -34,25 +33,27 @@ class Failure:
 
 
 def failures(printed: str) -> list[Failure]:
-    """Return each error that Terraform printed, with its entry; `UNKNOWN` where the table has none."""
+    """Return the errors that Terraform printed, each with its entry of the table or `UNKNOWN`."""
     plain = re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)
     blocks = re.split(r"^Error: ", plain, flags=re.MULTILINE)[1:] or [plain]
     return [_failure(block) for block in blocks]
 
 
 def wait_seconds(found: Sequence[Failure], met: Mapping[str, int]) -> float | None:
-    """Return how long to wait, when each refusal was met so often; None when one does not pass, or not by then."""
+    """Return the seconds to wait, given how often each refusal has occurred; None if one is permanent or has used all
+    its waits.
+    """
     waits = [failure.refusal.waits[met[failure.refusal.name] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
 def read_too_early(found: Sequence[Failure]) -> frozenset[str]:
-    """Return the addresses of what exists and is not in the state, as Terraform read it too early."""
+    """Return the addresses of resources that exist but are not in the state, because Terraform read them too early."""
     return frozenset(each.address for each in found if each.refusal.name == READ_TOO_EARLY)
 
 
 def reasons(found: Sequence[Failure]) -> list[str]:
-    """Return a line for each different refusal: how many resources met it, and what it means."""
+    """Return a line for each different refusal, with the number of its resources and its meaning."""
     met = {failure.refusal: [each for each in found if each.refusal == failure.refusal] for failure in found}
     return [f"{refusal.meaning} ({_places(each)})" for refusal, each in met.items()]
 

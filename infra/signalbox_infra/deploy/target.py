@@ -19,7 +19,9 @@ SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MU
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An environment in a project. `settings` are the plain values of its tfvars file; None: there is no such file."""
+    """An environment in a project. `settings` are the plain values of its tfvars file; None if that file does not
+    exist.
+    """
 
     project: str
     environment: str
@@ -49,7 +51,7 @@ class Target:
 
     @property
     def work(self) -> Path:
-        """The folder for Terraform's working files: one a deployment, so that none uses another's state."""
+        """The folder for Terraform's working files. Each deployment has one, so that it cannot use another's state."""
         return self.folder.state / "terraform" / f"{self.project}-{self.environment}"
 
     @property

@@ -43,7 +43,8 @@ class Terraform:
     def init(self, *backend: str) -> bool:
         """Fetch the provider and connect to the state. Return whether it wrote the providers' lock file.
 
-        The lock file of a first `init` has checksums for all platforms: everybody can use it, once it is committed.
+        The lock file of a first `init` has checksums for all platforms, so that it can be committed and used
+        everywhere.
         """
         self._data.mkdir(parents=True, exist_ok=True)
         self._data.with_name("plugins").mkdir(exist_ok=True)

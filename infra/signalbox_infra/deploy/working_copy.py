@@ -1,8 +1,7 @@
-"""The folder in which Terraform runs for a project of one's own: the kit's files, and the project's catalogue.
+"""The folder in which Terraform runs for a user's own project: the kit's files and the project's catalogue.
 
-It lies in the project's state folder and is brought up to date before each use, since Terraform writes next to its
-files and an installed package must not change. The providers' lock file is kept in the project's folder, and is to be
-committed.
+It is in the project's state folder and is updated before each use, since Terraform writes next to its files and an
+installed package must not change. The providers' lock file is kept in the project's folder, and is to be committed.
 """
 
 import shutil
@@ -17,7 +16,9 @@ CATALOGUE = lock_of(KIT.catalogue).name
 
 
 def renew(project: Project) -> None:
-    """Write what has changed since. In the kit's repository, Terraform runs in `infra/`, and this does nothing."""
+    """Update the files that have changed. In the kit's repository, Terraform runs in `infra/`, and this does
+    nothing.
+    """
     if not project.own:
         return
     wanted = {path.relative_to(KIT.infra): path.read_bytes() for path in _files(KIT.infra)}

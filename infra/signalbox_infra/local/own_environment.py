@@ -1,6 +1,7 @@
-"""The variables of users' functions on this machine: `env` of the catalogue, and a file ``.env`` for their secrets.
+"""The variables of users' functions on this machine: `env` of the catalogue, and secrets from a file ``.env``.
 
-The file has a line ``STRIPE_KEY=sk_test_1`` for each; git ignores it. A variable of the shell replaces its line.
+The file has a line such as ``STRIPE_KEY=sk_test_1`` for each secret; git ignores it. A variable of the shell overrides
+its line.
 """
 
 import os
@@ -14,7 +15,7 @@ FILE = ".env"
 
 
 def own_environment(catalogue: Catalogue) -> dict[str, str]:
-    """Return the variables that the functions' entries ask for, with their values here.
+    """Return the variables of the functions' entries, with their values on this machine.
 
     Raises `CatalogueError` for a secret without a value, or a line of ``.env`` that is not ``NAME=value``.
     """

@@ -18,7 +18,7 @@ PYTHON_MIN = (3, 11)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was examined and found; `well` is false for what has to be mended, as `found` says."""
+    """A check and its result; if `well` is false, `found` says what to fix."""
 
     name: str
     found: str
@@ -31,7 +31,7 @@ def examine(project: Project) -> list[Finding]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Return the findings as a table for people, a line each."""
+    """Return the findings as a table for people, one line for each."""
     width = max(len(each.name) for each in findings)
     return "".join(f"{'ok' if each.well else 'no':3} {each.name:{width}}  {each.found}\n" for each in findings)
 

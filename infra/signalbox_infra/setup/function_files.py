@@ -1,4 +1,4 @@
-"""The files of a function to begin with. This needs no more than the functions' own packages: a new project has one."""
+"""The files of a new function. Imports only packages that functions have, since `signalbox new` makes one, too."""
 
 import sys
 from importlib.metadata import packages_distributions
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from signalbox.catalogue.project import Project
 
-MAIN = '''"""{name}: work that is started by a call and done by a task."""
+MAIN = '''"""{name}: a call starts work, and a task does it."""
 
 from signalbox import Function, Request, Response, batch, documents
 
@@ -21,7 +21,7 @@ def start(request: Request, key: str) -> Response:
 
 @app.http("GET", "/{{key}}")  # GET {{base}}{segment}/a
 def show(request: Request, key: str) -> Response:
-    return Response(200, documents.get(f"{segment}-{{key}}"))  # 404 while there is none
+    return Response(200, documents.get(f"{segment}-{{key}}"))  # 404 until the task has run
 
 
 @app.task  # called by Cloud Tasks; it may run more than once
@@ -45,7 +45,7 @@ def test_work_is_done_after_a_call() -> None:
 
 
 class CannotMake(Exception):
-    """No function of this name can be made. The message says why."""
+    """A function or a project of this name cannot be made. The message says why."""
 
 
 def files(name: str, project: Project) -> dict[Path, str]:
@@ -60,7 +60,7 @@ def files(name: str, project: Project) -> dict[Path, str]:
 
 
 def taken_by(name: str) -> str:
-    """Return what of Python or of an installed package has a name that a function's would hide, or an empty text."""
+    """Return which module of Python or of an installed package a function of this name would hide, or an empty text."""
     if name in sys.stdlib_module_names:
         return f"Python has a module {name}"
     packages = packages_distributions().get(name, ())

@@ -260,11 +260,11 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "names": ("docs/README.md", public_names),
     **{f"faults of {page}": (f"docs/protocols/{page}.md", partial(planted_faults, page)) for page in PROTOCOLS},
 }
-"""Each table's page and what makes it."""
+"""Each table's page and the function that generates it."""
 
 
 def page_with(text: str, name: str, table: str) -> str:
-    """Return a page's text with the named table replaced. Raises `ValueError` if the page has no markers for it."""
+    """Return a page's text with the named table replaced. Raises `ValueError` if the page lacks its markers."""
     begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(text):

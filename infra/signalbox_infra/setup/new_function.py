@@ -1,7 +1,7 @@
-"""Make a function to begin with: a folder, a test, and an entry in the catalogue (``signalbox add printers``).
+"""Make a new function: a folder, a test, and an entry in the catalogue (``signalbox add printers``).
 
-The entry comes last and in one step. A folder without one that holds nothing but beginnings of what would be written
-was left by a run that was killed, and is completed.
+The entry is written last, in one step. A folder without an entry whose files are beginnings of the files that would be
+written was left by a killed run, and is completed.
 """
 
 import os
@@ -32,7 +32,10 @@ Change {main} and save it: `make dev` reloads it. {names} lists every name of th
 
 
 def make(name: str, project: Project) -> str:
-    """Make a function's files in a project, and its entry. Returns what to try next. Raises `CannotMake`."""
+    """Make a function's files and its entry in a project. Return the text that says what to try next.
+
+    Raises `CannotMake`.
+    """
     text = project.catalogue.read_text("utf-8")
     _check(name, project, text, catalogues.load(project.catalogue))
     values = {"name": name, "segment": url_segment(name)}
@@ -56,7 +59,7 @@ def make(name: str, project: Project) -> str:
 
 
 def _base_url(project: Project) -> str:
-    """Return the address of the stack that runs, else the one of the next: its ``PORT``, or 8080."""
+    """Return the address of the running stack, else that of the next one: ``PORT``, or 8080."""
     try:
         return RunningStack.of(project.state).base_url
     except (NoStack, OSError):
@@ -64,7 +67,7 @@ def _base_url(project: Project) -> str:
 
 
 def _begun(name: str, project: Project) -> bool:
-    """Return whether a run that was killed has left what is there."""
+    """Return whether the function's folder has only files of a killed run, or does not exist."""
     wanted = files(name, project)
     folder = next(iter(wanted)).parent
     written = [*folder.iterdir()] if folder.is_dir() else []
@@ -77,12 +80,12 @@ def _check(name: str, project: Project, text: str, catalogue: catalogues.Catalog
     if not NAME.fullmatch(name):
         raise CannotMake(f"NAME={name}: the name must be lower case words joined by single underscores")
     if name in catalogue.functions:
-        raise CannotMake(f"NAME={name}: the catalogue has a function of this name; choose another")
+        raise CannotMake(f"NAME={name}: the catalogue already has a function of this name; choose another")
     folder = next(iter(files(name, project))).parent
     if (name in TAKEN and not project.own) or (folder.exists() and not _begun(name, project)):
-        raise CannotMake(f"NAME={name}: there is a folder of this name; choose another")
+        raise CannotMake(f"NAME={name}: a folder of this name exists; choose another")
     if taken := taken_by(name):
-        raise CannotMake(f"NAME={name}: {taken}, which imports in your code mean; choose another")
+        raise CannotMake(f"NAME={name}: {taken}, which your function would hide; choose another")
     if HEADING not in f"\n{text}":
         file = project.catalogue.relative_to(project.root)
         raise CannotMake(f"{file} has no line `functions:` to put the entry under")

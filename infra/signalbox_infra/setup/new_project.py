@@ -1,7 +1,7 @@
-"""Make a project of one's own: a folder that has a function, its test, and all that serves and deploys it.
+"""Make a user's own project: a folder with a function, its test, and the files that serve and deploy it.
 
-``signalbox new my-shop`` writes the texts in `templates/`. If the kit was installed from a wheel's file, the project
-gets a copy of it in `wheels/`, so that it installs the same kit on every machine.
+``signalbox new my-shop`` fills the texts in `templates/`. If the kit was installed from a wheel's file, the project
+gets a copy of the wheel in `wheels/`, so that every machine installs the same kit.
 """
 
 import json
@@ -41,7 +41,7 @@ NEXT = """Made {folder}. Now try:
   curl http://127.0.0.1:8080/orders/a
   make deploy PROJECT=my-project
 
-Change functions/orders/main.py and save it: `make dev` reloads it. README.md says the rest.
+Change functions/orders/main.py and save it: `make dev` reloads it. See README.md.
 """
 NOT_FROM_A_CLONE = (
     "A project depends on the kit's package, and this is a clone: run `make wheel`, then "
@@ -52,7 +52,7 @@ UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"
 
 
 def make(folder: Path, *, github: bool = False) -> str:
-    """Make the project. Returns what to try next. Raises `CannotMake`."""
+    """Make the project. Return the text that says what to try next. Raises `CannotMake`."""
     folder = folder.absolute()
     _check(folder)
     wheel = _wheel()
@@ -89,13 +89,13 @@ def _check(folder: Path) -> None:
     if taken := _package(name):
         raise CannotMake(f"{name}: a package has this name ({taken}), and a project must not hide it; choose another")
     if folder.is_file() or (folder.is_dir() and any(each.name != ".git" for each in folder.iterdir())):
-        raise CannotMake(f"{folder} is there and not empty: choose another name")
+        raise CannotMake(f"{folder} exists and is not empty: choose another name")
     if around := _project_around(folder.parent):
-        raise CannotMake(f"{around} is a project: make a function in it with `signalbox add orders`, or go elsewhere")
+        raise CannotMake(f"{around} is a project: add a function with `signalbox add orders`, or choose another folder")
 
 
 def _package(name: str) -> str:
-    """Return the installed package of that name, or with a module of that name; empty: there is none."""
+    """Return the installed package that has this name, or a module of this name; empty if there is none."""
     try:
         return distribution(name).name
     except PackageNotFoundError:
@@ -112,7 +112,7 @@ def _project_around(folder: Path) -> Path | None:
 
 
 def _wheel() -> Path | None:
-    """Return the wheel's file that the kit was installed from; None: from an index. Raises `CannotMake` in a clone."""
+    """Return the wheel from which the kit was installed; None: from an index. Raises `CannotMake` in a clone."""
     if not KIT.is_packaged:
         raise CannotMake(NOT_FROM_A_CLONE)
     origin = distribution("signalbox").read_text("direct_url.json")
@@ -122,7 +122,7 @@ def _wheel() -> Path | None:
 
 
 def _locked(folder: Path) -> str:
-    """Lock the project's packages, if uv is there. Returns what to say."""
+    """Lock the project's packages, if uv is installed. Return a message if that failed, else an empty text."""
     if not (uv := shutil.which("uv")):
         return ""
     try:

@@ -9,7 +9,7 @@ OF_THE_KIT = ("functions", "examples")
 
 
 def own_folders(catalogue: catalogues.Catalogue) -> list[str]:
-    """Return the folders below the project that hold functions of a user, relative to it, without repetitions."""
+    """Return the folders of users' functions below the project, relative to it, without repetitions."""
     inside = (each.folder for each in catalogue.functions.values() if each.folder.is_relative_to(catalogue.root))
     relative = {str(folder.relative_to(catalogue.root)) for folder in inside if folder.is_dir()}
     return sorted(folder for folder in relative if Path(folder).parts[0] not in OF_THE_KIT)

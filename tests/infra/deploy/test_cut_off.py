@@ -22,7 +22,7 @@ def test_what_was_made_before_ctrl_c_is_in_the_state(clone: Clone, own_google: G
         time.sleep(0.005)
     os.killpg(deploying.pid, signal.SIGINT)
     said, _ = deploying.communicate(timeout=60)
-    assert "Interrupted. What was made is in the state" in said
+    assert "Interrupted. The state has what was created" in said
     assert deploying.returncode != 0
     destroyed = clone.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
     assert destroyed.returncode == 0, destroyed.stdout

@@ -96,7 +96,7 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert main(["--copies=-3"]) == 2
     assert "must not be negative" in capsys.readouterr().err
     assert main([]) == 0
-    assert "Name some operations" in capsys.readouterr().out
+    assert "Name some:" in capsys.readouterr().out
 
 
 def test_every_figure_of_a_row_is_priced() -> None:

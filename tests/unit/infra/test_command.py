@@ -58,9 +58,9 @@ def test_it_adds_functions(shop: Path, capsys: pytest.CaptureFixture[str]) -> No
     [
         (("new", "My_Shop"), "the name must be lower case words and digits joined by single hyphens"),
         (("new", "flask"), "a package has this name .*, and a project must not hide it; choose another"),
-        (("new", "other-shop"), "is a project: make a function in it with `signalbox add orders`"),
-        (("add", "documents"), "the catalogue has a function of this name; choose another"),
-        (("add", "yaml"), "the package PyYAML has a module yaml, which imports in your code mean; choose another"),
+        (("new", "other-shop"), "is a project: add a function with `signalbox add orders`"),
+        (("add", "documents"), "the catalogue already has a function of this name; choose another"),
+        (("add", "yaml"), "the package PyYAML has a module yaml, which your function would hide; choose another"),
         (("package", "nowhere"), "not in the catalogue: nowhere"),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "my-shop").mkdir()
     (tmp_path / "my-shop" / "mine.txt").write_text("mine")
     assert main(["new", str(tmp_path / "my-shop")]) == 2
-    assert "is there and not empty: choose another name" in capsys.readouterr().err
+    assert "exists and is not empty: choose another name" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "my-shop").iterdir()] == ["mine.txt"]
 
 

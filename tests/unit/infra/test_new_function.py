@@ -71,7 +71,7 @@ def test_a_folder_with_anything_of_a_users_own_is_left_alone(project: Path) -> N
     make("ink_levels", Project.at(project))
     (project / "infra" / "catalogue.yaml").write_bytes(catalogues.CATALOGUE.read_bytes())
     (project / "ink_levels" / "main.py").write_text("mine")
-    with pytest.raises(CannotMake, match="there is a folder"):
+    with pytest.raises(CannotMake, match="a folder of this name exists"):
         make("ink_levels", Project.at(project))
     assert (project / "ink_levels" / "main.py").read_text() == "mine"
 
@@ -94,8 +94,8 @@ def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
     [
         ("", "Name the function: make new NAME=printers"),
         ("My-Printers", "must be lower case words"),
-        ("documents", "the catalogue has a function of this name"),
-        ("tests", "there is a folder of this name"),
+        ("documents", "the catalogue already has a function of this name"),
+        ("tests", "a folder of this name exists"),
         ("../x", "must be lower case words"),
         ("flask", "NAME=flask: the package Flask has a module flask, .* choose another"),
         ("queue", "NAME=queue: Python has a module queue"),
