@@ -43,11 +43,6 @@ class SoldOut(Problem):
     title = "There is too little of it in stock"
 
 
-class TooLate(Problem):
-    status = 409
-    title = "The order was decided otherwise before"
-
-
 class NotApproved(Problem):
     status = 403
     title = "Nobody approved the order"
@@ -83,27 +78,21 @@ class Stock:
 
 
 @app.flow
-async def checkout(order: str, item: str, count: int, amount: int) -> dict[str, Any]:
-    """Sell so many of an item. Whatever fails, what came before it is undone, unless the parcel has left."""
+async def checkout(order: str, item: str, count: int, amount: int) -> dict[str, str]:
+    """Sell so many of an item. If anything fails, or the flow is cancelled, what came before is undone.
+
+    A cancel does not interrupt what is shielded: a charge is not refunded before it has ended, nor a parcel forgotten.
+    """
     try:
-        paid = await flow.step(charge.call(order=order, amount=amount), attempts_max=5, pause_seconds=2)
+        paid = await flow.shield(flow.step(charge.call(order, amount), attempts_max=5, pause_seconds=2))
         await objects("Stock", item).reserve(order=order, count=count)
         await approval(amount)
         flow.progress({"paid": paid, "shipping": True})
-        parcel = await ship.call(order=order, item=item)
+        parcel = await flow.shield(ship.call(order, item))
     except (Problem, flow.Cancelled):
-        try:
-            await undoing(order, item)
-        except flow.Cancelled:  # it comes once, perhaps while another failure is undone
-            await undoing(order, item)
+        await flow.shield(flow.all(undo.call(order), objects("Stock", item).release(order=order)))
         raise
     return {"paid": paid, "parcel": parcel}
-
-
-async def undoing(order: str, item: str) -> None:
-    """Undo an order, unless it was shipped. To do so twice changes nothing."""
-    if await undo.call(order=order):
-        await objects("Stock", item).release(order=order)
 
 
 async def approval(amount: int) -> None:
@@ -123,37 +112,28 @@ async def approval(amount: int) -> None:
 async def ship(order: str, item: str) -> str:
     """Pack a parcel at one of the docks, with a label that is printed meanwhile, and hand it over."""
     async with flow.lock("dock", lease_seconds=600):
-        label, _ = await flow.all(print_label.call(order=order), pack.call(order=order, item=item))
-    return await hand_over.call(order=order, label=label)
+        label, _ = await flow.all(print_label.call(order), pack.call(order, item))
+    return await hand_over.call(order, label)
 
 
 @app.task
 def charge(order: str, amount: int) -> str:
-    """Charge an order. A flow that was cancelled does not wait for it: it may come after the order was undone."""
+    """Charge an order once, whenever and however often this runs."""
     if amount <= 0:
         raise InvalidOrder("An amount is positive.")
-    if not moved(order, "new", "charged"):
-        raise TooLate("The order was undone before.")
+
+    def code(t: Transaction) -> None:
+        if t.get(f"order-{order}") is None:
+            t.put(f"order-{order}", {"order": order, "state": "charged"})
+
+    transaction(code)
     return f"receipt of {order}"
 
 
 @app.task
-def undo(order: str) -> bool:
-    """Refund what was charged, if anything was; return whether the order is undone: not if it was shipped."""
-    return moved(order, "charged", "undone") or moved(order, "new", "undone")
-
-
-def moved(order: str, before: str, after: str) -> bool:
-    """Bring an order from one state to the next; return whether it is there. To run late or twice changes nothing."""
-
-    def code(t: Transaction) -> bool:
-        found = t.get(f"order-{order}")
-        if (found["state"] if found else "new") == before:
-            t.put(f"order-{order}", {"order": order, "state": after})
-            return True
-        return bool(found and found["state"] == after)
-
-    return transaction(code)
+def undo(order: str) -> None:
+    """Refund what was charged. A charge that came later would find the order undone."""
+    documents.put(f"order-{order}", {"order": order, "state": "undone"})
 
 
 @app.task
@@ -168,9 +148,8 @@ def pack(order: str, item: str) -> str:
 
 @app.task
 def hand_over(order: str, label: str) -> str:
-    """Record that the parcel has left. From here on nothing is undone."""
-    if not moved(order, "charged", "shipped"):
-        raise TooLate("The order was undone before.")
+    """Record that the parcel has left."""
+    documents.put(f"order-{order}", {"order": order, "state": "shipped"})
     return f"parcel of {order}, {label}"
 
 

@@ -157,6 +157,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.Group._stops": "signalbox.flows.machine.groups:Group._stops",
     "flows.Position.patched": "signalbox.flows.machine.driver:Position.patched",
     "flows.Result.id_for": "signalbox.flows.model:Result.id_for",
+    "flows.Shielded.cancel": "signalbox.flows.machine.groups:Shielded.cancel",
     "flows.TurnCommit._next_wake": "signalbox.flows.storage:TurnCommit._next_wake",
     "flows._apply_at_once": "signalbox.flows.tasks:_apply_at_once",
     "flows._cancel_sub_flows": "signalbox.flows.sweep:_cancel_sub_flows",

@@ -1,6 +1,7 @@
 """Flows as coroutines: what they await, what a type checker relies on, and what is refused when they are loaded."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from signalbox import Function, Lease, Problem, Task, flow, flows, semaphore
 from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Event
+from signalbox.flows.model import Cancel, Event, Message
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Harness, TaskFailed, replay
 from tests.unit.flows.random_flows import BEGIN, done, shown, step
@@ -240,6 +241,18 @@ def test_a_dropped_coroutine_runs_its_clean_up_without_effects_and_without_a_war
     assert (ran, set(driver.held)) == (["closed"], {"0"})
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_coroutine_that_a_clean_up_creates_while_it_is_closed_is_closed_too() -> None:
+    async def code() -> None:
+        try:
+            await flow.sleep(1)
+        finally:
+            await flow.shield(flow.all(_branch("a"), _branch("b")))
+
+    Driver(code, Position("1")).start(BEGIN).drop()
+    gc.collect()
+
+
 # --- what is refused ---
 
 
@@ -360,3 +373,120 @@ def test_what_the_kit_fills_is_not_passed_by_position() -> None:
         return sheet
 
     assert stamp.call(5).payload == {"sheet": 5}
+
+
+# --- shields ---
+
+
+def shielded(what: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a flow that shields what it waits for, and then waits for an event."""
+
+    async def code() -> Any:
+        seen: list[Any] = []
+        try:
+            seen.append(await flow.shield(what()))
+            seen.append(await flow.event("next"))
+        except flow.Cancelled:
+            seen.append("cancelled")
+        return seen
+
+    return code
+
+
+async def undoing() -> str:
+    await step("a")
+    await flow.sleep(1)
+    return "undone"
+
+
+@pytest.mark.parametrize(
+    ("what", "paths", "result"),
+    [
+        (lambda: step("a"), ("0",), 5),
+        (undoing, ("0.0", "0.1"), "undone"),
+        (lambda: flow.all(step("a"), undoing()), ("0.0", "0.1.0", "0.1.1"), [5, "undone"]),
+        (lambda: flow.first(flow.sleep(5), flow.shield(step("a"))), ("0.1",), (1, 5)),
+    ],
+)
+def test_a_cancel_waits_for_what_is_shielded_and_is_raised_at_the_next_await(
+    what: Callable[[], Any], paths: tuple[str, ...], result: Any
+) -> None:
+    driver = Driver(shielded(what), Position("1")).start(BEGIN)
+    driver.apply(Cancel("", BEGIN))
+    for path in paths:
+        assert driver.ended is None
+        driver.apply(done(driver, path, 5))
+    assert driver.ended is not None
+    assert driver.ended.value == [result, "cancelled"]
+
+
+def test_a_cancel_waits_for_a_shielded_part_of_a_group_and_is_raised_at_the_group() -> None:
+    async def code() -> Any:
+        try:
+            await flow.all(flow.shield(step("a")), flow.sleep(60))
+        except flow.Cancelled:
+            return "cancelled"
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("", BEGIN))
+    assert (set(driver.pending), driver.ended) == ({"0.0"}, None)
+    driver.apply(done(driver, "0.0", 5))
+    assert driver.ended is not None
+    assert driver.ended.value == "cancelled"
+
+
+def test_an_error_of_another_branch_waits_for_what_is_shielded() -> None:
+    async def code() -> Any:
+        await flow.all(flow.shield(step("a")), step("b"))
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(done(driver, "0.1", error="no"))
+    assert (set(driver.pending), driver.ended) == ({"0.0"}, None)
+    driver.apply(done(driver, "0.0", 5))
+    assert driver.ended is not None
+    assert "no" in str(driver.ended.exception())
+
+
+def test_a_shield_is_added_around_what_a_run_waits_for() -> None:
+    async def without() -> Any:
+        return [await step("a"), await flow.event("next")]
+
+    entries: list[Message] = [done(Driver(without, Position("1")).start(BEGIN), "0", 5), Event("next", 6, BEGIN)]
+    old, new = (Driver(code, Position("1")).start(BEGIN) for code in (without, shielded(lambda: step("a"))))
+    for entry in entries:
+        assert shown(old.apply(entry)) == shown(new.apply(entry))
+
+
+def test_a_shielded_coroutine_is_not_taken_by_first() -> None:
+    code = undoing()
+    with pytest.raises(TypeError, match="not coroutines"):
+        flow.first(flow.shield(code), flow.sleep(1))
+    code.close()
+
+
+def test_a_cancelled_flow_waits_for_its_step_and_then_undoes_it(harness: Harness) -> None:
+    app = Function("till")
+    did: list[str] = []
+
+    @app.task
+    def charge() -> None:
+        run.cancel()  # while it is charged
+        did.append("charged")
+
+    @app.task
+    def undo() -> None:
+        did.append("undone")
+
+    @app.flow
+    async def sale() -> None:
+        try:
+            await flow.shield(charge.call())
+            await flow.sleep(60)
+        except flow.Cancelled:
+            await flow.shield(undo.call())
+            raise
+
+    harness.add(app)
+    run = sale.start("1")
+    harness.run()
+    assert (did, run.status().state) == (["charged", "undone"], "cancelled")

@@ -15,6 +15,7 @@ from signalbox.flows.machine.commands import (
     NextEvent,
     Settled,
     SettledOf,
+    Shield,
     Sleep,
     Step,
     batch_of,
@@ -130,6 +131,14 @@ def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
     return created(SettledOf(items), "flow.settled()")
 
 
+def shield(item: Awaitable[T]) -> Shield[T]:
+    """Return a command that waits for another, or for a coroutine, and that a cancel of the flow does not interrupt.
+
+    The cancel is raised at the next `await`.
+    """
+    return created(Shield(item), "flow.shield()")
+
+
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
     """Return a value that the flow returns to start again with other arguments and an empty log.
 
@@ -191,6 +200,7 @@ __all__ = [
     "random",
     "send",
     "settled",
+    "shield",
     "sleep",
     "step",
     "uuid",

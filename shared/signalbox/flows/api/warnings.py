@@ -28,7 +28,7 @@ UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
-    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "settled", "sleep", "step")
+    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "settled", "shield", "sleep", "step")
 )
 
 REASONS: dict[str, str] = {

@@ -319,6 +319,13 @@ class SettledOf(Awaited[T]):
     items: tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Shield(Awaited[T]):
+    """A command or a coroutine that no cancel interrupts."""
+
+    item: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Settled(Generic[T]):
     """The outcome of one of several commands: its result or its error."""
@@ -363,18 +370,25 @@ def first_of(items: Sequence[Any], named: Mapping[str, Any]) -> AnyOf[Any]:
     if bool(items) == bool(named):
         raise TypeError("flow.first() needs at least one command: all of them by position, or all by name.")
     known = (*items, *named.values())
-    for item in known:
-        _check_no_branch(item)
+    if any(map(branches_in, known)):
+        raise TypeError("flow.first() takes commands, not coroutines: a coroutine could be abandoned half done.")
     return AnyOf(known, tuple(named) or tuple(range(len(known))))
 
 
-def _check_no_branch(item: Any) -> None:
-    if isinstance(item, GeneratorType | CoroutineType):
-        raise TypeError("flow.first() takes commands, not coroutines: a coroutine could be abandoned half done.")
-    for inner in (
-        item.items if isinstance(item, AllOf | AnyOf | SettledOf) else item if isinstance(item, list | tuple) else ()
-    ):
-        _check_no_branch(inner)
+def branches_in(item: Any) -> list[Any]:
+    """Return the coroutines and generators in what the code waits for."""
+    match item:
+        case GeneratorType() | CoroutineType():
+            return [item]
+        case AllOf() | AnyOf() | SettledOf():
+            inner = item.items
+        case Shield():
+            inner = (item.item,)
+        case list() | tuple():
+            inner = tuple(item)
+        case _:
+            inner = ()
+    return [branch for each in inner for branch in branches_in(each)]
 
 
 # --- locks ---

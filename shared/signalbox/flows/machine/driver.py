@@ -7,6 +7,7 @@ schedules nothing: a turn compares the pending commands before and after, and it
     await all             the results; the first error is raised once the others are cancelled and have ended
     await first           (which, result) of the first; the others are abandoned
     await settled         all: each as a `Settled`
+    await shield          that of the command; a cancel is raised at the next `await`
 
 A generator is driven in the same way, and continues the log of a coroutine: it yields what a coroutine awaits, and a
 list for `all`.
@@ -25,6 +26,7 @@ list for `all`.
     event   several commands wait for its name             the first receives it    the other is pending
     event   no command waits for its name                  is not resumed           kept
     cancel  the first one                                  receives Cancelled       cancelling
+    cancel  the first one, while a shield is awaited       is not resumed           cancelling
     cancel  a later one                                    is not resumed           cancelling
     cancel  the code has ended                             is not resumed           ended
 
@@ -45,9 +47,19 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import AllOf, AnyOf, HeldLock, Lock, NextEvent, Renew, SettledOf, command_of
+from signalbox.flows.machine.commands import (
+    AllOf,
+    AnyOf,
+    HeldLock,
+    Lock,
+    NextEvent,
+    Renew,
+    SettledOf,
+    Shield,
+    command_of,
+)
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, json_text, misused, too_large
-from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, cancelled
+from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, Shielded, cancelled
 from signalbox.flows.model import Cancel, Event, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
 
@@ -254,6 +266,8 @@ class Driver:
                 return Group(self, parent, slot, Mode.FIRST, item.keys).begin(item.items, path, location)
             case SettledOf():
                 return Group(self, parent, slot, Mode.SETTLED).begin(item.items, path, location)
+            case Shield():
+                return Shielded(self, parent, slot).begin(item.item, path, location)
             case AllOf():
                 return Group(self, parent, slot, Mode.ALL).begin(item.items, path, location)
             case list() | tuple():

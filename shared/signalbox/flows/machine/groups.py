@@ -12,7 +12,16 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, First, HeldLock, RunningFlow, Settled, running
+from signalbox.flows.machine.commands import (
+    CONTINUE_AS_NEW,
+    Command,
+    First,
+    HeldLock,
+    RunningFlow,
+    Settled,
+    branches_in,
+    running,
+)
 from signalbox.flows.machine.failures import (
     Cancelled,
     awaited_by,
@@ -52,6 +61,11 @@ class Node(Protocol):
     @property
     def decided(self) -> bool:
         """Whether the outcome of the node is decided, although its parent may not have received it yet."""
+        ...
+
+    @property
+    def shielded(self) -> bool:
+        """Whether a cancel waits for a part of the node."""
         ...
 
     def abandon(self) -> None: ...
@@ -107,6 +121,10 @@ class PendingCommand:
     @property
     def decided(self) -> bool:
         return self.tree.pending.get(self.path) is not self
+
+    @property
+    def shielded(self) -> bool:
+        return False
 
     def abandon(self) -> None:
         self.tree.pending.pop(self.path, None)
@@ -169,9 +187,8 @@ class Branch:
         path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
         self._waits += 1
         self._waits_for = self.tree.place(item, path, self, 0, self.location)
-        if self._cancel_due:
-            due, self._cancel_due = self._cancel_due, None
-            self._waits_for.cancel(due)
+        if self._cancel_due and self._waits_for.cancel(self._cancel_due):
+            self._cancel_due = None
 
     def cancel(self, outcome: CallOutcome) -> bool:
         """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
@@ -183,6 +200,10 @@ class Branch:
 
     @property
     def decided(self) -> bool:
+        raise AssertionError("a `first` has no branches below it")
+
+    @property
+    def shielded(self) -> bool:
         raise AssertionError("a `first` has no branches below it")
 
     def abandon(self) -> None:
@@ -199,10 +220,16 @@ class Branch:
                 if not is_open(self._code):
                     return
                 with suppress(BaseException):  # an error of a clean-up has no effect
-                    innermost(self._code).close()
+                    discard(innermost(self._code).throw(GeneratorExit()))
         UNENDING.append(self._code)
         detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
         raise misused(detail, self.location)
+
+
+def discard(item: Any) -> None:
+    """Close the coroutines in what closed code waits for: Python would warn that they were never awaited."""
+    for code in branches_in(item):
+        code.close()
 
 
 def is_open(code: Any) -> bool:
@@ -218,6 +245,36 @@ def innermost(code: Any) -> Any:
     while is_open(inner := awaited_by(code)):
         code = inner
     return code
+
+
+class Shielded:
+    """A node that no cancel reaches. The branch that waits for it is cancelled at its next wait."""
+
+    def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
+        self.tree, self.parent, self.slot = tree, parent, slot
+        self._inner: Node
+
+    def begin(self, item: Any, path: str, location: str) -> "Shielded":
+        """Add the item to the tree, under the node's own path."""
+        self._inner = self.tree.place(item, path, self, 0, location)
+        return self
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def cancel(self, _: CallOutcome) -> bool:
+        return False
+
+    @property
+    def decided(self) -> bool:
+        return self._inner.decided
+
+    @property
+    def shielded(self) -> bool:
+        return True
+
+    def abandon(self) -> None:
+        self._inner.abandon()
 
 
 class Mode(Enum):
@@ -280,6 +337,10 @@ class Group:
             return self._left == 0 or any(child.decided for child in self._children)
         return all(child.decided for child in self._children)
 
+    @property
+    def shielded(self) -> bool:
+        return any(child.shielded for child in self._children)
+
     def _decide(self, outcome: CallOutcome) -> None:
         self._left = 0
         for child in self._open():
@@ -301,8 +362,11 @@ class Group:
         return iter([child for child, done in zip(self._children, self._done, strict=False) if not done])
 
     def cancel(self, outcome: CallOutcome) -> bool:
-        """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error."""
-        if self._left == 0:
+        """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error.
+
+        The first of several commands is waited for if one of them is shielded.
+        """
+        if self._left == 0 or (self._mode is Mode.FIRST and self.shielded):
             return False
         if self._mode is Mode.FIRST:
             self._decide(outcome)

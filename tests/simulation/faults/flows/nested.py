@@ -1,4 +1,4 @@
-"""Planted faults that only nested flows or small limits show (flow-15, flow-21, flow-22, outbox-1)."""
+"""Planted faults that only nested flows or small limits show (flow-15, flow-21, flow-22, flow-27, outbox-1)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import TooLarge
-from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, innermost, is_open
+from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
 from signalbox.flows.model import Flows
 from signalbox.flows.service import FlowMailbox
 from signalbox.flows.storage import Commit, header_of
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model import CallOutcome, header_path
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original
@@ -55,10 +55,22 @@ def _one_record(effects: Sequence[Effect]) -> list[list[Effect]]:
     return parts
 
 
+def _passed_on(shielded: Shielded, outcome: CallOutcome) -> bool:
+    """Cancel what is shielded."""
+    return shielded._inner.cancel(outcome)
+
+
+def _lost(_: Shielded, __: CallOutcome) -> bool:
+    """Take a cancel for one that was raised."""
+    return True
+
+
 FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-15", "closing a driver as code of its flow", ("flows.Branch.close", _closed_outside)),
     in_nested_flows("flow-21", "keeping an outcome that has no room", ("flows.advance in tasks", _acknowledged)),
     in_nested_flows("flow-21", "counting the bytes of a commit", ("flows.Commit.checked", _uncounted)),
     in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group._stops", _stops_at_anything)),
+    in_nested_flows("flow-27", "shielding from a cancel", ("flows.Shielded.cancel", _passed_on)),
+    in_nested_flows("flow-27", "the cancel after a shield", ("flows.Shielded.cancel", _lost)),
     in_nested_flows("outbox-1", "as many records as the tasks need", ("core.divided", _one_record)),
 )

@@ -99,6 +99,8 @@ class FlowsAtRest:
         waits = {path: each.command.signature for path, each in driver.pending.items()}
         if not header.end and waits != {path: wait.signature for path, wait in header.pending.items()}:
             raise Violation(f"{base} waits for {header.pending}, its code for {waits}")
+        if driver.cancelling and driver.ended and driver.ended.exception() is None:
+            raise Violation(f"{base} was cancelled, and its code never received it")
         ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
         if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
             raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
@@ -159,6 +161,8 @@ class FlowsAtRest:
             raise Violation(f"{base} holds {header.leases}, and its code has released them")
         if waits := [items for items in self.code.open if any(map(ends_by_itself, items))]:
             raise Violation(f"{base} waits for ever for the first of {waits}")
+        if self.code.interrupted:
+            raise Violation(f"a cancel interrupted the shielded {self.code.interrupted}")
         if self.code.outside:
             raise Violation(f"the clean-ups {self.code.outside} ran outside of their flow")
 

@@ -138,7 +138,27 @@ LEAVES_MAX = 12
 """Waits of a nested program at most, so that its trace is short."""
 
 
+SHIELDED_SHARE = 0.35
+
+
 def _nested(random: Random) -> Program:
+    operations = _unshielded(random)
+    own = Random(f"shields {operations}")
+    return [_shielded(own, each) for each in operations] if own.random() < SHIELDED_SHARE else operations
+
+
+def _shielded(random: Random, operation: list[Any]) -> list[Any]:
+    """Return an operation with shields around some of its waits: not of events or locks, which may never come."""
+    kind, *parts = operation
+    if kind == "all":
+        return [kind, [_shielded(random, each) for each in parts[0]]]
+    if kind == "cleaned up":
+        return [kind, parts[0], ["shielded", parts[1]]]
+    may_be = kind != "again" and not any(each in str(operation) for each in ("event", "lock"))
+    return ["shielded", operation] if may_be and random.random() < 0.5 else operation
+
+
+def _unshielded(random: Random) -> Program:
     if random.random() < 0.25:
         return _crowded(random)
     if random.random() < 0.15:

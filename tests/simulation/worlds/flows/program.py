@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from signalbox.core.problems import Problem
@@ -30,16 +31,27 @@ PAUSE_SECONDS = 0.3
 OVERSIZED_TASKS = 100
 """More tasks than a small commit has room for."""
 
-NESTED = ("settled branches", "caught", "cleaned up", "first", "both", "burst", "group", "released early", "oversized")
+NESTED = (
+    "settled branches",
+    "caught",
+    "cleaned up",
+    "first",
+    "both",
+    "burst",
+    "group",
+    "released early",
+    "oversized",
+    "shielded",
+)
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
 Generated = Generator[Any, Any, Any]
 
 
 @types.coroutine
-def as_generator(code: Coroutine[Any, Any, Any]) -> Generated:
-    """Return a coroutine's code as a generator."""
-    return (yield from code)
+def as_generator(code: Callable[[], Coroutine[Any, Any, Any]]) -> Generated:
+    """Run a coroutine's code as a generator."""
+    return (yield from code())
 
 
 @types.coroutine
@@ -54,8 +66,9 @@ class Code:
 
     `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
     `consumed` are the values of events that code was given, also in turns that did not count. `open` has the items of
-    each `any` that the code waits for, and `outside` the clean-ups that ran outside of a flow. `leases_max` has the
-    numbers of permits that the parts of the code may hold now.
+    each `any` that the code waits for, `outside` the clean-ups that ran outside of a flow, and `interrupted` the
+    shielded operations that a cancel interrupted. `leases_max` has the numbers of permits that the parts of the code
+    may hold now.
 
     `early`: a lock is released before the operation that other deployments run under it. `generators`: the flow and its
     branches are generators, and groups of commands are lists; else they are coroutines.
@@ -67,6 +80,7 @@ class Code:
     consumed: set[Any] = field(default_factory=set)
     open: list[list[Any]] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
     leases_max: list[int] = field(default_factory=list)
     early: bool = True
     generators: bool = False
@@ -79,7 +93,7 @@ class Code:
             return await self._work(program, total)
 
         def generated(program: list[Any], total: int = 0) -> Generated:
-            return (yield from as_generator(self._work(program, total)))
+            return (yield from as_generator(partial(self._work, program, total)))
 
         generated.__name__ = work.__name__
         definition = FlowDefinition.from_function(generated if self.generators else work)
@@ -174,6 +188,8 @@ class Code:
                 return await self._group(*parts)
             case "released early":
                 return await self._released_early(*parts)
+            case "shielded":
+                return await self._shielded(*parts)
             case "oversized":
                 got = await self._run(parts[0])
                 parts = (0 if self.fixed else OVERSIZED_TASKS,)
@@ -195,6 +211,20 @@ class Code:
             if not commands.is_running():
                 self.outside.append(str(clean_up))
             await self._run(clean_up)
+
+    async def _shielded(self, operation: list[Any]) -> Any:
+        """Run an operation that no cancel interrupts, and wait once more, where a cancel is raised."""
+
+        async def inner() -> Any:
+            try:
+                return await self._run(operation)
+            except failures.Cancelled:
+                self.interrupted.append(str(operation))
+                raise
+
+        got = await flow.shield(self._generated(inner))
+        await flow.sleep(0.01)
+        return got
 
     async def _first(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first of several trees of commands."""
@@ -255,8 +285,10 @@ class Code:
         return value
 
     def _branch(self, operation: list[Any]) -> Any:
-        code = self._run(operation)
-        return as_generator(code) if self.generators else code
+        return self._generated(partial(self._run, operation))
+
+    def _generated(self, code: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return as_generator(code) if self.generators else code()
 
     async def _any(self, items: list[Any], after: list[Any]) -> Any:
         """Wait for the first, and then for what follows on that one."""
