@@ -293,6 +293,8 @@ class Code:
             return Lock("till")
         if self.condition == "several commands wait for its name":
             return [self.one(), self.one()]
+        if "shield" in self.condition:
+            return flow.shield(step("a"))
         return flow.event("x") if self.condition == "a command waits for its name" else step("a")
 
     def one(self) -> Any:
