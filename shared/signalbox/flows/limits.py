@@ -39,7 +39,7 @@ class FlowLimits(Limits):
     """Bytes of the log of one execution, which a turn reads whole. A longer flow returns `continue_as_new`."""
 
     flow_log_entries_max: int = 50_000
-    """Entries of the log of one execution. A turn replays them all, in about 10 ms for a thousand."""
+    """Entries of the log of one execution. A turn replays them all, in 10 to 16 ms for a thousand."""
 
     flow_siblings_max: int = 4
     """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""

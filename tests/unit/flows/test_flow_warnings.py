@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import documents, semaphore
+from signalbox import documents, flow, semaphore
 from signalbox.flows.api.warnings import FlowWarning, check, findings
 
 
@@ -140,3 +140,28 @@ def test_a_part_that_is_called_without_yield_from_is_found() -> None:
     [finding] = findings(forgets_a_part, lambda _: False)
     assert finding.reason == "part() creates a generator and does not run it: write yield from part(…)"
     assert finding.line == forgets_a_part.__code__.co_firstlineno + 2
+
+
+async def takes_the_order_of_sets(names: list[str]) -> None:
+    chosen = set(names)
+    for name in chosen:
+        await flow.event(name)
+    await flow.all(*[flow.event(name) for name in chosen | {"c"}])
+    await flow.all(*{flow.event(name) for name in names})
+
+
+async def ignores_the_order_of_sets(names: list[str]) -> None:
+    chosen = set(names)
+    for name in sorted(chosen):
+        await flow.event(name)
+    await flow.all(*[flow.event(name) for name in sorted(name for name in chosen)])
+    await flow.event(max(len(name) for name in {"a", *names}) * "x")
+    await flow.all(*{name: flow.event(name) for name in sorted(chosen)}.values())
+
+
+def test_a_set_whose_order_a_flow_takes_is_found() -> None:
+    first = takes_the_order_of_sets.__code__.co_firstlineno
+    found = findings(takes_the_order_of_sets, lambda _: False)
+    assert [each.line - first for each in found] == [2, 4, 5]
+    assert found[0].reason.startswith("the set chosen has another order in every process")
+    assert findings(ignores_the_order_of_sets, lambda _: False) == []

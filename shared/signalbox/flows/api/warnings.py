@@ -23,6 +23,7 @@ INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and await its cal
 INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.sleep(), flow.all() or a task"
 INSTEAD_OF_NOTHING = "creates a generator and does not run it: write yield from {name}(…)"
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
+OF_A_SET = "has another order in every process, so a replay would mix up the results: iterate over sorted(…)"
 WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
 UNKNOWN_NAME = "does not exist"
 
@@ -30,6 +31,9 @@ FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
     f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "settled", "shield", "sleep", "step")
 )
+
+ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
+"""Functions whose result does not depend on the order of what they are given."""
 
 REASONS: dict[str, str] = {
     "asyncio": INSTEAD_OF_ASYNCIO,
@@ -125,6 +129,10 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         if reason and not _is_seeded(name, call):
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
             yield Finding(inspect.getfile(function), first + call.lineno - 1, f"{written}() {reason}", is_error)
+    for iterated in _iterated_sets(nodes):
+        yield Finding(
+            inspect.getfile(function), first + iterated.lineno - 1, f"the set {ast.unparse(iterated)} {OF_A_SET}"
+        )
     for node in nodes:
         if isinstance(node, ast.Attribute) and (unknown := _unknown(node, function)):
             yield Finding(inspect.getfile(function), first + node.lineno - 1, unknown, True)
@@ -135,6 +143,38 @@ def _is_command(called: ast.expr, name: str, function: Callable[..., Any], is_ta
     if isinstance(called, ast.Attribute) and called.attr == "call":
         return is_task(_named(called.value, function)[0])
     return name in COMMANDS
+
+
+def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
+    """Iterate over the sets whose elements a function takes in their order, unless that order has no effect."""
+    assigned = (node for node in nodes if isinstance(node, ast.Assign) and _is_set(node.value, frozenset()))
+    names = frozenset(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
+    unordered = {part for node in nodes if isinstance(node, ast.Call) and _ignores_order(node) for part in node.args}
+    for node in nodes:
+        match node:
+            case ast.For(iter=iterated) | ast.Starred(value=iterated, ctx=ast.Load()):
+                iterables = [iterated]
+            case ast.ListComp(generators=parts) | ast.GeneratorExp(generators=parts) | ast.DictComp(generators=parts):
+                iterables = [] if node in unordered else [part.iter for part in parts]
+            case _:
+                iterables = []
+        yield from (iterable for iterable in iterables if _is_set(iterable, names))
+
+
+def _is_set(node: ast.expr, names: frozenset[str]) -> bool:
+    """Return whether an expression is a set, as far as its text says; `names` are the variables that are."""
+    match node:
+        case ast.Set() | ast.SetComp() | ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.Name(id=name):
+            return name in names
+        case ast.BinOp(left=left, right=right, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor()):
+            return _is_set(left, names) or _is_set(right, names)
+    return False
+
+
+def _ignores_order(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id in ORDER_IGNORED
 
 
 def _unknown(node: ast.Attribute, function: Callable[..., Any]) -> str:

@@ -193,7 +193,9 @@ class FlowsWorld:
         left = DELIVERED_SECONDS - (self.world.now() - self.began_at).total_seconds()
         self._sweep(left / SWEEPS)
         self.world.run([self._begin(act) for act in self.acts if act.name.startswith("start ")])
-        if others := [each.address for each in self.rest.headers() if runs[each.address] != each.incarnation]:
+        if others := [
+            each.address for each in self.rest.headers() if runs.get(each.address, each.incarnation) != each.incarnation
+        ]:
             raise Violation(f"a repeat of the start has begun other runs of {others}")
 
     def _sweep(self, seconds: float) -> None:
