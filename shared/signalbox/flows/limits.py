@@ -26,6 +26,9 @@ class FlowLimits(Limits):
     flow_events_kept_bytes_max: int = 1_500_000
     """Bytes of such events, from which on more of them are refused. `continue_as_new` passes all on in one commit."""
 
+    flow_events_passed_on_bytes_max: int = 3_000_000
+    """Bytes of such events that `continue_as_new` passes on. More can be kept only if they came faster than turns."""
+
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""
 

@@ -948,6 +948,29 @@ def test_events_are_refused_while_those_that_are_kept_have_too_many_bytes_to_be_
     assert (status["state"], status["generation"], status["log_length"]) == ("running", 1, 15)
 
 
+def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_by_code_that_waits_for_them() -> None:
+    async def rounds(round_: int) -> int:
+        await flow.event("go")
+        return flow.continue_as_new(round_=1) if not round_ else 0
+
+    async def waits(round_: int) -> int:
+        await flow.event("go")
+        return sum([len(await flow.event("big")) for _ in range(40)]) + round_
+
+    shop = Shop(flows_of(rounds))
+    shop.start("rounds", round_=0)
+    shop.settle()
+    for number in range(40):
+        shop.event("rounds", "big", "x" * 95_000, id_=str(number))
+    shop.event("rounds", "go", id_="go")
+    shop.settle()
+    assert "`continue_as_new` would pass on 40 events of 3,8" in shop.status("rounds")["problem"]["detail"]
+    shop.flows = flows_of(named_of(waits, "rounds"))
+    flows_service.resume(shop.ports, FlowAddress("rounds", "1"))
+    shop.settle()
+    assert shop.status("rounds")["result"] == 40 * 95_000
+
+
 def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> None:
     seen = []
 

@@ -11,6 +11,7 @@ import pytest
 from signalbox import Function, Outcome, Problem, documents, flow, flows, objects, semaphore
 from signalbox.core.problems import NotFound, OtherBody
 from signalbox.flows.api.warnings import FlowWarning
+from signalbox.flows.machine.turns import release_effect
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Faults, Harness, TaskFailed, replay
@@ -421,3 +422,13 @@ def test_the_status_of_a_run_names_a_stuck_sub_flow_at_any_depth(harness: Harnes
     assert (sub_flow["stuck"]["flow"], sub_flow["stuck"]["type"]) == ("grandchild", "flow-failed")
     shown = harness.get("shop/flows/top/t").json["waiting_for"]
     assert [each.get("stuck", {}).get("detail", "")[:8] for each in shown] == ["", "KeyError"]
+
+
+def test_a_function_without_flows_runs_no_command_of_a_flow(harness: Harness) -> None:
+    semaphore("till").ensure(permits=1)
+    lease = semaphore("till").acquire(id="one")
+    harness.add(Function("other"))
+    granted = {"semaphore": "till", "id": lease.id, "token": lease.token}
+    for function, status in (("other", 503), ("shop", 204)):
+        assert harness.deliver_task(release_effect("flows/parcel~1", function, granted)).status == status
+        assert bool(semaphore("till").acquire(id=function)) == (status == 204)

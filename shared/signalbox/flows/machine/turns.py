@@ -311,6 +311,10 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
 
 def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
     json_text(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
+    if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
+        detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
+        most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
+        raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
     return replace(
         header,
         generation=header.generation + 1,

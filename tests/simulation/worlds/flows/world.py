@@ -192,7 +192,8 @@ class FlowsWorld:
         runs = {header.address: header.incarnation for header in self.rest.headers()}
         left = DELIVERED_SECONDS - (self.world.now() - self.began_at).total_seconds()
         self._sweep(left / SWEEPS)
-        self.world.run([self._begin(act) for act in self.acts if act.name.startswith("start ")])
+        names = [f"start {address.key}" for address in runs]
+        self.world.run([self._begin(act) for act in self.acts if act.name in names])
         if others := [
             each.address for each in self.rest.headers() if runs.get(each.address, each.incarnation) != each.incarnation
         ]:
