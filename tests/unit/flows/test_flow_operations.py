@@ -949,7 +949,7 @@ def test_events_are_refused_while_those_that_are_kept_have_too_many_bytes_to_be_
 
 
 def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_by_code_that_waits_for_them() -> None:
-    async def rounds(round_: int) -> int:
+    async def rounds(round_: int) -> Any:
         await flow.event("go")
         return flow.continue_as_new(round_=1) if not round_ else 0
 

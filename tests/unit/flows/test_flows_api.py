@@ -427,6 +427,7 @@ def test_the_status_of_a_run_names_a_stuck_sub_flow_at_any_depth(harness: Harnes
 def test_a_function_without_flows_runs_no_command_of_a_flow(harness: Harness) -> None:
     semaphore("till").ensure(permits=1)
     lease = semaphore("till").acquire(id="one")
+    assert lease
     harness.add(Function("other"))
     granted = {"semaphore": "till", "id": lease.id, "token": lease.token}
     for function, status in (("other", 503), ("shop", 204)):
