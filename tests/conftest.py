@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """Return an empty page with storage of its own. An exception that its script does not catch fails the test."""
+    """Return an empty page with separate storage. An exception that its script does not catch fails the test."""
     errors: list[str] = []
     with browser.new_context() as context:
         page = context.new_page()

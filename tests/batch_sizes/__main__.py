@@ -38,7 +38,9 @@ def growth(sizes: Sequence[Size]) -> float:
 
 
 def checks(kinds: Sequence[Sequence[Size]]) -> list[tuple[bool, str]]:
-    """Return what must hold of batches of a kind, with whether it does: the smallest of each come first."""
+    """Return the properties that batches of a kind must have, each with whether it holds. Batches are sorted by
+    size.
+    """
     found = []
     for sizes in kinds:
         if len(sizes) > 1:

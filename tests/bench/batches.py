@@ -1,4 +1,4 @@
-"""Measure batches of growing size on the local stack, beside a Celery chord on Redis and DBOS on SQLite.
+"""Measure batches of growing size on the local stack, compared with a Celery chord on Redis and DBOS on SQLite.
 
 python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
 

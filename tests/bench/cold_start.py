@@ -1,9 +1,9 @@
-"""Measure how long a function takes from its process's start to its first response, beside a bare function.
+"""Measure the time from a function's process start to its first response, compared with a bare function.
 
 python -m tests.bench.cold_start sweep documents --pairs 9
 
 Each function runs from its own zip, as it is deployed, in the functions framework's server. The bare function imports
-what no function can do without, the Firestore client, and nothing of the kit. The two run in turn, so that a machine
+only the Firestore client, which every function needs, and nothing of the kit. The two run in turn, so that a machine
 whose speed changes slows both; the ratio is the median over the pairs.
 """
 
@@ -43,7 +43,7 @@ ANSWER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """The seconds of a function's starts, each beside those of a bare function right before it."""
+    """The seconds of a function's starts, each with those of a bare function right before it."""
 
     name: str
     bare_seconds: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Measure calls of durable objects on Google's Firestore emulator, beside three ways that others go.
+"""Measure calls of durable objects on Google's Firestore emulator, compared with three other implementations.
 
 python -m tests.bench.objects --calls 1000 --waiting 10000
 
@@ -105,7 +105,7 @@ def bare(ports: Ports, key: str, _: str) -> None:
 
 
 def called(ports: Ports, key: str, id_: str) -> None:
-    """Call an object, at once if nobody waits there."""
+    """Call an object; the call runs at once if no other call waits."""
     place = CallPlace(ObjectAddress("Counter", key), id_)
     call = service.call_at_once(ports, CODE, place, method_call("add", {}))
     call = service.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)

@@ -1,6 +1,7 @@
-"""The same counter as a virtual object of Restate, whose server npm has as a program.
+"""The same counter as a virtual object of Restate, whose server is installed with npm.
 
-It is no dependency of this project (its server is under the Business Source License), and is measured where it is:
+It is not a dependency of this project (its server is under the Business Source License), and is measured if it is
+installed:
 
 npm install --prefix tests/bench/rivals --no-save --ignore-scripts @restatedev/restate-server @restatedev/restate-sdk
 

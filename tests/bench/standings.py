@@ -1,4 +1,4 @@
-"""Measure yokes on Google's Firestore emulator: the kit's standings beside two ways written straight.
+"""Measure yokes on Google's Firestore emulator: the kit's standings compared with two direct implementations.
 
 python -m tests.bench.standings --yokes 1000 --board 100000
 

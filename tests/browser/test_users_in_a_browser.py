@@ -57,7 +57,7 @@ def permit(origin: str) -> None:
 
 
 def shown(page: Page, base: str, token: str) -> str:
-    """Open the documented page at an origin of its own; return what it shows."""
+    """Open the documented page at its own origin; return the text that it shows."""
     library = LIBRARY.format(token=json.dumps(token))
     script = {"content_type": "text/javascript", "headers": {"Access-Control-Allow-Origin": "*"}}
     page.route("https://www.gstatic.com/**", lambda route: route.fulfill(body=library, **script))

@@ -1,4 +1,4 @@
-"""A resource under refine's data provider, from npm, in Node.js; and what lies in examples/todos/vendor is npm's."""
+"""A resource under refine's data provider, from npm, in Node.js. The files in examples/todos/vendor equal npm's."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def got(packages: Path) -> dict[str, Any]:
-    """Return what the client printed."""
+    """Return the client's output."""
     with Harness(), serving(mounted(load())) as base:
         command = ["node", str(CLIENT), str(packages), base]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)

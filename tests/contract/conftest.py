@@ -1,4 +1,4 @@
-"""Both stores, each test with an empty one of its own."""
+"""Both stores; each test has a new, empty one."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from signalbox.testing.memory_store import MemoryStore
 
 @pytest.fixture
 def new_firestore(firestore_emulator: str) -> Iterator[Callable[[], FirestoreStore]]:
-    """Make empty stores in the emulator: each in a project of its own."""
+    """Make empty stores in the emulator, each in a separate project."""
     with ExitStack() as stack:
 
         def make() -> FirestoreStore:

@@ -1,4 +1,4 @@
-"""Failures of the server: down, slow, or an error of its own."""
+"""Failures of the server: it is down, slow, or answers with an error."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""A commit happens wholly under its guards, or not at all."""
+"""A commit is applied completely if its guards hold, otherwise not at all."""
 
 from datetime import datetime, timedelta
 

@@ -43,8 +43,9 @@ def test_reading_nothing_returns_nothing(store: Store) -> None:
 def test_a_read_never_sees_half_a_commit(memory: MemoryStore) -> None:
     """One thread keeps two records equal, commit by commit; every read of both must find them equal.
 
-    Firestore promises this, and its emulator breaks it: a read or query of both records beside such a writer found
-    half a commit in 205 of 21,200 tries, and as often in a read-only transaction. So this tests the in-memory store.
+    Firestore promises this, and its emulator breaks it: a read or query of both records concurrent with such a writer
+    found half a commit in 205 of 21,200 tries, and as often in a read-only transaction. So this tests the in-memory
+    store.
     """
     store = memory
     store.commit([Put("d/a", {"n": 0}), Put("d/b", {"n": 0})])

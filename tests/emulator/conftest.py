@@ -1,6 +1,6 @@
-"""What the tests that kill have in common: a stack of the kit with two functions more, and a client that retries.
+"""The stack of the tests that kill processes: the kit with two more functions, and a client that retries.
 
-It is started once for all who need no stack of their own: starting one takes longer than most tests.
+It is started once for all tests that can share a stack: starting one takes longer than most tests.
 """
 
 from collections.abc import Iterator

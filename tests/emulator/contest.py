@@ -1,6 +1,7 @@
-"""A function for the tests that kill: workers at a door with some permits, who leave a record when in and when out.
+"""A function for the tests that kill processes: workers at a door with a few permits, which write a record on entering
+and on leaving.
 
-And tasks that kill their own process at every delivery.
+It also has tasks that kill their own process at every delivery.
 """
 
 import os
@@ -47,7 +48,7 @@ def begin(_: Request, door: str, permits: str, workers: str) -> Response:
 
 @app.http("POST", "/slow/{door}/{permits}/{workers}")
 def begin_slow(_: Request, door: str, permits: str, workers: str) -> Response:
-    """Workers who stay inside for 2 s, under leases that no slow machine lets end."""
+    """Start workers that stay inside for 2 s, under leases that do not expire even on a slow machine."""
     _open(door, int(permits), int(workers), SLOW_LEASE_SECONDS, SLOW_INSIDE_SECONDS)
     return Response(202)
 

@@ -21,7 +21,7 @@ app = Function("marathon")
 
 @app.object
 class Finish:
-    """Who arrived, and how often."""
+    """Which clients arrived, and how often."""
 
     arrivals: dict[str, int] = {}  # noqa: RUF012  each object starts with a copy
 

@@ -1,8 +1,8 @@
-"""A client of one semaphore in a process of its own, whose clock may be wrong: a line of JSON in, a line out.
+"""A client of one semaphore in a separate process whose clock may be wrong: a line of JSON in, a line out.
 
 python -m tests.emulator.skewed_client HOST:PORT PROJECT
 
-It calls the kit's operations on the emulator as a function of a user's own does.
+It calls the kit's operations on the emulator as a user's function does.
 """
 
 import json
@@ -41,7 +41,7 @@ class NoQueue:
 
 
 class Client:
-    """What the test asks for, by name."""
+    """The commands that the test sends, by name."""
 
     def __init__(self, host: str, project: str) -> None:
         store = FirestoreStore(project, "(default)", host)
@@ -73,7 +73,9 @@ class Client:
         sweep.sweep(self._ports)
 
     def visits(self, name: str, count: int) -> int:
-        """Come in so many times, with a record that only one can create; return how often somebody was inside."""
+        """Enter `count` times, each time creating a record that only one client can create. Return how often another
+        was inside.
+        """
         met = 0
         for number in range(count):
             lease = self._patiently(f"{name} {number}")

@@ -1,4 +1,4 @@
-"""Documents on Google's own emulator: any JSON comes back, and who merges at once loses nothing of anybody's."""
+"""Documents on Google's emulator: any JSON is returned unchanged, and concurrent merges lose no field."""
 
 import logging
 import random
@@ -71,7 +71,7 @@ def until_it_lands(call: Callable[[], object]) -> None:
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Run each in a thread of its own, all starting together."""
+    """Run each in a separate thread; all start together."""
     gate = threading.Barrier(len(works))
 
     def begin(work: Callable[[], object]) -> None:

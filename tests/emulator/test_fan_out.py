@@ -50,7 +50,7 @@ def untrue(documents: dict[str, Content]) -> list[str]:
 
 
 def put_all(stage: Stage, documents: dict[str, Content]) -> None:
-    """Put documents, several at once, so that targets and those who embed them race."""
+    """Put documents, several at once, so that targets race with documents that embed them."""
     with ThreadPoolExecutor(USERS) as users:
         list(users.map(stage.put, documents, documents.values()))
 

@@ -21,7 +21,7 @@ CLIENTS = 10
 ORDERS = int(os.environ.get("FLOW_ORDERS", "60"))
 SECONDS_MAX = 120 + 3 * ORDERS
 LARGE = 3_000
-"""An amount that somebody has to approve: every third order's."""
+"""An amount that a person has to approve: every third order has it."""
 
 
 @pytest.mark.marathon

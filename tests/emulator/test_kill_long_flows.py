@@ -72,7 +72,7 @@ def _told(client: Documents, runners: list[str]) -> int:
 
 
 def _result(client: Documents, runner: str) -> dict[str, Any]:
-    """Return what a flow returned when it has."""
+    """Return a flow's result after it has ended."""
 
     def look() -> dict[str, Any] | None:
         status = client.call("GET", f"marathon/flows/run/{runner}").json()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 CLIENTS = 10
 MACHINES = int(os.environ.get("MACHINES", "8"))
 ORDERS = 25
-"""Of each machine: more than a run takes before it begins anew."""
+"""Events of each machine: more than a run takes before it continues as new."""
 SECONDS_MAX = 120 + 15 * MACHINES
 
 
@@ -63,7 +63,7 @@ def _live(client: Documents, name: str) -> None:
 
 
 def _result(client: Documents, name: str) -> dict[str, Any]:
-    """Return what a machine's flow returned when it has."""
+    """Return the result of a machine's flow after it has ended."""
 
     def look() -> dict[str, Any] | None:
         status = client.call("GET", f"machines/flows/machine/{name}").json()

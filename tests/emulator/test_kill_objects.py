@@ -23,7 +23,7 @@ CALLS = int(os.environ.get("OBJECT_CALLS", "300"))
 ACCOUNTS = 50
 AMOUNT = 100
 SECONDS_MAX = 60 + CALLS / 5
-"""Of a wait. 50 clients on a machine of two cores that nothing else uses make some 50 calls a second."""
+"""The limit of a wait. On an idle machine with two cores, 50 clients make about 50 calls a second."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(4 * SECONDS_MAX)]
 

@@ -29,9 +29,9 @@ def workers_out(client: Documents, door: str) -> set[int]:
 
 
 def at_once(client: Documents, door: str) -> int:
-    """Count the workers who were inside at once, at most, by the server's times with which their entity tags begin.
+    """Return the largest number of workers inside at once, by the server times at the start of their entity tags.
 
-    Of a worker who was called in twice, only the visit under the last token counts: the other's was void.
+    If a worker entered twice, only the visit under the last token counts; the other one was void.
     """
     last = {visit["worker"]: visit for visit in sorted(visits(client, door, "out"), key=lambda visit: visit["token"])}
     moments = []

@@ -1,4 +1,4 @@
-"""The local stack with functions of its own: what a write, a task and a schedule cause, and what survives a kill."""
+"""The local stack with test functions: the effects of a write, a task and a schedule, and what survives a kill."""
 
 import json
 import os

@@ -145,5 +145,5 @@ def test_objects_count_once_in_order_for_people_functions_and_continuations(http
 
 
 def shown(http: httpx.Client, key: str) -> Any:
-    """Return what an object shows of its state."""
+    """Return the state that an object shows."""
     return http.post(f"counters/objects/Counter/{key}/show", json={}).json()["result"]

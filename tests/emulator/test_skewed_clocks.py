@@ -44,7 +44,7 @@ runpy.run_module("tests.emulator.skewed_client", run_name="__main__", alter_sys=
 
 
 class Client:
-    """A client in a process of its own."""
+    """A client in a separate process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process

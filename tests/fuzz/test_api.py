@@ -87,7 +87,7 @@ class Counter:
 
 @counters.flow
 def count(amount: int = 1) -> Any:
-    """A flow: likewise, its routes."""
+    """A flow with its routes."""
     return (yield flow.event("a")) or amount
 
 

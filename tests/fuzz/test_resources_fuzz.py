@@ -1,7 +1,7 @@
-"""Every response of a resource conforms to the description that the resource itself answers, and is never a 5xx.
+"""Every response of a resource conforms to the resource's own description, and is never a 5xx.
 
-Schemathesis, a client that nobody here wrote, reads `openapi.json` and makes requests out of it, half of them wrong.
-The short run leaves those that stand for each bound and each type to a long one: a list has dozens of parameters.
+Schemathesis, an independent client, reads `openapi.json` and generates requests from it, half of them wrong. Requests
+for each bound and each type are left to a long run, because a list has dozens of parameters.
 """
 
 from collections.abc import Iterator

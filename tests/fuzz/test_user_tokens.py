@@ -1,7 +1,7 @@
-"""Whatever comes as a token is refused with 401 and a problem, never with a 5xx, and admits nobody.
+"""Every invalid token is refused with 401 and a problem, never with a 5xx, and never admitted.
 
 The tokens are texts, segments of any bytes, and segments of any JSON under headers that look right; a real token with a
-part replaced is among them. Only the local stack reads unsigned tokens, and it gets them too.
+part replaced is among them. Only the local stack reads unsigned tokens; it is tested with them, too.
 """
 
 import base64

@@ -26,7 +26,7 @@ def folder_of_the_run(factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold a lock beside a path: who comes second finds what the first has made."""
+    """Hold a lock next to a path: the second process finds the result of the first."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

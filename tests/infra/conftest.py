@@ -58,7 +58,7 @@ def first(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work
 
 
 def open_two(catalogue: dict[str, Any]) -> None:
-    """Open a function to the users of one page, and another to everybody."""
+    """Open a function to the users of one page, and another to all callers."""
     catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
     catalogue["functions"]["philosophers"].update(public=True, enqueues=["admit", "links"])
     catalogue["indexes"] = {"near": {"collection": "documents", "fields": ["tags[]", "name"]}}
@@ -76,5 +76,5 @@ def with_options(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def resources(deployed: Workspace) -> dict[str, Resource]:
-    """Return what was applied, by address."""
+    """Return the applied resources, by address."""
     return deployed.resources()

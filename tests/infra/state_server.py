@@ -9,7 +9,7 @@ LOCKED = 423
 
 
 class StateServer:
-    """Serves any number of states, each at an address of its own, to Terraform's backend `http`."""
+    """Serves any number of states, each at its own address, to Terraform's backend `http`."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

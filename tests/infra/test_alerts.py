@@ -1,4 +1,4 @@
-"""Somebody is told when the deployment needs them, and the plan says so when nobody would be."""
+"""Alerts have a recipient, and the plan warns if they have none."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ def test_every_metric_exists(conditions: Mapping[str, Any]) -> None:
 
 
 def test_failures_are_a_share_of_the_requests_and_contention_is_none(conditions: Mapping[str, Any]) -> None:
-    """0.1 failures a second are one in a thousand of a busy function's requests, and all of a quiet one's."""
+    """0.1 failures a second are one in a thousand requests of a busy function, and all requests of a quiet one."""
     fails, unavailable = conditions["Functions fail"], conditions["Functions are unavailable"]
     assert 'response_code!="503"' in fails["filter"]
     assert 'response_code="503"' in unavailable["filter"]

@@ -29,7 +29,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def shown(deployed: Workspace) -> str:
-    """Return what was applied, as Terraform reports it."""
+    """Return the applied resources, as Terraform reports them."""
     return json.dumps(deployed.shown())
 
 

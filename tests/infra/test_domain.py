@@ -1,4 +1,4 @@
-"""A domain of one's own leads to every function for people, and is off unless it is asked for."""
+"""A user's domain leads to every function for people; by default there is none."""
 
 import re
 from collections.abc import Mapping

@@ -212,7 +212,7 @@ def test_the_plan_of_a_workflow_names_variables_that_exist() -> None:
 
 
 def test_a_plan_of_the_workflow_is_made_as_whoever_deployed_last(deployed: Workspace, tmp_path: Path) -> None:
-    """As another one, it would plan to take that one's right to call the functions."""
+    """With another account, the plan would remove that account's right to call the functions."""
     [planning] = [each for each in parsed("read_only_plan")["jobs"]["plan"]["steps"] if " plan " in each.get("run", "")]
     choose = planning["run"].partition(";")[0].replace("-chdir=infra", f"-chdir={deployed.infra}")
     say = f'{choose}; echo "$deployer"'

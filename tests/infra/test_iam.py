@@ -1,8 +1,8 @@
-"""Who may do what, all of it: a right that is not in these two tables is one too many.
+"""All rights: a right that is not in these two tables is one too many.
 
-The tables hold what comes with the kit; a function that was added to the catalogue has the rights that its entry
-implies. Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``qu-`` a queue's tasks,
-``kit-`` calls it by a schedule or builds it. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
+The tables have the kit's rights; a function that was added to the catalogue has the rights that its entry implies.
+Accounts are named by their ids: ``fn-`` runs a function, ``ev-`` brings it events, ``qu-`` a queue's tasks, ``kit-``
+calls it by a schedule or builds it. Ann deploys, and so may ``signalbox-deployer``, which Cloud Build runs as.
 """
 
 import re
@@ -156,7 +156,7 @@ def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource
 
 @pytest.fixture(scope="module")
 def bootstrapped(deployed: Workspace) -> Mapping[str, Resource]:
-    """Return what `make bootstrap` makes."""
+    """Return the resources that `make bootstrap` creates."""
     deployed.run("-chdir=bootstrap", "init", "-input=false")
     deployed.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")
     return deployed.resources("bootstrap")

@@ -44,7 +44,7 @@ TESTS = (
     "transforms/test_transforms_http",
 )
 LONG = ("ten_thousand_waiters", "long_chain", "away_for_minutes", "hardly_room")
-"""Tests that take as long as all others, and ask and write what those do."""
+"""Tests that take as long as all others together, and read and write the same fields as those."""
 INDEXED = {
     ("attempts", "batch"): "the last errors of a batch's units that are being retried",
     ("attempts", "erred_at"): "the last errors of tasks that are being retried",
@@ -109,7 +109,7 @@ def made(made_and_written: tuple[Made, Made]) -> Made:
 
 @pytest.fixture(scope="module")
 def written(made_and_written: tuple[Made, Made]) -> set[Field]:
-    """Return every field that the kit writes in a collection of its own; a test of the outbox has `counters` too."""
+    """Return every field that the kit writes in its own collections; a test of the outbox also has `counters`."""
     _, written = made_and_written
     kits = [(each.rpartition("/")[2], fields) for each, fields in written if each not in ("documents", "counters")]
     return {(collection, field) for collection, fields in kits for field in fields}
@@ -135,7 +135,7 @@ def test_the_tests_make_every_query_that_is_known(made: Made) -> None:
 
 
 def test_no_field_that_a_query_names_is_without_an_index(made: Made, configured: dict[Field, list[str]]) -> None:
-    """Records' ids are no field: they are sorted without an index, and are the last part of each one."""
+    """Records' ids are not a field: they are sorted without an index, and are the last part of each one."""
     named = SELDOM | {(collection, field) for collection, fields in made for field in fields if field != "__name__"}
     assert [field for field in sorted(named) if unindexed(field, configured)] == []
 
@@ -158,7 +158,7 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
 
 
 def test_no_query_of_the_kits_own_names_two_fields(made: Made) -> None:
-    """Records' ids are no field: they are the last part of each index."""
+    """Records' ids are not a field: they are the last part of each index."""
     assert [each for each in made if each[0] != "documents" and len({*each[1]} - {"__name__"}) > 1] == []
 
 

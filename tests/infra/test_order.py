@@ -1,4 +1,4 @@
-"""What takes minutes to become true in the cloud is asked for early, and what needs it waits."""
+"""Changes that take minutes to take effect in the cloud are made early, and the resources that need them wait."""
 
 import json
 
@@ -18,7 +18,7 @@ FIELD, INDEX = "google_firestore_field", "google_firestore_index"
 
 @pytest.fixture(scope="module")
 def created(first: Workspace) -> list[Operation]:
-    """Return what was created, in order."""
+    """Return the created resources, in order."""
     return [each for each in first.google.cloud.operations if each.verb == "create"]
 
 

@@ -18,7 +18,7 @@ OTHER = {"region": "us-east4", "database_location": "nam5", "prefix": "east", "d
 
 @pytest.fixture(scope="module")
 def both(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Workspace]]:
-    """Deploy in one region, and then in the other with a state of its own, as an environment file of its own has it."""
+    """Deploy in one region, then in the other with a separate state and environment file."""
     with GoogleProvider() as google, GoogleProvider() as elsewhere:
         first = Workspace(tmp_path_factory.mktemp("first"), google, zips, **FIRST)
         other = Workspace(

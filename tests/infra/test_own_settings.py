@@ -1,4 +1,4 @@
-"""What a function's entry asks for: variables, secrets that no other account reads, roles, instances that stay."""
+"""The settings of a function's entry: variables, secrets that no other account may read, roles, minimum instances."""
 
 import re
 from collections.abc import Iterator, Mapping

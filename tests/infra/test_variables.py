@@ -62,7 +62,9 @@ def unapplied(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def refused(unapplied: Workspace) -> list[str]:
-    """Return what Terraform prints of all bad values: a plan names every one, so plans are as many as values of one."""
+    """Return Terraform's errors for all bad values. A plan names every bad variable, so there are as many plans as
+    values of one.
+    """
     plans: list[dict[str, Any]] = []
     for variable, value in (each for given, _ in REFUSED for each in given.items()):
         free = next((each for each in plans if variable not in each), None)

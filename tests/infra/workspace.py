@@ -1,4 +1,4 @@
-"""A copy of the project's Terraform files with a state of its own, and the real Terraform to run on them.
+"""A copy of the project's Terraform files with a separate state, and the real Terraform to run on them.
 
 workspace = Workspace(folder, google, zips)
 workspace.initialise()
@@ -91,7 +91,7 @@ class Workspace:
         return self.run("plan", "-input=false", "-out=planned", *self.arguments(variables), check=check)
 
     def changes(self) -> dict[str, list[str]]:
-        """Return what the kept plan does, by address; what it leaves alone is not listed."""
+        """Return the actions of the saved plan, by address; unchanged resources are not listed."""
         shown = json.loads(self.run("show", "-json", "planned").stdout)
         actions = {each["address"]: each["change"]["actions"] for each in shown.get("resource_changes", [])}
         return {address: action for address, action in actions.items() if action not in (["no-op"], ["read"])}
@@ -104,16 +104,16 @@ class Workspace:
         return ended.returncode == SOMETHING_TO_DO
 
     def shown(self, folder: str = ".") -> dict[str, Any]:
-        """Return what ``terraform show -json`` reports about what was applied in the folder."""
+        """Return the output of ``terraform show -json`` for the folder's state."""
         said: dict[str, Any] = json.loads(self.run(f"-chdir={folder}", "show", "-json").stdout)
         return said
 
     def resources(self, folder: str = ".") -> dict[str, Resource]:
-        """Return what was applied in the folder, by address."""
+        """Return the resources that were applied in the folder, by address."""
         return by_address(self.shown(folder).get("values", {}))
 
     def planned(self) -> dict[str, Resource]:
-        """Return what there will be once the kept plan was applied, by address; unknown values are left out."""
+        """Return the resources after the saved plan is applied, by address; unknown values are omitted."""
         return by_address(json.loads(self.run("show", "-json", "planned").stdout)["planned_values"])
 
     def outputs(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Peak memory of the worst requests, each in a process of its own against Google's Firestore emulator."""
+"""Peak memory of the worst requests, each in a separate process against Google's Firestore emulator."""

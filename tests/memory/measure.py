@@ -1,4 +1,4 @@
-"""Measure requests, each in a process of its own: the peak of a process never falls."""
+"""Measure requests, each in a separate process, because the peak of a process never falls."""
 
 import json
 import subprocess

@@ -17,7 +17,7 @@ WORST = "page"
 
 
 def assert_within_the_limits(host: str, names: list[str]) -> None:
-    """Measure requests; none may take more than its bound, nor the process more before it."""
+    """Measure requests. Neither a request nor the idle process before it may take more than its bound."""
     for name, (base, held) in measured(host, names):
         assert held <= LIMITS.request_memory_bytes_max, name
         assert base <= LIMITS.instance_memory_bytes, name

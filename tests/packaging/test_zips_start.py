@@ -1,6 +1,6 @@
-"""Every zip starts and answers where it will run: unpacked, outside the repository, with the functions' lock alone.
+"""Every zip starts and answers as in the cloud: unpacked, outside the repository, with only the functions' lock.
 
-The clean environment lies under ``.local/``, named by the lock's hash, so that it is made again only for another lock.
+The clean environment is under ``.local/``, named by the lock's hash, so that it is made again only for another lock.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
-"""The time-to-live policies of a simulated world: Firestore deletes what they name, some time after its time.
+"""The time-to-live policies of a simulated world: Firestore deletes the records that they name, a while after their
+time.
 
-Whether a record that is due is deleted in a long stretch of time is drawn from a generator of its own, so that the
-other draws of a world do not depend on it.
+A separate generator draws whether a due record is deleted in a long stretch of time, so that the world's other draws do
+not depend on it.
 """
 
 from __future__ import annotations

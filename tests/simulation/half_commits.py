@@ -1,9 +1,9 @@
-"""Reads that find half a commit, as Google's emulator answers them. Firestore reads at one instant.
+"""Reads that find half a commit, as with Google's emulator. Firestore itself reads at one instant.
 
-The emulator applies the writes of a commit one after the other, in their order, and a read or query beside it may find
+The emulator applies the writes of a commit one after the other, in their order, and a concurrent read or query may find
 the first of them applied and the others not (measured: always of one commit, never without its first write, and the
-read time is no earlier than the commit). So it is here: a call that overlaps a commit may be answered as if only the
-first writes of that commit had landed, and others take steps while a commit is being applied.
+read time is no earlier than the commit). The same happens here: a call that overlaps a commit may be answered as if
+only the first writes of that commit were applied, and other processes take steps while a commit is being applied.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ Answer = TypeVar("Answer")
 
 
 class _Share:
-    """How many of the reads beside a commit of several writes find half of it, in this process."""
+    """The share of reads concurrent with a commit of several writes that find half of it, in this process."""
 
     now = 0.0
 
 
 @contextmanager
 def half_commits(share: float) -> Iterator[None]:
-    """Make so many of the reads beside a commit find half of it while the context is entered."""
+    """Make this share of reads concurrent with a commit find half of it while the context is entered."""
     before, _Share.now = _Share.now, share
     try:
         yield

@@ -1,7 +1,7 @@
 """How long the worlds are: usually a few operations and faults, so that the trace of a violation is short.
 
-`make simulate LONG=1` runs longer ones: chains of repairs that need several faults, and names that come back twice. A
-seed stands for another run there.
+`make simulate LONG=1` runs longer ones: chains of repairs that need several faults, and names that are reused twice.
+There, a seed means another run.
 """
 
 from collections.abc import Iterator

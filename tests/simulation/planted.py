@@ -2,7 +2,7 @@
 
 Each seed that noticed a fault is kept in `noticed_seeds.json` and tried first, as a fuzzer keeps its corpus: as long as
 nothing else has changed, it notices again at once. When it no longer does, the seeds are searched from 0, as they were
-the first time. Write the file anew with ``python -m tests.simulation --keep-noticed``.
+the first time. Rewrite the file with ``python -m tests.simulation --keep-noticed``.
 """
 
 import json

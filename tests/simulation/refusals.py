@@ -1,8 +1,8 @@
-"""Refusals that pass: for a while, an installation lacks a right, a queue, or a valid identity of its own.
+"""Transient refusals: for a while, an installation lacks a right, a queue, or a valid identity.
 
-Rights that lag behind a first deployment do this. `SimulatedQueue` translates the error as the kit's adapter does. One
-world in five has such an installation; its draws come from a generator of their own, so that the other worlds' runs do
-not depend on them.
+Rights that take effect after a first deployment cause this. `SimulatedQueue` translates the error as the kit's adapter
+does. One world in five has such an installation. A separate generator makes its draws, so that the runs of the other
+worlds do not depend on them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How far `SERVER_TIME` strays from the time of its commit: it is when a server processed the request, by its clock.
 
-The draws come from a generator of their own, so that the other draws of a world do not depend on them.
+A separate generator makes these draws, so that a world's other draws do not depend on them.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ NEAR = 0.6
 
 
 def server_time_strays(seed: int) -> Callable[[], timedelta]:
-    """Return what a simulated store calls at each commit."""
+    """Return the function that a simulated store calls at each commit."""
     random = Random(f"server time {seed}")
 
     def stray() -> timedelta:

@@ -13,7 +13,7 @@ class TornStore(SimulatedStore):
     """A store whose queries read a mailbox's header behind its messages."""
 
     def query(self, query: Query) -> tuple[Snapshot, ...]:
-        """Return what a query finds, the header as it is some time later."""
+        """Return the result of a query, with the header of a later time."""
         found = super().query(query)
         if not found or found[0].id != HEADER:
             return found

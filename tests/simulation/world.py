@@ -2,8 +2,8 @@
 
 Every operation runs in a greenlet that yields to the scheduler before each round trip, and the seed decides who takes
 the next step. So all interleavings of all round trips are possible, the code under test is the real one, and a seed
-replays exactly. Faults that the platform may inflict are injected: duplicate, late and reordered delivery, aborted
-calls, lost answers of calls that took effect, processes killed before or after any step.
+replays exactly. Faults of the platform are injected: duplicate, late and reordered delivery, aborted calls, lost
+answers of calls that took effect, processes killed before or after any step.
 
 The server's clock advances a little with every step. It jumps where a world sets it (`time_jumps`), and to the
 next task or delayed event when nothing else can happen.
@@ -29,7 +29,7 @@ from tests.simulation.tasks import TaskQueue
 from tests.simulation.versions import versions_of
 
 STEPS_MAX = 20_000
-"""A world that takes more steps never comes to rest."""
+"""The largest number of steps: a world that takes more is assumed never to come to rest."""
 
 PROCESSES_MAX = 5
 """Processes at once: races of the protocols need two or three."""
@@ -159,7 +159,7 @@ class World:
         raise Violation(f"no rest after {STEPS_MAX:,} steps")
 
     def _moves(self, waiting: list[Callable[[], None]]) -> list[tuple[Callable[[], None], float]]:
-        """Return what can happen next, each with its weight."""
+        """Return the possible next steps, each with its weight."""
         running = self.processes.running
         moves: list[tuple[Callable[[], None], float]]
         moves = [(partial(self.processes.step, process), process.pace) for process in running]

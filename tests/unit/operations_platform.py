@@ -79,7 +79,7 @@ class OperationsPlatform(Platform):
         self.run()
 
     def _deliver(self, *call: Any) -> Delivery:
-        """Deliver, and keep out of `told` the line that every handled call logs."""
+        """Deliver, and exclude from `told` the line that every handled call logs."""
         lines = len(self.told)
         delivery = super()._deliver(*call)
         self.told[lines:] = [(message, values) for message, values in self.told[lines:] if "round_trips" not in values]
@@ -87,7 +87,7 @@ class OperationsPlatform(Platform):
 
     @staticmethod
     def cost_of(call: Callable[[], object]) -> Cost:
-        """Return what a call of an operation cost."""
+        """Return the cost of a call of an operation."""
         with measure() as cost:
             call()
         return cost

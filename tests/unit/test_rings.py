@@ -46,7 +46,7 @@ SUBJECTS = {
     "standings": ("core",),
     "resources": ("core", "documents", "history", "transforms"),
 }
-"""The subjects that each subject may import, besides itself. ARCHITECTURE.md shows the same table."""
+"""The subjects that each subject may import in addition to itself. ARCHITECTURE.md shows the same table."""
 
 ALSO = {"batches": ("tasks",)}
 """Subjects that the `http` and `api` of a subject may import in addition: batches show the last errors of tasks."""
@@ -71,7 +71,7 @@ def imports(path: Path) -> set[str]:
 
 
 def strangers(files: Iterable[Path], stdlib: Iterable[str], ours: tuple[str, ...]) -> list[str]:
-    """List the imports that are neither of these standard modules nor begin with one of `ours`."""
+    """Return the imports that are not standard modules and do not begin with one of `ours`."""
     allowed = set(stdlib)
     return [
         f"{path.relative_to(ROOT)}: {module}"

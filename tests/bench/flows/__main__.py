@@ -1,4 +1,4 @@
-"""Measure flows on a local stack with Google's Firestore emulator, beside DBOS on SQLite and Microsoft's durabletask.
+"""Measure flows on a local stack with Google's Firestore emulator, compared with DBOS on SQLite and durabletask.
 
 python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
 

@@ -1,6 +1,6 @@
 """A Celery chord on Redis: so many tasks, and one that follows the last of them. Prints the seconds it took.
 
-It runs in an environment of its own, which `tests.bench.batches` makes; the project does not depend on Celery.
+It runs in a separate environment, which `tests.bench.batches` makes; the project does not depend on Celery.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Run the rivals, each in an environment of its own, and stop one that takes too long."""
+"""Run the rivals, each in a separate environment, and stop one that takes too long."""
 
 import os
 import shutil

@@ -74,7 +74,7 @@ class Bench:
         self._check(many.grant_seconds(0.99) < GRANT_SECONDS_MAX, f"p99 of a grant is above {GRANT_SECONDS_MAX:.0f} s")
 
     def _spent(self, stats: LogStats) -> Mapping[str, int]:
-        """Return what the functions have spent so far, when nothing is under way."""
+        """Return the processor time that the functions have used so far, while no request runs."""
         self._stage.wait_until_idle()
         return stats.sums()
 

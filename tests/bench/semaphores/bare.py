@@ -1,6 +1,7 @@
 """The same job by bare calls of Firestore's client on the same emulator: a list of holders in one record.
 
-Nobody queues: who finds no permit polls. No lease, no fencing token, no task: a holder that dies keeps its permit.
+There is no wait queue: a client without a permit polls. There is no lease, fencing token or task: a holder that dies
+keeps its permit.
 """
 
 import os

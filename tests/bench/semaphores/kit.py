@@ -132,12 +132,12 @@ class Kit:
         return visit(acquired, signal, stop_at)
 
     def is_free(self) -> bool:
-        """Return whether nobody holds or waits."""
+        """Return whether there are no holders and no waiters."""
         shown = self._http.get(f"semaphores/{self._name}").raise_for_status().json()
         return not shown["leases"] and not shown["waiters"]
 
     def _post(self, what: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Send a call and count how it was answered. Raises `Refused` for what is neither a result nor a 503."""
+        """Send a call and count its response. Raises `Refused` if the response is neither a result nor a 503."""
         response = self._http.post(path, json=body)
         self.calls[_outcome(what, response)] += 1
         if response.status_code not in (httpx.codes.OK, UNAVAILABLE):

@@ -1,6 +1,6 @@
-"""The same job by Redis and by ZooKeeper, where the machine has them: servers of their own, started here.
+"""The same job with Redis and with ZooKeeper, if they are installed; their servers are started here.
 
-Both clients are no dependency of this project: `pip install redis kazoo`. Redis's Lock is a mutex, so each permit is a
+Neither client is a dependency of this project: `pip install redis kazoo`. Redis's Lock is a mutex, so each permit is a
 lock of its own and a client's number chooses which; a lock has no wait queue, and a waiter polls every 0.1 s (the
 library's own default). ZooKeeper's is kazoo's Semaphore: a wait queue, and a session in place of a lease.
 """
@@ -50,7 +50,7 @@ def redis(permits: int, _: int) -> Iterator[Act]:
 
 @contextmanager
 def zookeeper(permits: int, clients: int) -> Iterator[Act]:
-    """Start a ZooKeeper; yield the act of a client, each with a session of its own. Raises `Missing`."""
+    """Start a ZooKeeper; yield the act of a client. Each client has a separate session. Raises `Missing`."""
     library = _library("kazoo.client")
     if not ZOOKEEPER_JARS.exists():
         raise Missing(f"no {ZOOKEEPER_JARS}")

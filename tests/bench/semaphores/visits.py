@@ -12,12 +12,12 @@ from dataclasses import dataclass
 HOLD_SECONDS = 0.005
 RUN_SECONDS_MAX = 60.0
 POLL_SECONDS = (0.01, 0.05)
-"""How long a client that was not granted a permit pauses, drawn anew each time: for the ways that must poll."""
+"""The pause of a client without a permit, drawn again each time; used by implementations that poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """When a client asked for a permit, had it, and was about to give it back: seconds of the monotonic clock."""
+    """The times at which a client requested a permit, received it, and was about to release it: monotonic seconds."""
 
     asked: float
     entered: float
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 Act = Callable[[int, float], Visit]
-"""One pair by a client of that number, who stops at that moment. Raises `Refused`."""
+"""One wait and signal by the client with that number, which stops at that time. Raises `Refused`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Clone:
         return self.run("make", *arguments, **environment)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start make in a process group of its own, as a terminal does."""
+        """Start make in a new process group, as a terminal does."""
         return subprocess.Popen(
             ("make", *arguments),
             cwd=self.folder,

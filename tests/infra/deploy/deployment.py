@@ -1,6 +1,6 @@
-"""A deployment in memory, on a clock of its own: what the smoke test calls, with the delays of a real one.
+"""A deployment in memory with a simulated clock: the functions that the smoke test calls, with realistic delays.
 
-Its flags say what works; `known_at` is when it knows its callers, `fires_at` when its trigger begins to see changes. If
+Its flags say what works. From `known_at` it accepts its callers; from `fires_at` its trigger receives changes. If
 `federated` names an account, its calls need identity tokens that IAM's credentials API has generated for it, since
 gcloud has none for an account that signed in by Workload Identity Federation.
 """

@@ -87,7 +87,7 @@ class Gcloud(Script):
 
 
 def first_deployment(seed: int, folder: Path, zips: Path) -> Ended:
-    """Deploy into a project of its own, then plan again."""
+    """Deploy into a new project, then plan again."""
     with GoogleProvider() as google:
         project = Project(folder, google, zips, gcloud := Gcloud())
         google.cloud.delays = gcloud.delays = delays = Delays(seed, project.clock)

@@ -1,4 +1,4 @@
-"""Who receives the alerts is asked once, and the answer is in the environment's file."""
+"""The recipient of the alerts is asked for once, and the answer is written into the environment's file."""
 
 import pytest
 

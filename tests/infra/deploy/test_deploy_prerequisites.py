@@ -1,4 +1,4 @@
-"""What is missing is said with what mends it, and stops a deployment before it has changed anything."""
+"""Missing prerequisites are reported with their remedies, and stop a deployment before it has changed anything."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What a killed command leaves behind, and that the next one comes through: SIGKILL lets nobody clean up."""
+"""After a command was killed (SIGKILL permits no cleaning up), the next command succeeds."""
 
 import subprocess
 import time

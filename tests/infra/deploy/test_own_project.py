@@ -1,7 +1,7 @@
-"""A project of one's own, outside of the clone: made, checked, tested, served, packaged and deployed with the wheel.
+"""A user's own project outside the clone is made, checked, tested, served, packaged and deployed with the wheel.
 
 The wheel is installed into an environment that has the locked packages and no path to the repository. The project's
-commands run there as a user types them; what is deployed goes to the stand-in for the cloud.
+commands run there as a user types them; it is deployed to the stand-in for the cloud.
 """
 
 import os

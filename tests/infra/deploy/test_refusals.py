@@ -1,4 +1,4 @@
-"""What Google refuses is recognised by its own words, and told apart by whether waiting helps."""
+"""Google's refusals are recognised by their texts, and classified by whether waiting helps."""
 
 import re
 

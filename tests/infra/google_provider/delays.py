@@ -67,7 +67,7 @@ class Delays:
         self._lock = threading.Lock()
 
     def refusal(self, kind: str, value: Value) -> Refused | None:
-        """Wait for as long as an operation takes, and return why a create is refused, if it is."""
+        """Wait for the duration of an operation. Return the refusal of a create, if it is refused."""
         refused = next(self._refusals(kind, value), None)
         self.clock.sleep(self._seconds(kind, value) if refused is None or refused.made else 0.5)
         if refused is None:

@@ -7,7 +7,7 @@ which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each ot
 """
 
 SHARED_BY_DEPLOYMENTS = frozenset({"google_project_service"})
-"""Kinds that may be created twice and outlive who created them: an interface of Google's, once it is turned on."""
+"""Kinds that may be created twice and stay when their creator is destroyed, such as an enabled API."""
 
 MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_artifact_registry_repository_iam_member",

@@ -26,7 +26,7 @@ THREADS = 16
 
 
 class GoogleProvider:
-    """A provider with a cloud of its own, which may have `delays`; enter it to serve. `states` are Terraform's."""
+    """A provider with a simulated cloud, which may have `delays`; enter it to serve. `states` are Terraform's."""
 
     def __init__(self, delays: Delays | None = None) -> None:
         self._servicer = Servicer(json.loads(SCHEMA.read_text("utf-8")))

@@ -48,7 +48,7 @@ class Cloud:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def asked(self, verb: str, kind: str, value: Value) -> Refused | None:
-        """Run a call that may be made at the same time as others."""
+        """Run a call that may be concurrent with others."""
         if verb != "create" or self.delays is None:
             return self.record(verb, kind, value)
         with self.delays.making(kind) as contends:

@@ -96,7 +96,7 @@ def _released_first(ports: Ports, attempt: Attempt, lease: Lease, code: Callable
 
 
 def _counted_anew(attempt: Attempt) -> WaitRequest:
-    """The next attempt is a task of its own."""
+    """The next attempt is a separate task."""
     return replace(next_wait(attempt), resumes="", resumed=0)
 
 

@@ -1,7 +1,7 @@
 """Faults to plant: the kit with one clause of its protocol left out. The simulation must notice each of them.
 
-A fault replaces a function of the kit by one that lacks the clause, for as long as it is planted. One that goes
-unnoticed means that the simulation has lost its sight, or the clause its reason; either is worth knowing.
+A fault replaces a function of the kit by one that lacks the clause, for as long as it is planted. If no seed notices a
+fault, either the simulation has become blind or the clause is unnecessary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.simulation.half_commits import half_commits
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A clause left out: what stands at which points instead, and the world that must notice."""
+    """A clause that is left out: the replacements at its points, and the world that must notice."""
 
     clause: str
     without: str
@@ -37,7 +37,7 @@ class Fault:
 
 
 def torn(fault: Fault) -> Fault:
-    """Look for a fault where every read beside a commit finds half of it."""
+    """Look for a fault where every read concurrent with a commit finds half of it."""
 
     def run(seed: int) -> None:
         with half_commits(1.0):

@@ -15,7 +15,7 @@ from unittest import mock
 PROJECT = Path(__file__).resolve().parents[3]
 
 Replacement = tuple[str, Any]
-"""A point of `FAULT_POINTS`, and what stands there while a fault is planted."""
+"""A point of `FAULT_POINTS`, and its replacement while a fault is planted."""
 
 Replacements = Iterable[Replacement]
 
@@ -360,7 +360,7 @@ def planted(*replacements: Replacement) -> Iterator[None]:
 
 
 def original(point: str) -> Any:
-    """Return what is at a point."""
+    """Return the original of a point."""
     return getattr(*place(point))
 
 

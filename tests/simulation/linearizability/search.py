@@ -22,7 +22,7 @@ def linearizable(
     steps: Callable[[State, Call], Iterator[tuple[State, bool]]],
     optional: Callable[[Call], bool],
 ) -> bool:
-    """Return whether an order keeps who was answered before whom, and explains every answer.
+    """Return whether an order exists that keeps the order of answers and explains each of them.
 
     `steps` iterates over the states that a call may lead to with the answer that it got, and whether it has then taken
     effect for good; `optional` returns whether a call may have taken no effect at all.

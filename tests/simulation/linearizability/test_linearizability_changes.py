@@ -70,7 +70,7 @@ class Model:
 
 
 State = Model | None
-"""None: there is no semaphore."""
+"""None if the semaphore does not exist."""
 
 
 def answers(state: State, verb: str, what: Any) -> tuple[State, Any]:

@@ -34,7 +34,7 @@ Items = tuple[int, ...]
 
 @dataclass(slots=True)
 class Called:
-    """One call: what was asked, when by the world's count of steps, and the answer (None: not known).
+    """One call: the request, its times by the world's count of steps, and the answer (None: not known).
 
     ``call`` has its one item. ``begin`` and ``end`` are of the run with these items, by a delivery of its task.
     ``get`` is answered whether something runs, and whether something is due. An end that is not known to be this
@@ -59,7 +59,7 @@ class Plain:
     calls: Items = ()
 
     def after(self, called: Called) -> tuple["Plain", Any]:
-        """Return what follows a call, and its answer."""
+        """Return the state after a call, and its answer."""
         if called.verb == "call":
             return self._called(called.items)
         if called.verb == "get":

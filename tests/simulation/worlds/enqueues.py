@@ -36,7 +36,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class EnqueuesWorld:
-    """A few tasks that make calls, people who make calls, and the tasks that were called for."""
+    """A few tasks and people that make calls, and the tasks that these calls enqueue."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.05, lose_answer=0.06, kill=0.05, duplicate=0.1, left=6)

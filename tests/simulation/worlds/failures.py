@@ -50,7 +50,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class FailuresWorld:
-    """A few tasks, named by their payload's `id`, and people who look after those that fail."""
+    """A few tasks, named by their payload's `id`, and people who retry and delete those that fail."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.06, lose_answer=0.06, kill=0.05, duplicate=0.1, left=6)

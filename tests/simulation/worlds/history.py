@@ -67,8 +67,8 @@ class Change:
 def run(seed: int, trace: Callable[[str], None] | None = None, writers: str | None = None) -> None:
     """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold.
 
-    `writers` is who writes documents, by the catalogue; by default the seed decides. If it is only the kit, no other
-    client does: nothing would note what it deletes.
+    `writers` is who writes documents, by the catalogue; by default the seed decides. If only the kit does, no other
+    client writes: its deletions would be noticed by nothing.
     """
     HistoryWorld(seed, trace, writers or drawn_writers(seed)).run()
 

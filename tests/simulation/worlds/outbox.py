@@ -35,7 +35,7 @@ CROWDED_RATE, POISONED_RATE = 0.2, 0.2
 CROWDED_PAGES = 2
 CROWD = 8
 POISON_MAX = 2
-"""Records that the queue never takes in a world that is not crowded: each sweep looks at them and at all others."""
+"""The number of records that the queue never accepts, in a world that is not crowded: each sweep reads all records."""
 
 RECORDS_IN_TIME = 3
 """Records that a sweep of some crowded worlds looks at before its time is over."""

@@ -49,7 +49,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class TransactionsWorld:
-    """Two accounts and two switches; people who transfer, and who turn off."""
+    """Two accounts and two switches; people who transfer amounts and turn switches off."""
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         rates = FaultRates(abort=0.06, lose_answer=0.08, kill=0.05, duplicate=0.05, left=5)

@@ -1,4 +1,4 @@
-"""Documents whose events are lost, and a walk that repairs what they leave; once idle, every copy is current.
+"""Documents whose events are lost, and a walk that repairs their copies; at rest, every copy is current.
 
 While users put, delete and write past the kit, each event may be lost. Then events work again and a walk
 begins, with users, crashes and lost answers meanwhile. The properties are those of the links, without exception. In

@@ -147,7 +147,7 @@ class WatchWorld:
         outbox.sweep(self.world.ports)
 
     def _check(self, watcher: Watcher) -> None:
-        """Check that a watcher, once it has read on without being cut off, has every outcome that stands."""
+        """Check that a watcher that was not disconnected at the end has every final outcome."""
         self.world.fault_rates.left = 0
         stand = {(unit["index"], unit["attempt"]) for unit in self.checks.records("batches/b/units")}
         for _ in range(3 * len(stand) + 4):

@@ -50,7 +50,7 @@ def test_the_account_is_the_verified_address_or_else_the_number_that_google_issu
 
 @pytest.fixture
 def private(harness: Harness) -> Iterator[Harness]:
-    """Return a harness whose functions are private: Cloud Run stands before them."""
+    """Return a harness whose functions are private, behind Cloud Run."""
     before = settings.bind(replace(adapter_settings(), signatures_removed=True))
     with HISTORY.replaced([HistoryRule(prefix="c-")]):
         yield harness

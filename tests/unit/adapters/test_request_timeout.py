@@ -82,7 +82,7 @@ def deliver(port: int, delivery: str) -> None:
 
 
 def steps_after_the_redelivery(folder: Path, settings: dict[str, str]) -> int:
-    """Return how many steps of the first delivery followed the second one's first step."""
+    """Return the number of steps of the first delivery after the first step of the second."""
     with serving(folder, settings) as port:
         deliver(port, "first")
         time.sleep(0.2)  # the shortest backoff of the queue for tasks

@@ -1,4 +1,4 @@
-"""A function with `auth: firebase` answers those who signed in, and refuses everybody else with 401."""
+"""A function with `auth: firebase` answers signed-in users, and refuses all other callers with 401."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -133,7 +133,7 @@ def decided(row: Row) -> tuple[Header | None, Callable[[], Decision[Header, Any]
 
 
 def then_of(decision: Decision[Header, Any], before: Header | None) -> str:
-    """Return what follows a decision, in the words of the table."""
+    """Return the consequences of a decision, in the words of the table."""
     if isinstance(decision.answer, SweepAction):
         return decision.answer.name.lower().replace("_", " ")
     if before is not None and not before.ended and decision.state.ended:

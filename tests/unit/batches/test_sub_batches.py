@@ -1,4 +1,4 @@
-"""A unit's sub-batch: the first that is sealed stands, whatever a redelivery of the unit's task returns."""
+"""A unit's sub-batch: the first that is sealed is kept, whatever a redelivery of the unit's task returns."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -47,7 +47,7 @@ def test_each_row_of_the_table_holds(row: Row) -> None:
 
 
 def steps(row: Row) -> list[NextStep]:
-    """Return what follows from a node whose children are full, or of which each one is missing."""
+    """Return the results for a node whose children are full, and for the node with each one missing."""
     if row.command == "page":
         page = PageNode(3, 300, 45, None, passed(3))
         return [machine.step_of_page(replace(page, passed=present)) for present in present_in(page.passed, row.state)]

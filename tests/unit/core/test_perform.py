@@ -23,7 +23,7 @@ def add_one(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
 
 
 def overtaken(world: OperationsPlatform, times: int) -> Callable[[tuple[Snapshot, ...]], Decision[Writes, int]]:
-    """Count up, and let somebody else commit between load and commit, so many times."""
+    """Count up, and let another process commit between load and commit, `times` times."""
     left = [times]
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:

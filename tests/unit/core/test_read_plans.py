@@ -18,7 +18,7 @@ Decide = Callable[[tuple[Snapshot, ...]], Decision[Writes, int]]
 
 
 class World:
-    """A store in this process whose first commits may lose their answers, and a clock that stands."""
+    """A store in memory whose first commits may lose their answers, and a stopped clock."""
 
     def __init__(self, answers_lost: int = 0) -> None:
         self.store = MemoryStore(lambda: NOW)
@@ -59,7 +59,7 @@ def add_one(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
 
 
 def overtaken(world: World) -> Decide:
-    """Count up, and have somebody else commit between load and commit each time."""
+    """Count up, and let another process commit between load and commit each time."""
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, int]:
         world.store.commit([Put(PATH, {"n": 10 + (world.count() or 0)})])

@@ -1,4 +1,4 @@
-"""The function `documents` as its callers reach it, on a platform of its own."""
+"""The function `documents` as its callers reach it, on a separate platform."""
 
 import json
 from collections.abc import Iterator

@@ -148,7 +148,7 @@ def test_metadata_cannot_be_set_by_callers(method: str, path: str, kind: str, va
 
 
 def test_metadata_is_shown_nowhere() -> None:
-    """Not in a document, a copy, a copy of a copy, an answer of many, nor by asking for them."""
+    """Metadata is not shown in a document, a copy, a copy of a copy or a list, nor by naming its fields."""
     with front() as at:
         at.ask("PUT", "/t", {"n": 1})
         at.ask("PUT", "/p", {"t": {"key": "t"}})

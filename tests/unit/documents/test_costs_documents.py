@@ -237,7 +237,7 @@ def test_links_among_documents_of_one_call_cost_a_round_trip_a_level(world: Oper
 
 
 def refused(world: OperationsPlatform, call: Callable[[], object]) -> Cost:
-    """Return what a call costs that is refused as too large."""
+    """Return the cost of a call that is refused as too large."""
 
     def refusal() -> None:
         with pytest.raises(TooLarge):

@@ -1,4 +1,4 @@
-"""A document as a value: keys, bodies, versions, and how it lies in its record."""
+"""A document as a value: keys, bodies, versions, and its record."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

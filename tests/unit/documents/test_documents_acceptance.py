@@ -1,4 +1,4 @@
-"""Documents with links over HTTP, on the reference data: an address, and Fred who lives there."""
+"""Documents with links over HTTP, on the reference data: an address, and Fred, who lives there."""
 
 from collections.abc import Iterator
 from typing import Any

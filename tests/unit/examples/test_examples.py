@@ -54,7 +54,7 @@ def test_an_unknown_mode_is_refused(harness: Harness) -> None:
 
 
 def test_nobody_waits_for_a_lease_to_end(harness: Harness) -> None:
-    """In the naive order everybody would hold one fork and wait for the other."""
+    """In the naive order, each philosopher would hold one fork and wait for the other."""
     begun_at = harness.clock.now
     harness.post("philosophers", json={"table": "t", "seats": 5, "rounds": 5})
     harness.run()

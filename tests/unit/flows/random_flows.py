@@ -76,7 +76,7 @@ def random_code(seed: int) -> Callable[[], Generated]:
 
 
 def random_entry(rng: Random, driver: Driver, at: datetime) -> Message:
-    """Return what may happen next to a driver that waits."""
+    """Return an entry that a waiting driver may apply next."""
     choice = rng.random()
     if choice < 0.15:
         return Event(rng.choice("ab"), rng.randrange(9), at)
@@ -107,7 +107,7 @@ def replayed(code: Callable[[], Generated], seed: str, log: list[Message]) -> Dr
 
 
 def shown(driver: Driver) -> tuple[Any, ...]:
-    """Return what a driver waits for, keeps and holds, and how it ended."""
+    """Return what a driver waits for, its kept results, its leases, and its end."""
     ended = driver.ended and (repr(driver.ended.value), repr(driver.ended.exception()))
     kept = sorted((name, tuple(values)) for name, values in driver.kept.items() if values)
     return sorted((path, each.command.signature) for path, each in driver.pending.items()), kept, driver.held, ended

@@ -25,7 +25,7 @@ def step(name: str, **payload: Any) -> Call[Any]:
 
 
 def flows_of(*codes: Callable[..., Any], revision: int = 0) -> Flows:
-    """Return what a deployment has: these generator functions."""
+    """Return a deployment with these flow functions."""
     return Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in codes}, revision)
 
 

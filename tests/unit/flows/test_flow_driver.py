@@ -495,7 +495,7 @@ def test_code_that_never_ends_is_stuck_when_its_driver_is_dropped_and_does_not_r
 
 
 class TooFew(Problem):
-    """A problem with a constructor of its own."""
+    """A problem with its own constructor."""
 
     title = "Too few"
 

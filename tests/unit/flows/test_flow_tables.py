@@ -79,7 +79,7 @@ class Case:
 
     @property
     def now(self) -> str:
-        """The state of the header; `none` if there is no flow."""
+        """The state of the header; `none` if the flow does not exist."""
         try:
             return service.get(self.shop.ports, ADDRESS).state
         except NotFound:
@@ -321,7 +321,7 @@ def entry_of(driver: Driver, entry: str, condition: str) -> Message:
 
 
 def received(code: Code) -> str:
-    """Return what the code has received, in the words of the table."""
+    """Return the results that the code has received, in the words of the table."""
     match code.received:
         case []:
             return "is not resumed"

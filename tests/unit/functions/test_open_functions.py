@@ -103,7 +103,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
 
 @pytest.fixture
 def client(catalogue: Catalogue) -> Iterator[Client]:
-    """Return a client of the local stack's server, which asks no token of tasks here."""
+    """Return a client of the local stack's server, which here requires no token for tasks."""
     with Harness():
         adapters_settings.bind(replace(settings_of(catalogue), tasks_account=""))
         yield Client(mounted(catalogue))

@@ -53,7 +53,7 @@ def versions(at: Front, key: str) -> list[dict[str, Any]]:
 
 
 def held(at: Front, key: str) -> list[Any]:
-    """Return what each version held, the oldest first, without the key."""
+    """Return the content of each version, oldest first, without the key."""
     shown = []
     for version in reversed(versions(at, key)):
         body = at.ask("GET", f"/{key}/versions/{version['version']}").json

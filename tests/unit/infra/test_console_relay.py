@@ -1,4 +1,4 @@
-"""`make console PROJECT=…`: reads are passed on with gcloud's identity, nothing else is, and nobody else is heard."""
+"""`make console PROJECT=…`: it forwards only reads, with gcloud's identity, and only for its own page."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
 
 
 class Deployment:
-    """Functions in the cloud: they answer who brings the token that is good now, and remember what they were asked."""
+    """Functions in the cloud: they answer requests with the currently valid token, and record all requests."""
 
     def __init__(self) -> None:
         self.good = "token-1"
@@ -56,7 +56,7 @@ class Deployment:
 
 
 class Gcloud:
-    """Prints a new token each time it is asked for one."""
+    """Prints a new token for each request."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -94,7 +94,7 @@ def opened(deployed: Deployment) -> Iterator[Opened]:
 
 @pytest.fixture
 def deployment(deployed: Deployment, opened: Opened) -> Deployment:
-    """Return the deployment as if nobody had asked it yet."""
+    """Return the deployment with no recorded requests."""
     deployed.good = opened[1].tokens.token("")
     deployed.asked.clear()
     return deployed

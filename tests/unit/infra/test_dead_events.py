@@ -143,6 +143,6 @@ def test_the_local_stack_has_no_events_to_deliver_again() -> None:
 
 
 def test_the_client_for_this_machine_takes_no_address_of_another() -> None:
-    """It verifies no certificate: a token sent with it would be anybody's."""
+    """It verifies no certificate, so a token sent with it could be read by any server."""
     with pytest.raises(ValueError, match="not an address of this machine"):
         http_client.send("POST", "https://firestore.googleapis.com/v1/x", timeout_seconds=1)

@@ -1,4 +1,4 @@
-"""Two local stacks never share a folder, and a dead one's lock is nobody's."""
+"""Two local stacks never share a folder, and the lock of a dead one is free."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A project of one's own: where its files are, and its catalogue, to which the kit's entries are added."""
+"""A user's own project: the paths of its files, and its catalogue with the kit's entries."""
 
 from pathlib import Path
 

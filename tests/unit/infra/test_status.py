@@ -33,7 +33,7 @@ def deployed(name: str) -> dict[str, str]:
 
 
 def answers() -> dict[str, Any]:
-    """Return what gcloud prints now, by how its commands begin."""
+    """Return gcloud's current output, by the beginning of its command."""
     return {
         "functions list": [deployed(name) for name in load().functions if name != "sweep"] + [deployed("../prod")],
         "tasks queues list": [

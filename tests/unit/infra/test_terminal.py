@@ -40,7 +40,7 @@ OF_REGISTER = f'  File "{KIT.root}/shared/signalbox/functions.py", line 145, in 
 def shown(
     *lines: object, service: str = "functions", colour: bool = False, machine: bool = False, full: bool = False
 ) -> str:
-    """Return what is written for lines, given as text or as values of JSON."""
+    """Return the output for lines that are given as text or as JSON values."""
     file = io.StringIO()
     terminal = Terminal(Console(file=file, force_terminal=colour, width=200, highlight=False), machine, full)
     terminal.show([(service, line if isinstance(line, str) else json.dumps(line)) for line in lines])

@@ -28,7 +28,9 @@ from tests.unit.operations_platform import OperationsPlatform
 
 @pytest.fixture
 def embedding() -> OperationsPlatform:
-    """A world at rest for a while, in which `p` and `q` embed `t`, `p` embeds what is missing, and `u` stands alone."""
+    """A world at rest for a while, in which `p` and `q` embed `t`, `p` embeds a missing document, and `u` has no
+    links.
+    """
     world = OperationsPlatform()
     world.put("t", n=1)
     world.put("p", a={"key": "t"}, l=[{"key": "nobody"}])

@@ -38,7 +38,7 @@ def add(who: str = "x") -> Message:
 
 
 def run_all_due(world: Objects) -> Cost:
-    """Return what the run of the wake-up that waits costs."""
+    """Return the cost of the run of the waiting wake-up."""
     [task] = world.wake_ups()
     world.world.tasks.remove(task)
     world.world.pass_time(10)

@@ -61,7 +61,7 @@ def message_of(row: Row) -> Message:
 
 
 def apply_of(condition: str) -> Applied:
-    """Return what the method of the row leaves."""
+    """Return the result of applying the method of the row."""
     if condition == "the method raises":
         return Applied("before", CallOutcome.from_problem(Problem("no")))
     if condition == "it sends more than a turn may":
@@ -121,7 +121,7 @@ def _post(row: Row, address: ObjectAddress, message: Message) -> str:
 
 
 def taken(row: Row, message: Message) -> Taken:
-    """Apply the row's message in a turn of its own."""
+    """Apply the row's message in a separate turn."""
     calls = {"m": CallRecord(message)}
     if target := TARGETS.get(row["if"]):
         calls["target"] = target

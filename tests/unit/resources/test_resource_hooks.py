@@ -1,4 +1,4 @@
-"""What a user's code decides about a resource: who may, what a list holds, what is stored, shown and deleted."""
+"""What a user's code decides about a resource: permission, the content of lists, what is stored, shown and deleted."""
 
 from typing import Annotated, Any
 

@@ -48,7 +48,7 @@ def waiter(id_: str, state: State = "waiting", **more: Any) -> Waiter:
 
 
 def loaded(state: str, reads: Reads | None = None, **more: Any) -> Loaded:
-    """Return what is loaded in a state; of the wait queue, only the waiters that the command reads."""
+    """Return the loaded values of a state; of the wait queue, only the waiters that the command reads."""
     mode, lease, *waiting = state.split()
     semaphore = Semaphore(1, 60, leases=lease_of_a(lease), mode=mode, next_token=TOKEN + 1)  # type: ignore[arg-type]  # a mode from MODES
     before = Loaded("s", semaphore, INCARNATION, NOW, update_time=PAST, **more)

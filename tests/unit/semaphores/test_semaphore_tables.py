@@ -103,7 +103,7 @@ def check(row: Row, state: str, transition: Transition[Any]) -> None:
 
 
 def release_of(transition: Transition[Any]) -> str:
-    """Return what a transition requires or creates of the lease's release, in the words of the tables."""
+    """Return the precondition on the lease's release, or its creation, in a transition, in the words of the tables."""
     concerned: tuple[LeaseRecord | Release, ...] = (*transition.unreleased, *transition.releases_created)
     assert all((lease.id, lease.token) == ("a", TOKEN) for lease in concerned)
     return "none" * len(transition.unreleased) + "created" * len(transition.releases_created)

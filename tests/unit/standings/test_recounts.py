@@ -22,7 +22,7 @@ DRIFTED = "standing had drifted, repaired"
 
 @pytest.fixture
 def world() -> Iterator[StandingsPlatform]:
-    """Return a world with one item of 20 yokes, each a page of its own but for the last; its standing is broken."""
+    """Return a world with one item of 20 yokes, in pages of one except the last; its standing is wrong."""
     made = StandingsPlatform()
     for index in range(YOKES):
         made.yoke(f"u{index:02}", "tea", index)

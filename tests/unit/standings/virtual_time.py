@@ -1,9 +1,9 @@
-"""Many callers at once in virtual time: each call of a port takes as long as on Firestore, and no real time.
+"""Many concurrent callers in virtual time: each call of a port takes as long as on Firestore, but no real time.
 
-Every caller, event and task is a greenlet of its own, which waits while its call travels there and back; the call takes
-effect in between. So visits and fold runs overlap as they do in the cloud, and a minute of 500 yokes a second takes
-some seconds. Not modelled: that Firestore slows down on a record or a range that is written too often. Therefore the
-rates themselves are what tests look at (`WriteTimes`).
+Every caller, event and task is a separate greenlet, which waits for the round trip of its call; the call takes effect
+in the middle. So visits and fold runs overlap as they do in the cloud, and a minute of 500 yokes a second takes some
+seconds. Not modelled: that Firestore slows down on a record or a range that is written too often. Therefore the rates
+themselves are what tests look at (`WriteTimes`).
 """
 
 from bisect import bisect_left
@@ -103,7 +103,7 @@ class VirtualTime:
         return self._random.random()
 
     def call(self, seconds: float, call: Callable[[], Answer], records: Callable[[Answer], int]) -> Answer:
-        """Make a call that takes so long, and longer for many records: half of it before it takes effect."""
+        """Make a call that takes `seconds`, and longer for many records; half of that passes before it takes effect."""
         seconds *= 0.5 + self._random.random()
         self.sleep(seconds / 2)
         answer = call()

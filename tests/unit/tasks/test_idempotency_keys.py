@@ -1,4 +1,6 @@
-"""The content of a call that a task makes: what two deliveries have in common, and what tells two calls apart."""
+"""The content of a call that a task makes: the parts that two deliveries share, and those that distinguish two
+calls.
+"""
 
 import sys
 from collections.abc import Callable

@@ -59,7 +59,7 @@ class Delivered:
             self.answer = "retried"
 
     def written(self) -> str:
-        """Return what was written, in the words of the table."""
+        """Return the writes, in the words of the table."""
         counted = self.world.record(attempt().record_path) or {}
         starts = int(counted.get("starts", 0))
         starts = 0 if str(starts) == self.row["counted before"] else starts

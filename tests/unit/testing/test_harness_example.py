@@ -1,4 +1,4 @@
-"""A test of one's own function, as a user writes it. The pages quote it."""
+"""A test of a user's function, as a user writes it. The pages quote it."""
 
 from signalbox import Function, Lease, Request, Response, documents, semaphore
 from signalbox.testing import Faults, Harness

@@ -16,7 +16,7 @@ Times = tuple[float, float]
 
 @app.task
 def step(number: int) -> list[float]:
-    """Return the two times; the number only tells steps apart."""
+    """Return the two times; the number only distinguishes steps."""
     return [float(flask.request.headers["X-CloudTasks-TaskETA"]), time.time()]
 
 

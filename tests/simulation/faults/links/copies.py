@@ -203,7 +203,7 @@ cut = original("documents.cut")
 
 
 def _keys_as_long_as_ids() -> Replacements:
-    """A key may be as long as Firestore lets an id be."""
+    """A key may be as long as Firestore's ids."""
     return [("core.key_bytes_max", core_keys.NAME_BYTES_MAX)]
 
 

@@ -19,5 +19,7 @@ def in_links(clause: str, without: str, point: str, instead: Any, kinds: Kinds =
 
 
 def in_world(kinds: Kinds, writers: str = ANYONE) -> Callable[[int], None]:
-    """Return what runs a seed of the links, in worlds of these kinds, where these clients write documents."""
+    """Return a function that runs a seed of the links, in worlds of these kinds, where these clients write
+    documents.
+    """
     return partial(links_world.run, kinds=kinds, writers=writers)

@@ -35,7 +35,7 @@ writes_of = original("documents._Plan.writes")
 def _one_after_the_other(
     ports: Ports, reads: Any, decide: Callable[[tuple[Snapshot, ...]], Decision[Any, Any]]
 ) -> tuple[Any, Any]:
-    """Each document in a commit of its own."""
+    """Each document has a separate commit."""
 
     def first_alone(read: tuple[Snapshot, ...]) -> Decision[Any, Any]:
         decision = decide(read)

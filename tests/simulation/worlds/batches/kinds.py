@@ -24,10 +24,10 @@ ALARM = Call("painter", "alarm", {})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a world is about; each makes other races likely.
+    """The settings of a world; each kind makes other races likely.
 
-    `paged` worlds load page by page, and race the seal. Units `from_outside` are completed by callers who do not retry
-    what landed. `failing` units fail at first and are retried. `cancelled` batches are cancelled at some time.
+    `paged` worlds load page by page, and race the seal. Units `from_outside` are completed by callers that do not retry
+    a successful call. `failing` units fail at first and are retried. `cancelled` batches are cancelled at some time.
     `removed` ones are removed, and their id is used again while old tasks are still delivered. In `nested` worlds the
     first unit is a sub-batch. `hurried` ones reach their deadline, without some units or just with the last. In
     `walked` worlds the sweeper walks while units are completed.

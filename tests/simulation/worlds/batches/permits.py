@@ -96,7 +96,7 @@ class Permits:
     # --- the operator ---
 
     def by_hand(self) -> list[Callable[[], None]]:
-        """Return what an operator does."""
+        """Return the operator's action."""
         if not self._batches.kind.calm or self._random.random() >= BY_HAND_RATE:
             return []
         return self._random.sample([self._end_a_lease, self._cancel_a_wait, self._delete], self._random.randint(1, 2))

@@ -27,7 +27,7 @@ TERMINATED = "terminated by people"
 
 @dataclass(slots=True)
 class Act:
-    """What somebody does until it is answered, or a dozen times."""
+    """An action that a person repeats until it is answered, at most a dozen times."""
 
     name: str
     work: Callable[[], bool]
@@ -49,7 +49,7 @@ class People:
     sub_flow: Callable[[], FlowAddress | None] = lambda: None
 
     def acts_of(self, address: FlowAddress) -> list[Act]:
-        """Return what people do with a flow; its start is first."""
+        """Return the actions of people on a flow; the start is first."""
         random = self.world.random
         what = program(random, self.kind)
         acts = [Act(f"start {address.key}", lambda: self._start(address, what))]
@@ -95,7 +95,7 @@ class People:
         return True
 
     def more_acts_of(self, address: FlowAddress, random: Random) -> list[Act]:
-        """Return what else people may do with a flow: cancel it twice, end it, wake it, or start it again."""
+        """Return further actions of people on a flow: cancel it twice, end it, wake it, or start it again."""
         acts = []
         if random.random() < CANCELLED_SHARE:
             acts += [Act(f"cancel {address.key} {number}", partial(self.cancel, address)) for number in range(2)]

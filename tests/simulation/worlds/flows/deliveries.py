@@ -39,9 +39,10 @@ FAILING, FAILING_OFTEN, TRANSIENT = 0.25, 0.7, 0.1
 
 @dataclass
 class FlowDeliveries:
-    """The deliveries of a world. `code` returns the deployment that a delivery meets; `own` draws for the steps.
+    """The deliveries of a world. `code` returns the deployment that handles a delivery; `own` draws for the steps.
 
-    `told` are the outcomes that `on_complete` got, by task name; `sent` are the names of what flows sent, by mark.
+    `told` has the outcomes that `on_complete` received, by task name; `sent` has the names of the messages that flows
+    sent, by mark.
     """
 
     world: World
@@ -138,9 +139,9 @@ class FlowDeliveries:
         service.run(ports, code, Delivery(WakeUp.from_payload(effect.payload), effect.name), unlimited)
 
     def _reused(self, effect: Effect) -> None:
-        """Check a second creation. One of a release may come: each branch that ends asks for it, hours apart.
+        """Check a second creation. A release may be created twice: each branch that ends creates it, hours apart.
 
-        One of a step may come from an old outbox record, if a turn that repeats has created it first. It looks first.
+        A step may be created from an old outbox record after a repeated turn has created it. It reads its flow first.
         """
         self._deliveries[effect.name] = 0
         repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
@@ -151,7 +152,7 @@ class FlowDeliveries:
 
 
 def _is_found_again(effect: Effect) -> bool:
-    """Return whether a flow that is silent asks for the task again."""
+    """Return whether a silent flow enqueues the task again."""
     if effect.task == WAKE_UP_TASK or flows_tasks.is_step(effect.context):
         return True
     return effect.payload.get("act") in REPEATED[1:] or (

@@ -87,7 +87,7 @@ class Code:
     dies: Callable[[], None] = lambda: None
 
     def flows(self) -> Flows:
-        """Return what a process of this deployment has."""
+        """Return the flows of this deployment's processes."""
 
         async def work(program: list[Any], total: int = 0) -> Any:
             return await self._work(program, total)

@@ -136,7 +136,7 @@ class Users:
         documents_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
     def _put_if(self, key: str, content: model.Content) -> None:
-        """Read, then put if there was no write since: checked at the write itself."""
+        """Read, then put if no write has happened since; the put checks that itself."""
         [found] = self._world.ports.store.read(model.path_of(key))
         seen = etag_of(found)
 

@@ -50,7 +50,7 @@ class Checks:
         return act
 
     def states(self) -> dict[str, model.Content | None]:
-        """Return what each key holds, before the write that is being checked."""
+        """Return the content of each key before the write that is being checked."""
         return {key: json.loads(states[-1]) for key, states in self._history.items()}
 
     # --- what must hold at every write ---
@@ -71,7 +71,7 @@ class Checks:
             self._check_copies(key, new)
 
     def _check_author(self, key: str, before: Snapshot, old: model.Document | None, new: model.Document) -> None:
-        """A user writes what the act is about; everybody else leaves what users wrote."""
+        """A user writes the content of the act; all other processes leave users' content unchanged."""
         act = self._acts.get(getcurrent())
         if act is not None:
             act.written.add(key)
@@ -87,7 +87,9 @@ class Checks:
         self._versions[key].add(new.stamp.version)
 
     def _check_copies(self, key: str, document: model.Document) -> None:
-        """Each copy shows a state of its source no older than what it showed before, in one life of its document."""
+        """Each copy shows a state of its source that is not older than the one it showed before, until its document is
+        deleted.
+        """
         for _, copy in links.links_of(document.content):
             target = copy["key"]
             if target == key or "link_too_large" in copy or (self._kind.transformed and "link_cycle" in copy):
@@ -137,7 +139,7 @@ class Checks:
     def _expected(
         self, key: str, document: model.Document, held: dict[str, model.Document], around: Embedding
     ) -> model.Content:
-        """Return what a put now would embed; a transform may have left a mark where the target is at the last hop."""
+        """Return the copy that a put would embed now; at the last hop, a transform may have left a mark."""
         far = {
             at: link
             for at, link in links.links_of(document.content)
@@ -154,7 +156,7 @@ class Checks:
 
 
 def _shows(copy: model.Content, made: model.Content, above: str) -> bool:
-    """Return whether a copy is as made, or less deep for want of room."""
+    """Return whether a copy equals the expected one, or is less deep because that one does not fit."""
     if values.same(made, copy):
         return True
     less_deep = range(1, LINK_LEVELS_MAX) if copies.any_too_large(copy) else ()
@@ -173,7 +175,9 @@ def _is_copy(item: Any) -> bool:
 
 
 def _from_users_alone(contents: dict[str, model.Content | None]) -> dict[str, model.Content]:
-    """Return what documents show that were put at one instant, as often as anything changes: no order is left in it."""
+    """Return what documents would show if all were put at one instant, repeated until nothing changes: independent of
+    any order.
+    """
     shown = {key: content and json.loads(bare(content)) for key, content in contents.items()}
     for _ in range(len(shown) * LINK_LEVELS_MAX):
         before, shown = shown, {key: content and _embedded(key, content, shown) for key, content in shown.items()}
@@ -190,7 +194,7 @@ def _embedded(key: str, content: model.Content, shown: dict[str, model.Content |
 
 
 def bare(content: model.Content) -> str:
-    """Return what a user wrote: a content without copies: links have their keys only."""
+    """Return the content that a user wrote: without copies, links have only their keys."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links_of(content)}
     return values.canonical(links.with_copies(content, links_alone))
 

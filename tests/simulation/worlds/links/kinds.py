@@ -43,12 +43,12 @@ TRANSFORMS: tuple[Any, ...] = (
     {"grows": "{{.x .grows}}+", "n": "#.n"},
     {"deepens": ["#.x .deepens", "#.y .deepens", "#.n"]},
 )
-"""Outputs: a part of the target, a text, an object of its own or none, a value that grows or deepens round a cycle."""
+"""Outputs: a part of the target, a text, another object, no object, a value that grows or deepens round a cycle."""
 
 SMALL, GROWING = TRANSFORMS[:2], TRANSFORMS[3:]
 
 SAME = {"n": "#.n"}
-"""Its output is what stands there without it."""
+"""Its output equals the untransformed copy."""
 
 UNLUCKY = FaultRates(lose_answer=0.1, kill=0.1, left=8)
 

@@ -57,12 +57,12 @@ def run(
 
 
 def drawn_writers(seed: int) -> str:
-    """Return who writes documents in the world of a seed. No other choice of the seed depends on it."""
+    """Return the `written_by` of a seed's world. No other choice of the seed depends on it."""
     return Random(f"{seed}-writers").choice(CHOICES)
 
 
 def _is_too_large(event: DocumentEvent) -> bool:
-    """Return whether an event may be dropped: the platform does so by the sum of both, which is no less."""
+    """Return whether an event may be dropped. The platform decides by the sum of both sizes, which is not smaller."""
     return any(data is not None and map_bytes(data) > EVENT_RECORD_BYTES for data in (event.before, event.after))
 
 

@@ -46,7 +46,7 @@ class WriteBacks:
         documents_patches.patch(ports, PatchRequest.from_request(key, patch, write_back=True))
 
     def _expect(self, root: str, patch: Content) -> None:
-        """Check the writes that this process makes from now on; the first tells what there was before all of them."""
+        """Check this process's writes from now on; the first one has the state before all of them."""
         before: States = {}
         expected: dict[str, Content] = {}
 
@@ -67,7 +67,9 @@ class WriteBacks:
         act = self._checks.expect(Act(check))
 
     def _expected(self, root: str, patch: Content, before: States) -> dict[str, Content]:
-        """Return what each document becomes. Raises `Violation` for an edit of a copy that was not its source."""
+        """Return the expected content of each document. Raises `Violation` for an edit of a copy that differed from its
+        source.
+        """
         made: dict[str, Content] = {}
         waiting = [(root, patch)]
         for key, change in waiting:

@@ -42,7 +42,7 @@ class Worlds(Enum):
     SOON = "soon"
     """Calls at once after a posted call, which is after a delayed call that is due soon."""
     SLOW = "slow"
-    """A healthy call that takes so long that its wake-up is delivered again meanwhile."""
+    """The duration of a healthy call that is so slow that its wake-up is delivered again meanwhile."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from tests.simulation.world import Violation
 
 @dataclass(slots=True)
 class Lives:
-    """The calls of an object, by life: a deletion ends a life."""
+    """The calls of an object, in parts: each deletion ends a part (a life)."""
 
     lives: list[list[str]] = field(default_factory=lambda: [[]])
     version: int = 0
