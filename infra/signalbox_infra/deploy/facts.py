@@ -31,7 +31,8 @@ class Facts:
     """The state of a project. None: it could not be read, or reading is not permitted. Empty text: it does not exist.
 
     `functions` are the labels of the region's functions by name. Of the databases, by name, `databases` has the
-    locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `keys` the users' own keys.
+    locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `modes` the modes
+    (FIRESTORE_NATIVE or DATASTORE_MODE), `keys` the users' own keys.
     """
 
     terraform: str = ""
@@ -47,6 +48,7 @@ class Facts:
     functions: Mapping[str, Mapping[str, str]] | None = None
     databases: Mapping[str, str] | None = None
     editions: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     runtime: str = ""
     catalogue_error: str = ""
@@ -74,6 +76,7 @@ def gather(target: Target, run: Run) -> Facts:
         functions=_labels(later.get("functions")),
         databases=_by_name(later.get("databases"), "locationId"),
         editions=_by_name(later.get("databases"), "databaseEdition") or {},
+        modes=_by_name(later.get("databases"), "type") or {},
         keys=_keys(later.get("databases")),
         runtime=_runtime(target),
         catalogue_error=catalogue_error,

@@ -154,6 +154,7 @@ def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
 
 
 ENTERPRISE = "ENTERPRISE"
+DATASTORE = "DATASTORE_MODE"
 
 
 def _database(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -171,6 +172,12 @@ def _database(target: Target, facts: Facts) -> Iterator[Missing]:
             "every query of the kit would read a whole collection.",
             f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, of '
             "the Standard edition",
+        )
+    if facts.modes.get(target.database) == DATASTORE:
+        yield Missing(
+            f"The database {target.database} is in Datastore mode, which has neither documents nor their events.",
+            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, in '
+            "Native mode. Other databases of the project stay as they are",
         )
     key, wanted = facts.keys.get(target.database, ""), target.setting("cmek_key", "")
     if location and creates and key != wanted:

@@ -27,6 +27,16 @@ ENTERPRISE = json.dumps(
         }
     ]
 )
+DATASTORE = json.dumps(
+    [
+        {
+            "name": f"projects/{PROJECT}/databases/signalbox-dev",
+            "locationId": "us-central1",
+            "databaseEdition": "STANDARD",
+            "type": "DATASTORE_MODE",
+        }
+    ]
+)
 ELSEWHERE = json.dumps([{"name": f"projects/{PROJECT}/databases/signalbox-dev", "locationId": "eur3"}])
 WITH_A_KEY = ELSEWHERE.replace("eur3", "us-central1").replace("}", ', "cmekConfig": {"kmsKeyName": "projects/p/key"}}')
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"
@@ -69,6 +79,7 @@ def with_settings(**settings: str) -> target.Target:
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
         ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set database = "another-name"'),
+        ("gcloud firestore databases list", DATASTORE, "is in Datastore mode", 'Set database = "another-name"'),
         (
             "gcloud firestore databases list",
             WITH_A_KEY,
