@@ -92,9 +92,9 @@ locals {
     }) },
   )
 
-  # The URL for people passes on the path behind the name. Queues and schedules call the deterministic address, which is known
+  # The URL for people passes on the path behind the name; target.py repeats it. Queues and schedules call the deterministic address, which is known
   # before any function exists, so that functions can enqueue tasks for each other.
-  base_url     = "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
+  base_url     = var.domain_only ? "https://${var.domain}/" : "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
   function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"
 
   environment = {

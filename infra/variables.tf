@@ -207,3 +207,14 @@ variable "objectives" {
   default     = false
   nullable    = false
 }
+
+variable "domain_only" {
+  description = "Let people call the functions through `domain` only: Google refuses calls to their own addresses from outside the project. Turn it on once the domain answers."
+  type        = bool
+  default     = false
+  nullable    = false
+  validation {
+    condition     = !var.domain_only || var.domain != null
+    error_message = "domain_only needs domain: without it nobody could call the functions for people. Set domain, deploy, and turn it on once the domain answers."
+  }
+}

@@ -222,7 +222,7 @@ def _invokers(state: _State, values: Resource) -> Iterator[str]:
         "schedule": {f"serviceAccount:{state.environment['SIGNALBOX_SCHEDULER_ACCOUNT']}"},
     }
     callers = _callers(state, values)
-    if _service(values)["ingress_settings"] == "ALLOW_ALL":
+    if _service(values)["ingress_settings"] in ("ALLOW_ALL", "ALLOW_INTERNAL_AND_GCLB"):
         yield "people"
     yield from (invoker for invoker, members in accounts.items() if members & callers)
 

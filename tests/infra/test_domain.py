@@ -1,17 +1,22 @@
 """A user's domain leads to every function for people; by default there is none."""
 
+import json
 import re
 from collections.abc import Mapping
 
 import pytest
 
 from signalbox.catalogue.reading import load
+from signalbox_infra.deploy.target import Target
 from tests.infra.conftest import DOMAIN
 from tests.infra.workspace import INFRA, Resource, Workspace
 
 pytestmark = pytest.mark.slow
 
+FUNCTION = "google_cloudfunctions2_function"
 PEOPLES = sorted(each.name for each in load().functions.values() if "people" in each.invoked_by)
+
+NAMES = {"dev-" + name.replace("_", "-") for name in PEOPLES}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +54,7 @@ def test_a_path_that_is_no_functions_is_not_found(made: Mapping[str, Resource]) 
 def test_only_functions_for_people_are_behind_the_domain(made: Mapping[str, Resource]) -> None:
     groups = [each.values for each in made.values() if each.kind == "google_compute_region_network_endpoint_group"]
     behind = {each["cloud_run"][0]["service"] for each in groups}
-    assert behind == {"dev-" + name.replace("_", "-") for name in PEOPLES}
+    assert behind == NAMES
 
 
 def test_the_certificate_is_the_domains_and_the_page_names_the_address(made: Mapping[str, Resource]) -> None:
@@ -58,6 +63,38 @@ def test_the_certificate_is_the_domains_and_the_page_names_the_address(made: Map
     page = (INFRA.parent / "docs" / "custom-domain.md").read_text("utf-8")
     [address] = re.findall(r"addresses describe (\S+)", page)
     assert address == made['google_compute_global_address.domain["domain"]'].values["name"]
+
+
+def test_by_default_the_functions_own_addresses_stay(with_options: Workspace, made: Mapping[str, Resource]) -> None:
+    assert ingress_of_people(made) == {"ALLOW_ALL"}
+    assert with_options.outputs()["base_url"] == "https://us-central1-demo-project.cloudfunctions.net/dev-"
+
+
+def test_people_may_be_let_in_through_the_domain_only(with_options: Workspace) -> None:
+    with_options.plan(domain_only=True)
+    planned = with_options.planned()
+    assert ingress_of_people(planned) == {"ALLOW_INTERNAL_AND_GCLB"}
+    internal = [each for each in planned.values() if each.kind == FUNCTION and each.values["name"] not in NAMES]
+    assert {each.values["service_config"][0]["ingress_settings"] for each in internal} == {"ALLOW_INTERNAL_ONLY"}
+    shown = json.loads(with_options.run("show", "-json", "planned").stdout)["planned_values"]["outputs"]
+    assert shown["base_url"]["value"] == f"https://{DOMAIN}/"
+    assert shown["urls"]["value"]["documents"] == f"https://{DOMAIN}/documents"
+
+
+def test_clients_of_the_deployment_know_the_same_base_and_ask_for_tokens_of_the_functions_own_address() -> None:
+    settings = {"prefix": "dev", "domain": DOMAIN}
+    own = "https://us-central1-demo-project.cloudfunctions.net/dev-"
+    assert Target("demo-project", "dev", "us-central1", settings).base_url == own
+    place = Target("demo-project", "dev", "us-central1", {**settings, "domain_only": "true"})
+    assert place.base_url == f"https://{DOMAIN}/"
+    assert place.audience(f"https://{DOMAIN}/semaphore-wait") == f"{own}semaphore-wait"
+    assert place.audience(f"{own}documents") == f"{own}documents"
+
+
+def ingress_of_people(resources: Mapping[str, Resource]) -> set[str]:
+    found = [each.values for each in resources.values() if each.kind == FUNCTION and each.values["name"] in NAMES]
+    assert len(found) == len(NAMES)
+    return {each["service_config"][0]["ingress_settings"] for each in found}
 
 
 def test_another_domain_gets_its_certificate_before_the_old_one_goes(with_options: Workspace) -> None:

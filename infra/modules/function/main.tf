@@ -64,7 +64,7 @@ resource "google_cloudfunctions2_function" "function" {
     timeout_seconds                  = local.timeout_seconds
     max_instance_count               = local.instances_max
     min_instance_count               = local.instances_min
-    ingress_settings                 = var.internal ? "ALLOW_INTERNAL_ONLY" : "ALLOW_ALL"
+    ingress_settings                 = var.ingress
     all_traffic_on_latest_revision   = true
     environment_variables = merge(var.environment, {
       THREADS            = tostring(local.concurrency)

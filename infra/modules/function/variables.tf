@@ -51,9 +51,9 @@ variable "secrets" {
   type        = map(list(string))
 }
 
-variable "internal" {
-  description = "Admit only what comes from Cloud Tasks, Cloud Scheduler, Eventarc or the project's networks."
-  type        = bool
+variable "ingress" {
+  description = "Where calls may come from. ALLOW_INTERNAL_ONLY: Cloud Tasks, Cloud Scheduler, Eventarc and the project's networks; ALLOW_INTERNAL_AND_GCLB: these and a load balancer; ALLOW_ALL."
+  type        = string
 }
 
 variable "invokers" {

@@ -32,7 +32,7 @@ def serve(place: Target, port: int) -> None:
 
 def server_of(place: Target, port: int, run_: Run, base_url: str = "") -> tuple[BaseWSGIServer, Relay]:
     """Return a server on this machine that serves the console of a deployment. Raises `CommandFailed`."""
-    base_url = base_url or f"https://{place.region}-{place.project}.cloudfunctions.net/{place.begin}"
+    base_url = base_url or place.base_url
     signed = Tokens(partial(_tokens, place, run_))
     signed.token(base_url)  # fails now, not at the first request
     named = f"{place.project}, {place.environment}, {place.region}"

@@ -119,13 +119,13 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
     kept: dict[str, str] = {}
 
     def token(url: str) -> str:
-        key = url if is_service_account(account) else ""
+        key = target.audience(url) if is_service_account(account) else ""
         if key not in kept:
-            audience = [f"--audiences={url}"] if key else []
+            audience = [f"--audiences={key}"] if key else []
             outcome = run(("gcloud", "auth", "print-identity-token", *audience), folder=target.root)
             if not outcome.ok and not key:
                 raise CommandFailed(outcome.error.strip())
-            kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, url, run, outcome.error)
+            kept[key] = outcome.text.strip() if outcome.ok else _generated(target, account, key, run, outcome.error)
         return kept[key]
 
     return token

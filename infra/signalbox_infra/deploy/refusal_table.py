@@ -201,9 +201,10 @@ FOR_GOOD = (
     Refusal(
         "ingress",
         r"cloudfunctions\.allowedIngressSettings|run\.allowedIngress",
-        "The organisation does not let functions be called from outside: those for people need ALLOW_ALL.",
+        "The organisation does not let functions be called from outside: those for people need ALLOW_ALL, or a domain.",
         CONSTRAINTS,
-        remedy="Ask the organisation's administrator to allow ALLOW_ALL in addition to ALLOW_INTERNAL_ONLY in "
+        remedy="Set domain and domain_only (docs/custom-domain.md), or ask the organisation's administrator to allow "
+        "ALLOW_ALL in addition to ALLOW_INTERNAL_ONLY in "
         "constraints/cloudfunctions.allowedIngressSettings (and run.allowedIngress: all) for this project.",
     ),
     Refusal(

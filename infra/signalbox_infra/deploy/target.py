@@ -77,6 +77,21 @@ class Target:
     def database_location(self) -> str:
         return self.setting("database_location", self.region)
 
+    @property
+    def own_url(self) -> str:
+        """The base of the functions' own addresses, which identity tokens name as their audience."""
+        return f"https://{self.region}-{self.project}.cloudfunctions.net/{self.begin}"
+
+    @property
+    def base_url(self) -> str:
+        """The base of the addresses that people call: with `domain_only`, the domain's."""
+        return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", "") == "true" else self.own_url
+
+    def audience(self, url: str) -> str:
+        """Return the audience of a token for a function's address: Cloud Run knows the functions' own ones only."""
+        domain = f"https://{self.setting('domain', '')}/"
+        return f"{self.own_url}{url.removeprefix(domain)}" if url.startswith(domain) else url
+
     def setting(self, name: str, default: str) -> str:
         """Return a value of the tfvars file, as text; `null` counts as absent."""
         given = (self.settings or {}).get(name, "null")

@@ -41,8 +41,7 @@ def _local() -> Get:
 
 
 def _cloud(place: Target, absent: str) -> Get:
-    base_url = f"https://{place.region}-{place.project}.cloudfunctions.net/{place.begin}"
-    client = DeploymentClient(base_url, tokens(place, facts.signed_in(place, run), run))
+    client = DeploymentClient(place.base_url, tokens(place, facts.signed_in(place, run), run))
 
     def get(path: str) -> Mapping[str, Any]:
         found = client.request("GET", path, expect=(200, 404))
