@@ -23,7 +23,7 @@ module "function" {
   region      = var.region
   database    = local.database
   secrets     = { for name, secret in each.value.secrets : name => split(":", "${secret}:latest") }
-  environment = merge(each.value.env, local.environment, local.of_browsers[each.key], {
+  environment = merge(each.value.env, local.environment, local.of_one_function[each.key], local.of_browsers[each.key], {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
     }, each.value.queue ? {
@@ -39,7 +39,7 @@ module "function" {
   repository    = google_artifact_registry_repository.images.id
   ready         = terraform_data.rights.id
 
-  depends_on = [google_project_service.api, google_firestore_database.database]
+  depends_on = [google_project_service.api, google_firestore_database.database, google_storage_bucket_object.catalogue]
 }
 
 check "nothing_is_public_by_mistake" {

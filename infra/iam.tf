@@ -105,6 +105,18 @@ resource "google_project_iam_member" "database" {
   }
 }
 
+# Every function reads what the deployment consists of, and nothing else of that bucket. [open] as above.
+resource "google_project_iam_member" "catalogue" {
+  for_each = local.account_ids
+  project  = var.project_id
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.runtime[each.key].member
+  condition {
+    title      = "list-of-functions-only"
+    expression = "resource.name == \"projects/_/buckets/${google_storage_bucket.sources.name}/objects/${local.catalogue_object}\""
+  }
+}
+
 # What the catalogue's entry of a function asks for: its secrets, and roles of the project.
 locals {
   secret_reads = merge([for name, function in local.deployments : {
@@ -180,6 +192,7 @@ resource "terraform_data" "rights" {
   triggers_replace = sort(concat(
     [google_project_iam_member.build_logs.id, google_project_iam_member.build_sources.id],
     [google_artifact_registry_repository_iam_member.build_images.id],
+    [for right in google_project_iam_member.catalogue : right.id],
     [for right in google_project_iam_member.database : right.id],
     [for right in google_project_iam_member.event_receiver : right.id],
     [for right in google_project_iam_member.own_role : right.id],

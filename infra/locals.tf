@@ -105,14 +105,29 @@ locals {
     SIGNALBOX_QUEUE_PREFIX      = local.begin
     SIGNALBOX_TASKS_ACCOUNT     = "qu-${local.begin}{queue}@${var.project_id}.iam.gserviceaccount.com"
     SIGNALBOX_SCHEDULER_ACCOUNT = google_service_account.kit["scheduler"].email
-    SIGNALBOX_TASK_FUNCTIONS    = jsonencode({ for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) })
-    SIGNALBOX_TASK_QUEUES       = jsonencode(local.task_queues)
-    SIGNALBOX_CALLING_QUEUES    = jsonencode({ for name, function in local.functions : name => sort(function.queues) if function.queue })
-    SIGNALBOX_OBJECT_CLASSES    = jsonencode(merge([for name, function in local.functions : { for class in function.objects : class => name }]...))
-    SIGNALBOX_FLOW_FUNCTIONS    = jsonencode(merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...))
     SIGNALBOX_HISTORY           = jsonencode(local.history)
     SIGNALBOX_DOCUMENT_WRITERS  = local.catalogue.documents.written_by
-    SIGNALBOX_QUEUE_BACKOFFS    = jsonencode({ for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] })
-    SIGNALBOX_SPLIT_FUNCTIONS   = jsonencode(local.split)
+    SIGNALBOX_CATALOGUE         = "${google_storage_bucket.sources.name}/${local.catalogue_object}"
   }
+
+  # What each function must know of the others is one object, which a function reads when it first needs it: in their
+  # environments, one more function would update all of them.
+  catalogue_object = "catalogue.json"
+  of_all_functions = {
+    format          = 1
+    task_functions  = { for name, function in local.functions : name => function.tasks if function.queue && (function.users_own || length(function.tasks) > 0) }
+    task_queues     = local.task_queues
+    calling_queues  = { for name, function in local.functions : name => sort(function.queues) if function.queue }
+    object_classes  = merge([for name, function in local.functions : { for class in function.objects : class => name }]...)
+    flow_functions  = merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...)
+    split_functions = local.split
+  }
+
+  # Its own entries decide who may call a function, so they are in its environment, which no function can change.
+  of_one_function = { for name, function in local.deployments : name => {
+    SIGNALBOX_CALLING_QUEUES  = jsonencode(length(function.queues) > 0 ? { (function.function) = sort(function.queues) } : {})
+    SIGNALBOX_QUEUE_BACKOFFS  = jsonencode({ for name in function.queues : name => local.backoffs[name] })
+    SIGNALBOX_SPLIT_FUNCTIONS = jsonencode([for name in [function.function] : name if contains(local.split, name)])
+  } }
+  backoffs = { for name, queue in local.queues : name => [queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max] }
 }

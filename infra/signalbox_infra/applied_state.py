@@ -41,6 +41,7 @@ FUNCTION = "google_cloudfunctions2_function"
 INDEX = "google_firestore_index"
 PROJECT_ROLE = "google_project_iam_member"
 QUEUE = "google_cloud_tasks_queue"
+OBJECT = "google_storage_bucket_object"
 SCHEDULE = "google_cloud_scheduler_job"
 EVERYBODY = "allUsers"
 DIRECTIONS = {"ASCENDING": "", "DESCENDING": "-", None: "", "": ""}
@@ -50,10 +51,14 @@ Resource = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AppliedState:
-    """A deployment: its catalogue, and each function's environment variables by the function's name."""
+    """A deployment: its catalogue, each function's environment variables by the function's name, and the settings of all.
+
+    `shared` is the content of the object that functions read (`Settings.with_catalogue`).
+    """
 
     catalogue: Catalogue
     environments: Mapping[str, Mapping[str, str]]
+    shared: Mapping[str, Any]
 
 
 def read(
@@ -67,6 +72,7 @@ def read(
     """
     state = _State(shown)
     refuse(not state.functions, "nothing was applied: there is no function in this state")
+    refuse(not state.shared, "the list of functions that they read was not applied")
     return AppliedState(
         Catalogue(
             root=root,
@@ -82,6 +88,7 @@ def read(
             {name: _service(each)["environment_variables"] for name, each in state.functions.items()}
             | {f"{name}_tasks": _service(each)["environment_variables"] for name, each in state.private_halves.items()}
         ),
+        MappingProxyType(dict(state.shared)),
     )
 
 
@@ -95,6 +102,12 @@ class _State:
         self.private_halves = {name: each for name, each in deployed if _part(each) == TASKS}
         environments = (_service(each)["environment_variables"] for each in self.functions.values())
         self.environment: Mapping[str, str] = next(environments, {})
+        lists = (each for each in self.of(OBJECT) if f"{each['bucket']}/{each['name']}" == self._catalogue)
+        self.shared: Mapping[str, Any] = next((json.loads(each["content"]) for each in lists), {})
+
+    @property
+    def _catalogue(self) -> str:
+        return self.environment.get("SIGNALBOX_CATALOGUE", "")
 
     def of(self, kind: str) -> list[Resource]:
         return [values for type_, values in self._resources if type_ == kind]
@@ -132,8 +145,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         invoked_by=tuple(dict.fromkeys(one for half in halves for one in _invokers(state, half))),
         queues=tuple(_unless_usual(state, sorted({one for half in halves for one in _calling(state, half)}))),
         tasks=tuple(_tasks(state, name)),
-        objects=tuple(_listed(state, "SIGNALBOX_OBJECT_CLASSES", name)),
-        flows=tuple(_listed(state, "SIGNALBOX_FLOW_FUNCTIONS", name)),
+        objects=tuple(_listed(state, "object_classes", name)),
+        flows=tuple(_listed(state, "flow_functions", name)),
         enqueues=tuple(sorted(set.intersection(*(_enqueues(state, half) for half in halves)))),
         public=EVERYBODY in callers and not auth,
         auth=auth if EVERYBODY in callers else "",
@@ -174,14 +187,13 @@ def _histories(state: _State) -> Iterator[History]:
 
 
 def _tasks(state: _State, name: str) -> Iterator[str]:
-    listed = json.loads(state.environment["SIGNALBOX_TASK_FUNCTIONS"]).get(name, ())
+    listed = state.shared["task_functions"].get(name, ())
     return (task for task in listed if task != CALL_OBJECT)
 
 
-def _listed(state: _State, variable: str, name: str) -> Iterator[str]:
+def _listed(state: _State, setting: str, name: str) -> Iterator[str]:
     """Iterate over what a setting, which has a function for each, has for the function `name`."""
-    functions = json.loads(state.environment[variable])
-    return (each for each, function in functions.items() if function == name)
+    return (each for each, function in state.shared[setting].items() if function == name)
 
 
 def _callers(state: _State, values: Resource) -> set[str]:
@@ -209,7 +221,7 @@ def _calling(state: _State, values: Resource) -> list[str]:
 
 
 def _unless_usual(state: _State, queues: list[str]) -> list[str]:
-    usual = sorted(json.loads(state.environment["SIGNALBOX_TASK_QUEUES"]))
+    usual = sorted(state.shared["task_queues"])
     others = [queue for queue in queues if queue not in (OBJECTS_QUEUE, FLOWS_QUEUE)]
     return [] if others == usual else others
 

@@ -81,8 +81,13 @@ def test_every_folder_of_functions_is_deployed(found: AppliedState, catalogue: C
 
 
 def test_every_function_reads_its_settings_from_its_environment(found: AppliedState, catalogue: Catalogue) -> None:
-    for environment in found.environments.values():
-        settings = from_environment(environment)
+    for name, environment in found.environments.items():
+        own = from_environment(environment)
+        assert own.task_callers(name) == from_environment(environment).with_catalogue(found.shared).task_callers(name)
+        assert own.calling_queues == {each: queues for each, queues in catalogue.calling_queues.items() if each == name}
+        assert own.queue_backoffs.keys() == catalogue.calling_queues.get(name, frozenset())
+        assert own.catalogue == "demo-project-signalbox-sources/catalogue.json"
+        settings = own.with_catalogue(found.shared)
         assert (settings.project, settings.location) == ("demo-project", "us-central1")
         assert (settings.database, settings.queue_prefix) == ("signalbox-prod", "")
         assert (settings.task_functions, settings.task_queues) == (catalogue.task_functions, catalogue.task_queues)
@@ -105,6 +110,9 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
         for name, each in catalogue.functions.items()
     }
     common.pop("THREADED_TIMEOUT_ENABLED", None)
+    for environment in (common, *environments.values()):
+        environment.pop("SIGNALBOX_CALLING_QUEUES")
+        environment.pop("SIGNALBOX_QUEUE_BACKOFFS")
     assert environments == {name: common | {"THREADS": threads[name]} | ended[name] for name in catalogue.functions}
     assert common["SIGNALBOX_SCHEDULER_ACCOUNT"] == "kit-scheduler@demo-project.iam.gserviceaccount.com"
     assert common["SIGNALBOX_SIGNATURES"] == "removed"

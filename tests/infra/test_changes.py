@@ -50,3 +50,15 @@ def test_packaging_again_plans_nothing_and_warns_of_nothing(deployed: Workspace,
     printed = deployed.plan().stdout
     assert deployed.changes() == {}
     assert "Warning" not in printed
+
+
+def test_one_more_function_updates_no_other(first: Workspace) -> None:
+    added = {"folder": "examples/quilt", "invoked_by": ["people", "queue"], "tasks": ["print"], "flows": ["order"]}
+    first.edit_catalogue(lambda catalogue: catalogue["functions"].update(another=added | {"public": True}))
+    (first.infra.parent / "dist" / "another.zip").touch()
+    first.plan()
+    changes = first.changes()
+    updated = [address for address, actions in changes.items() if actions != ["create"]]
+    assert updated == ["google_storage_bucket_object.catalogue", "terraform_data.rights"]
+    assert {FUNCTION.format(name) for name in ("another", "another_tasks")} <= changes.keys()
+    assert [each for each in changes if "google_cloudfunctions2_function" in each and "another" not in each] == []

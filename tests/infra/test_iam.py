@@ -78,6 +78,7 @@ roles/storage.admin
 """
 
 BUILDER = "signalbox-deployer"
+BUILD = "kit-build"
 SECRET_READER = "google_secret_manager_secret_iam_member"  # noqa: S105  a kind of resource
 """The kit's own functions have no secrets."""
 
@@ -97,9 +98,13 @@ OF_FUNCTIONS = (
     "roles/cloudtasks.enqueuer",
     "roles/iam.serviceAccountUser",
     "roles/datastore.user",
+    "roles/storage.objectViewer",
 )
+CATALOGUE = "demo-project-signalbox-sources/objects/catalogue.json"
+"""What each function reads of the bucket, and nothing else."""
+
 NARROWING = re.compile(
-    r'resource\.name == "projects/[^/]+/databases/([^"]+)"|resource\.name\.startsWith\("projects/_/buckets/([^"]+)"\)'
+    r'resource\.name == "projects/(?:[^/]+/databases|_/buckets)/([^"]+)"|resource\.name\.startsWith\("projects/_/buckets/([^"]+)"\)'
 )
 
 
@@ -114,7 +119,7 @@ def test_the_rule_for_an_added_function_yields_the_tables_rows_for_those_of_the_
 
 
 def test_other_accounts_have_exactly_these_rights(resources: Mapping[str, Resource]) -> None:
-    others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS)
+    others = sorted(right for right in rights(resources) if right[1] not in OF_FUNCTIONS or right[0] == BUILD)
     receiver = ("roles/eventarc.eventReceiver", "demo-project")
     receivers: list[Row] = [(f"ev-{each.segment}", *receiver) for each in added("event")]
     assert others == sorted(rows(OTHERS) + receivers)
@@ -131,7 +136,7 @@ def test_a_function_calls_only_what_its_queues_call(resources: Mapping[str, Reso
 
 
 def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
-    held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] != BUILDER}
+    held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] not in (BUILDER, BUILD)}
     assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
 
 
@@ -235,10 +240,11 @@ def narrowed(right: Resource) -> str:
 def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
     """Return a function's row of the table."""
     callers = sorted(member for member, role, on in held if (role, on) == (OF_FUNCTIONS[0], function))
-    queues, accounts, databases = (
+    queues, accounts, databases, objects = (
         sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]
     )
     assert accounts == [f"qu-{queue}" for queue in queues], function
+    assert objects == [CATALOGUE], function
     return (function, *(" ".join(cell) for cell in (callers, queues, databases)))
 
 

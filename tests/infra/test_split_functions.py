@@ -94,7 +94,7 @@ def test_only_the_half_for_people_is_reachable_from_outside(resources: Mapping[s
 
 def test_tasks_are_sent_to_the_private_half_by_every_function(found: AppliedState) -> None:
     for environment in found.environments.values():
-        settings = from_environment(environment)
+        settings = from_environment(environment).with_catalogue(found.shared)
         assert settings.address_of("quilt").startswith("https://quilt-tasks-")
         assert settings.address_of("semaphore_admit").startswith("https://semaphore-admit-")
 
@@ -116,6 +116,11 @@ def test_the_local_stack_takes_the_settings_of_both_halves(found: AppliedState) 
     settings = settings_of(found)
     assert (settings.part, settings.auth) == ("", {"quilt": "firebase"})
     assert settings.split_functions == {"quilt", "philosophers"}
+
+
+def test_each_half_knows_by_its_environment_alone_that_it_is_one(found: AppliedState) -> None:
+    for name in ("quilt", "quilt_tasks"):
+        assert from_environment(found.environments[name]).address_of("quilt").startswith("https://quilt-tasks-")
 
 
 def test_people_are_told_the_address_of_their_half(first: Workspace) -> None:

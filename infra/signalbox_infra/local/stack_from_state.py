@@ -6,6 +6,7 @@ Functions and who invokes them, queues with their names, rates and retries, trig
 and every variable of the functions' environment are those of the state. Replaced is only what this machine cannot have:
 
 - addresses: of Firestore, Cloud Tasks, the functions and the keys of tokens (`services.plan`);
+- the object with the settings of all functions, which is read here and not by each function;
 - `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
 - how often schedules run, which is the reader's choice (`applied_state.read`);
 - how many requests are handled at once, and for how long: all functions share one process.
@@ -19,6 +20,7 @@ from signalbox.adapters.settings import Settings, from_environment
 from signalbox.catalogue.entries import refuse
 from signalbox.catalogue.writing import written
 from signalbox_infra.applied_state import AppliedState
+from signalbox_infra.local.services.environment import declared_by
 from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (
@@ -31,6 +33,9 @@ OF_ONE_FUNCTION = (
     "SIGNALBOX_AUTH",
     "SIGNALBOX_OPEN",
     "SIGNALBOX_PART",
+    "SIGNALBOX_CALLING_QUEUES",
+    "SIGNALBOX_QUEUE_BACKOFFS",
+    "SIGNALBOX_SPLIT_FUNCTIONS",
 )
 
 
@@ -51,7 +56,9 @@ def settings_of(applied: AppliedState) -> Settings:
         differ = sorted(key for key in first.keys() | common.keys() if first.get(key) != common.get(key))
         refuse(bool(differ), f"functions.{name}: other functions have other values of {', '.join(differ)}")
     return replace(
-        from_environment(first),
+        from_environment(first).with_catalogue(applied.shared),
+        catalogue="",
+        queue_backoffs=declared_by(applied.catalogue, from_environment(first)).queue_backoffs,
         signatures_removed=False,
         part="",
         origins=applied.catalogue.origins,

@@ -14,16 +14,18 @@ Google's client is imported with the first task: functions that enqueue none sta
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from google.api_core import exceptions as google
 from google.auth.exceptions import GoogleAuthError
 
+from signalbox.adapters.catalogue_object import catalogue_settings
 from signalbox.adapters.http.json_text import render
 from signalbox.adapters.logs import current_trace
-from signalbox.adapters.settings import Settings
+from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
+from signalbox.core.names import CALLED_BY_QUEUES_ONLY
 from signalbox.core.ports import Log
 from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
 
@@ -110,10 +112,17 @@ class CloudTasksQueue:
         self._connected: TaskCreator | None = None
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue all tasks, even if one fails. Raises as `raise_for` does."""
+        """Enqueue all tasks, even if one fails. Raises as `raise_for` does, and as `catalogue_settings`."""
         trace = current_trace()
-        requests = [task_request(self._settings, effect, effect.trace or trace) for effect in effects]
+        chosen = self._with_addresses({effect.function for effect in effects})
+        requests = [task_request(chosen, effect, effect.trace or trace) for effect in effects]
         raise_for(dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True)), self._log)
+
+    def _with_addresses(self, functions: Set[str]) -> Settings:
+        """Return settings with the addresses of functions: another user's function may be deployed twice."""
+        others = functions - CALLED_BY_QUEUES_ONLY - {served_name()}
+        has = lambda known: others <= known.calling_queues.keys()  # noqa: E731 (a line)
+        return catalogue_settings(self._settings, has) if others else self._settings
 
     def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
         """Send all tasks; return the error of each, or None if it is enqueued."""

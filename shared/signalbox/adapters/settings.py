@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any, Self
 
 from signalbox.core.effects import Backoff
 from signalbox.core.limits import DECLARED
@@ -22,6 +23,9 @@ TIMEOUT_SECONDS = 540
 
 
 SIGNATURES = ("checked", "removed")
+
+CATALOGUE_FORMAT = 1
+"""The newest format of the object with all functions' settings that this code reads."""
 
 QUEUE = "{queue}"
 
@@ -56,6 +60,8 @@ class Settings:
     - ``revision``: the time of the deployment of this function's code, as a number; 0 if there is none.
     - ``history``: the documents whose versions are kept, as JSON.
     - ``document_writers``: who writes documents, ``anyone`` or only the ``kit``.
+    - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
+      functions; these settings then have only this function's own entries of them. Empty: they have all.
     """
 
     project: str
@@ -90,6 +96,21 @@ class Settings:
     revision: int = 0
     history: str = "[]"
     document_writers: str = ANYONE
+    catalogue: str = ""
+
+    def with_catalogue(self, content: Any) -> Self:
+        """Return these settings with those in the object `catalogue`. Raises `ValueError`, `KeyError` or `TypeError`."""
+        if content["format"] > CATALOGUE_FORMAT:
+            raise ValueError(f"its format is {content['format']}, and this code reads up to {CATALOGUE_FORMAT}")
+        return replace(
+            self,
+            task_functions=_sets(content["task_functions"]),
+            task_queues=frozenset(content["task_queues"]),
+            calling_queues=_sets(content["calling_queues"]),
+            object_classes=dict(content["object_classes"]),
+            flow_functions=dict(content["flow_functions"]),
+            split_functions=frozenset(content["split_functions"]),
+        )
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -159,6 +180,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         revision=0 if get("SIGNALBOX_PART") == "people" else int(get("SIGNALBOX_REVISION") or 0),
         history=get("SIGNALBOX_HISTORY") or "[]",
         document_writers=_writers(get("SIGNALBOX_DOCUMENT_WRITERS") or ANYONE),
+        catalogue=get("SIGNALBOX_CATALOGUE", ""),
     )
 
 
@@ -179,7 +201,11 @@ def _names(listed: str | None) -> frozenset[str] | None:
 
 
 def _names_by_name(listed: str | None) -> Mapping[str, frozenset[str]] | None:
-    return None if listed is None else {name: frozenset(names) for name, names in json.loads(listed).items()}
+    return None if listed is None else _sets(json.loads(listed))
+
+
+def _sets(listed: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(names) for name, names in listed.items()}
 
 
 def _indexes(listed: str | None) -> tuple[Index, ...] | None:

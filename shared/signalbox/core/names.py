@@ -20,6 +20,7 @@ LINK_REFRESH = "link_refresh"
 LINK_VERIFY = "link_verify"
 SEMAPHORE_ADMIT = "semaphore_admit"
 STANDING_FOLD = "standing_fold"
+CALLED_BY_QUEUES_ONLY = frozenset({BATCH_EXPAND, LINK_REFRESH, LINK_VERIFY, SEMAPHORE_ADMIT, STANDING_FOLD})
 
 # Functions of the kit that events call
 LINK_FAN_OUT = "link_fan_out"

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.catalogue_object import catalogue_settings
 from signalbox.adapters.http.deployed_tasks import check_deployed, deployed
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
@@ -77,7 +78,7 @@ class LocalClasses:
         """Return the function that has a class. Raises `BadObjectCall` if none has."""
         if class_name in self.classes:
             return self.function
-        functions = settings().object_classes
+        functions = catalogue_settings(settings(), lambda known: class_name in known.object_classes).object_classes
         if class_name not in functions:
             names = ", ".join(sorted({*functions, *self.classes})) or "none"
             raise BadObjectCall(f"The catalogue has no class {class_name!r}. Known: {names}.", field="class")

@@ -52,6 +52,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_FLOW_FUNCTIONS": '{"checkout": "shop"}',
             "SIGNALBOX_HISTORY": '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
             "SIGNALBOX_DOCUMENT_WRITERS": "kit",
+            "SIGNALBOX_CATALOGUE": "bucket/catalogue.json",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -87,6 +88,7 @@ def test_every_setting_has_its_variable() -> None:
         0,
         '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
         "kit",
+        "bucket/catalogue.json",
     )
 
 

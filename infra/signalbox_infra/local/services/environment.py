@@ -79,6 +79,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_USER_KEYS_URL": settings.user_keys_url,
         "SIGNALBOX_USER_TOKENS": "unsigned" if settings.tokens_unsigned else "signed",
         "SIGNALBOX_SPLIT_FUNCTIONS": json.dumps(sorted(settings.split_functions)),
+        "SIGNALBOX_CATALOGUE": settings.catalogue,
         "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,

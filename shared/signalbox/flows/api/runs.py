@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from signalbox.adapters import runtime
+from signalbox.adapters.catalogue_object import catalogue_settings
 from signalbox.adapters.http.deployed_tasks import deployed
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
@@ -194,7 +195,7 @@ def started(
 
 def function_of(flow: str) -> str:
     """Return the function that has the code of a flow. Raises `BadFlow` if there is none."""
-    functions = settings().flow_functions
+    functions = catalogue_settings(settings(), lambda known: flow in known.flow_functions).flow_functions
     if flow not in functions:
         detail = f"The catalogue has no flow {flow!r}. Its flows: {', '.join(sorted(functions)) or 'none'}."
         raise BadFlow(detail, field="flow")

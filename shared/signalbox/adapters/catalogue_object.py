@@ -1,0 +1,114 @@
+"""The settings that all functions of a deployment share: read from one object of Cloud Storage when first needed.
+
+They list what the deployment consists of: which function has which tasks, objects and flows, and which queues call it.
+In each function's environment, a new function would change all of them. So the environment names the object, and
+contains of the lists only the function's own entries, which decide who may call it.
+
+A process reads the object at most once in `KEPT_SECONDS`, and earlier if a caller needs a name that is not in its copy:
+the deployment may be newer. A copy is used for as long as a newer one cannot be read. The deployment writes the object
+before the functions. Functions may read it and not write it.
+"""
+
+import http.client
+import json
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from signalbox.adapters.settings import Settings
+from signalbox.core.problems import Unavailable
+
+FETCH_SECONDS_MAX = 5.0
+"""Timeout of a request: a call that waits longer should be retried."""
+
+
+OBJECT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of the object; a function with ten tasks takes about 300."""
+
+
+KEPT_SECONDS = 300.0
+"""Lifetime of a copy: a flow may move to another function, and no name is unknown then."""
+
+
+PAUSE_SECONDS = 10.0
+"""Pause between two reads for unknown names, which any caller can invent."""
+
+
+PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+METADATA_URL = "http://metadata.google.internal"
+STORAGE_URL = "https://storage.googleapis.com"
+TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 (an address)
+
+Has = Callable[[Settings], bool]
+"""Return whether the settings contain what a caller needs."""
+
+
+def catalogue_settings(own: Settings, has: Has) -> Settings:
+    """Return a process's `own` settings with those that all functions share.
+
+    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if it was never
+    read and cannot be.
+    """
+    return _copy_of(own.catalogue).settings(own, has) if own.catalogue else own
+
+
+Fetch = Callable[[str], Any]
+
+
+class CatalogueObject:
+    """The copy of an object, ``BUCKET/NAME``. Thread-safe: one thread reads it, the others wait."""
+
+    def __init__(self, name: str, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._fetch = fetch or fetched
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._copy: Settings | None = None
+        self._stale_at = self._open_at = float("-inf")
+
+    def settings(self, own: Settings, has: Has) -> Settings:
+        """Return `own` with the object's settings, as `catalogue_settings` does."""
+        with self._reading:
+            now = self._clock()
+            if now >= self._open_at and (self._copy is None or now >= self._stale_at or not has(self._copy)):
+                self._read(own, now)
+            if self._copy is None:
+                raise Unavailable("The list of deployed functions cannot be read. If this persists, deploy again.")
+            return self._copy
+
+    def _read(self, own: Settings, now: float) -> None:
+        try:
+            self._copy = own.with_catalogue(self._fetch(self._name))
+        except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, AttributeError) as error:
+            self._open_at = now + PAUSE_AFTER_FAILURE_SECONDS
+            if self._copy is None:
+                raise Unavailable(
+                    f"The list of deployed functions ({self._name} in Cloud Storage) cannot be read: {error}. "
+                    "If this persists, deploy again."
+                ) from error
+        else:
+            self._stale_at, self._open_at = now + KEPT_SECONDS, now + PAUSE_SECONDS
+
+
+def fetched(name: str) -> Any:
+    """Fetch an object as this instance's account. Raises `OSError`, `HTTPException` or `ValueError`."""
+    bucket, _, path = name.partition("/")
+    token = _get(METADATA_URL + TOKEN_PATH, {"Metadata-Flavor": "Google"})["access_token"]
+    address = f"{STORAGE_URL}/storage/v1/b/{bucket}/o/{urllib.parse.quote(path, safe='')}?alt=media"
+    return _get(address, {"Authorization": f"Bearer {token}"})
+
+
+def _get(url: str, headers: dict[str, str]) -> Any:
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the platform's addresses)
+    with urllib.request.urlopen(request, timeout=FETCH_SECONDS_MAX) as answer:  # noqa: S310 (as above)
+        return json.loads(answer.read(OBJECT_BYTES_MAX))
+
+
+@cache
+def _copy_of(name: str) -> CatalogueObject:
+    return CatalogueObject(name)

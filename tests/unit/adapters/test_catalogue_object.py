@@ -1,0 +1,171 @@
+"""A function reads what the deployment consists of once, when it needs it, and again if a name is not in it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from signalbox.adapters import catalogue_object, settings
+from signalbox.adapters.catalogue_object import KEPT_SECONDS, PAUSE_SECONDS, CatalogueObject, fetched
+from signalbox.adapters.cloud_tasks import CloudTasksQueue
+from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.core.calls import Call
+from signalbox.core.problems import BadCall, Unavailable
+from signalbox.flows.api.runs import function_of
+from signalbox.objects.api import local_classes
+from signalbox.testing.ports import RecordedLog
+from signalbox.core.effects import Effect
+
+CONTENT: dict[str, Any] = {
+    "format": 1,
+    "task_functions": {"kitchen": ["cook"]},
+    "task_queues": ["tasks"],
+    "calling_queues": {"kitchen": ["tasks"], "semaphore_admit": ["admit"]},
+    "object_classes": {"Pot": "kitchen"},
+    "flow_functions": {"dinner": "kitchen"},
+    "split_functions": ["kitchen"],
+}
+OWN = from_environment({"SIGNALBOX_CATALOGUE": "bucket/catalogue.json", "K_SERVICE": "orders"})
+
+
+def effect_of(function: str) -> Effect:
+    return Effect(f"for-{function}", "tasks", function, "cook", {})
+
+
+class Cloud:
+    """An object that counts its reads, and a clock."""
+
+    def __init__(self) -> None:
+        self.content: Any = CONTENT
+        self.reads = 0
+        self.now = 1000.0
+        self.object = CatalogueObject("bucket/catalogue.json", self._fetch, lambda: self.now)
+
+    def settings(self, flow: str = "dinner") -> Settings:
+        return self.object.settings(OWN, lambda known: flow in known.flow_functions)
+
+    def _fetch(self, name: str) -> Any:
+        assert name == "bucket/catalogue.json"
+        self.reads += 1
+        if isinstance(self.content, Exception):
+            raise self.content
+        return self.content
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    made = Cloud()
+    monkeypatch.setattr(catalogue_object, "_copy_of", lambda _: made.object)
+    before = settings.bind(OWN)
+    yield made
+    settings.bind(before)
+
+
+def test_a_process_reads_it_once_and_again_after_five_minutes(cloud: Cloud) -> None:
+    for _ in range(5):
+        assert cloud.settings().flow_functions == {"dinner": "kitchen"}
+    assert cloud.reads == 1
+    cloud.content = CONTENT | {"flow_functions": {"dinner": "bistro"}}
+    cloud.now += KEPT_SECONDS
+    assert cloud.settings().flow_functions == {"dinner": "bistro"}
+    assert cloud.reads == 2
+
+
+def test_an_unknown_name_reads_it_again_but_not_more_often_than_a_limit(cloud: Cloud) -> None:
+    cloud.settings()
+    cloud.content = CONTENT | {"flow_functions": {"dinner": "kitchen", "lunch": "kitchen"}}
+    assert "lunch" not in cloud.settings("lunch").flow_functions
+    cloud.now += PAUSE_SECONDS
+    assert "lunch" in cloud.settings("lunch").flow_functions
+    assert cloud.reads == 2
+    for _ in range(50):
+        cloud.settings("breakfast")
+        cloud.now += 1
+    assert cloud.reads == 2 + 50 // PAUSE_SECONDS - 1
+
+
+def test_what_was_read_is_used_as_long_as_a_newer_one_cannot_be(cloud: Cloud) -> None:
+    cloud.settings()
+    cloud.content = OSError("away")
+    cloud.now += KEPT_SECONDS
+    assert cloud.settings().flow_functions == {"dinner": "kitchen"}
+    cloud.now += 0.5
+    assert cloud.settings().flow_functions == {"dinner": "kitchen"}
+    assert cloud.reads == 2
+
+
+@pytest.mark.parametrize(
+    "content", [OSError("404"), {}, [], CONTENT | {"format": 2}, CONTENT | {"task_functions": None}]
+)
+def test_what_was_never_read_is_asked_for_again(cloud: Cloud, content: Any) -> None:
+    cloud.content = content
+    with pytest.raises(Unavailable, match=r"bucket/catalogue\.json in Cloud Storage.*deploy again"):
+        cloud.settings()
+    with pytest.raises(Unavailable, match="deploy again"):
+        cloud.settings()
+    assert cloud.reads == 1
+    cloud.content = CONTENT
+    cloud.now += 1
+    assert cloud.settings().split_functions == {"kitchen"}
+
+
+def test_what_the_environment_has_is_kept_and_a_local_stack_reads_nothing(cloud: Cloud) -> None:
+    assert cloud.settings().with_catalogue(CONTENT | {"later": 1}).catalogue == "bucket/catalogue.json"
+    local = from_environment({})
+    assert catalogue_object.catalogue_settings(local, lambda _: False) is local
+
+
+def test_calls_flows_and_objects_of_other_functions_are_found(cloud: Cloud) -> None:
+    check_deployed(continuation=Call("kitchen", "cook", {}))
+    assert function_of("dinner") == local_classes.get().function_of("Pot") == "kitchen"
+    assert cloud.reads == 1
+    with pytest.raises(BadCall, match=r"no task of kitchen named 'wash'. Known: cook"):
+        check_deployed(continuation=Call("kitchen", "wash", {}))
+    cloud.now += PAUSE_SECONDS
+    cloud.content = CONTENT | {"task_functions": {"kitchen": ["cook", "wash"]}}
+    check_deployed(continuation=Call("kitchen", "wash", {}))
+
+
+def test_a_task_goes_to_the_private_half_of_a_function_that_is_deployed_twice(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    queue = CloudTasksQueue(OWN, RecordedLog())
+    monkeypatch.setattr(queue, "_outcomes", lambda requests: sent.extend(requests) or [None] * len(requests))
+    queue.create([effect_of("semaphore_admit")])
+    assert cloud.reads == 0  # the kit's own functions are never open
+    queue.create([effect_of("kitchen"), effect_of("semaphore_admit")])
+    assert [each["task"]["http_request"]["url"].split("/")[3] for each in sent] == [
+        "semaphore-admit",
+        "kitchen-tasks",
+        "semaphore-admit",
+    ]
+    assert cloud.reads == 1
+
+
+class _Google(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.endswith("/token"):
+            answer = {"access_token": "t"} if self.headers["Metadata-Flavor"] == "Google" else {}
+        else:
+            assert self.headers["Authorization"] == "Bearer t"
+            answer = {"path": self.path}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_it_is_read_as_the_functions_own_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Google) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("METADATA_URL", "STORAGE_URL"):
+            monkeypatch.setattr(catalogue_object, name, f"http://127.0.0.1:{server.server_port}")
+        assert fetched("b-1/catalogue.json") == {"path": "/storage/v1/b/b-1/o/catalogue.json?alt=media"}
+        server.shutdown()
