@@ -9,12 +9,9 @@ the deployment may be newer. A copy is used for as long as a newer one cannot be
 before the functions. Functions may read it and not write it.
 """
 
-import http.client
 import json
 import threading
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -84,7 +81,7 @@ class CatalogueObject:
     def _read(self, own: Settings, now: float) -> None:
         try:
             self._copy = own.with_catalogue(self._fetch(self._name))
-        except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             self._open_at = now + PAUSE_AFTER_FAILURE_SECONDS
             if self._copy is None:
                 raise Unavailable(
@@ -96,14 +93,22 @@ class CatalogueObject:
 
 
 def fetched(name: str) -> Any:
-    """Fetch an object as this instance's account. Raises `OSError`, `HTTPException` or `ValueError`."""
+    """Fetch an object as this instance's account. Raises `OSError` or `ValueError`."""
+    import http.client  # with the first read: an instance that needs none starts sooner
+    import urllib.parse
+
     bucket, _, path = name.partition("/")
-    token = _get(METADATA_URL + TOKEN_PATH, {"Metadata-Flavor": "Google"})["access_token"]
     address = f"{STORAGE_URL}/storage/v1/b/{bucket}/o/{urllib.parse.quote(path, safe='')}?alt=media"
-    return _get(address, {"Authorization": f"Bearer {token}"})
+    try:
+        token = _get(METADATA_URL + TOKEN_PATH, {"Metadata-Flavor": "Google"})["access_token"]
+        return _get(address, {"Authorization": f"Bearer {token}"})
+    except http.client.HTTPException as error:
+        raise OSError(f"no whole response: {error!r}") from error
 
 
 def _get(url: str, headers: dict[str, str]) -> Any:
+    import urllib.request
+
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the platform's addresses)
     with urllib.request.urlopen(request, timeout=FETCH_SECONDS_MAX) as answer:  # noqa: S310 (as above)
         return json.loads(answer.read(OBJECT_BYTES_MAX))

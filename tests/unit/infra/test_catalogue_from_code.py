@@ -57,6 +57,11 @@ CODE = {
         "enqueues": ["flows", "tasks"],
         "flows": ["buy"],
     },
+    "@app.flow\nasync def buy():\n    await flow.sleep(1)": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["flows", "tasks"],
+        "flows": ["buy"],
+    },
     "class Item: ...\nadd_resource(app, Item)": {"invoked_by": ["people"], "enqueues": ["links"]},
     "@app.document_written('orders/{id}')\ndef seen(event, id): batch('b').populate([])": {
         "invoked_by": ["event"],
