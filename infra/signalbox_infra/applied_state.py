@@ -51,7 +51,7 @@ Resource = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AppliedState:
-    """A deployment: its catalogue, each function's environment variables by the function's name, and the settings of all.
+    """A deployment: its catalogue, and each function's environment variables by the function's name.
 
     `shared` is the content of the object that functions read (`Settings.with_catalogue`).
     """

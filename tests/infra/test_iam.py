@@ -104,7 +104,8 @@ CATALOGUE = "demo-project-signalbox-sources/objects/catalogue.json"
 """What each function reads of the bucket, and nothing else."""
 
 NARROWING = re.compile(
-    r'resource\.name == "projects/(?:[^/]+/databases|_/buckets)/([^"]+)"|resource\.name\.startsWith\("projects/_/buckets/([^"]+)"\)'
+    r'resource\.name == "projects/(?:[^/]+/databases|_/buckets)/([^"]+)"|'
+    r'resource\.name\.startsWith\("projects/_/buckets/([^"]+)"\)'
 )
 
 

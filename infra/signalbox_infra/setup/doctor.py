@@ -12,8 +12,10 @@ from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.writing import lock_of, written
 from signalbox_infra.local.store import firestore_emulator
 from signalbox_infra.packaging.checks import check_all
+from signalbox_infra.setup import upgrade
 
 PYTHON_MIN = (3, 11)
+LISTED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ def _machine() -> Iterator[Finding]:
 
 def _of(project: Project) -> Iterator[Finding]:
     yield Finding("project", str(project.root))
+    if project.own:
+        yield _names(project)
     try:
         catalogue = load(project.catalogue)
     except (CatalogueError, OSError) as error:
@@ -62,6 +66,23 @@ def _of(project: Project) -> Iterator[Finding]:
     yield Finding("catalogue", f"{len(own)} functions of yours: {', '.join(own)}")
     yield _checked("functions", "import nothing that the cloud lacks", lambda: check_all(catalogue, project.kit.root))
     yield _lock(project, catalogue)
+    if project.own:
+        indexes = upgrade.new_indexes(project, catalogue)
+        takes = f"{_listed(indexes)} would be built; each takes a minute or two, and its queries wait for it"
+        yield Finding("indexes", takes if indexes else "no new one, compared with the lock and the last plan made here")
+        yield from (Finding(f"plan {name}", summary) for name, summary in upgrade.saved_plans(project))
+
+
+def _names(project: Project) -> Finding:
+    removed = upgrade.removed_names(project.root)
+    if not removed:
+        return Finding("names", "this version of signalbox has every name that the project imports from it")
+    return Finding("names", f"{_listed(removed)}. The changelog says what replaces a removed name", well=False)
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = len(found) - LISTED_MAX
+    return "; ".join(found[:LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _checked(name: str, well: str, check: Callable[[], None]) -> Finding:
@@ -83,4 +104,4 @@ def _lock(project: Project, catalogue: Catalogue) -> Finding:
     changed += [f"-{line.strip()}" for line in sorted(before - set(now))]
     if not changed:
         return Finding(file.name, "is what would be deployed")
-    return Finding(file.name, f"{len(changed)} lines would change: {'; '.join(changed[:5])}; see `signalbox catalogue`")
+    return Finding(file.name, f"{len(changed)} lines would change: {_listed(changed)}; see `signalbox catalogue`")

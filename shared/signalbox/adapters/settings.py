@@ -99,7 +99,7 @@ class Settings:
     catalogue: str = ""
 
     def with_catalogue(self, content: Any) -> Self:
-        """Return these settings with those in the object `catalogue`. Raises `ValueError`, `KeyError` or `TypeError`."""
+        """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
         if content["format"] > CATALOGUE_FORMAT:
             raise ValueError(f"its format is {content['format']}, and this code reads up to {CATALOGUE_FORMAT}")
         return replace(

@@ -124,7 +124,9 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_secret_manager_secret_iam_member": frozenset({"project", "secret_id", "role", "member"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
     "google_storage_bucket": frozenset({"name", "location", "project"}),
-    "google_storage_bucket_object": frozenset({"bucket", "name", "source", "content"}),  # not source_md5hash: it updates
+    "google_storage_bucket_object": frozenset(
+        {"bucket", "name", "source", "content"}
+    ),  # not source_md5hash: it updates
 }
 
 ONE_OF: dict[tuple[str, str], frozenset[str]] = {

@@ -14,11 +14,11 @@ from signalbox.adapters.cloud_tasks import CloudTasksQueue
 from signalbox.adapters.http.deployed_tasks import check_deployed
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall, Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.objects.api import local_classes
 from signalbox.testing.ports import RecordedLog
-from signalbox.core.effects import Effect
 
 CONTENT: dict[str, Any] = {
     "format": 1,

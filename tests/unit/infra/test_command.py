@@ -14,6 +14,8 @@ from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import Kit
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.cli.main import cli, main
+from signalbox_infra.deploy import plans
+from signalbox_infra.deploy.terraform import Terraform
 from signalbox_infra.setup import new_project
 
 
@@ -138,6 +140,55 @@ def test_the_doctor_finds_what_the_cloud_would_refuse(shop: Path, capsys: pytest
     (shop / "functions" / "orders" / "main.py").write_text("import pytest\n\norders = None\n")
     assert main(["doctor"]) == 1
     assert "orders: main.py:1 imports pytest" in capsys.readouterr().out
+
+
+def test_the_doctor_names_what_an_upgrade_has_removed(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "tests" / "test_more.py").write_text(
+        "import signalbox.gone\n"
+        "from signalbox import Answer, Function, documnts\n"
+        "from signalbox.core.problems import Problem, Sorry\n"
+        "from signalbox.nowhere import anything\n"
+        "from signalbox.testing import Harness\n"
+        "from signalbox_other import Answer\n"
+    )
+    (shop / ".venv").mkdir(exist_ok=True)
+    (shop / ".venv" / "other.py").write_text("from signalbox import Answer\n")
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    [line] = [line for line in printed.splitlines() if line.startswith("no  names")]
+    names = line.partition("names")[2].strip()
+    assert names.endswith(". The changelog says what replaces a removed name")
+    assert names.rpartition(". ")[0].split("; ") == [
+        "tests/test_more.py:1 imports signalbox.gone, which this kit does not have",
+        "tests/test_more.py:2 imports Answer from signalbox, which does not have it",
+        "tests/test_more.py:2 imports documnts from signalbox, which does not have it",
+        "it has documents",
+        "tests/test_more.py:3 imports Sorry from signalbox.core.problems, which does not have it",
+        "tests/test_more.py:4 imports signalbox.nowhere, which this kit does not have",
+    ]
+
+
+def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["catalogue"]) == 0
+    capsys.readouterr()
+    main(["doctor"])
+    assert "no new one" in capsys.readouterr().out
+    with (shop / "signalbox.yaml").open("a") as file:
+        file.write("\nindexes:\n  near: {collection: documents, fields: [a, -b]}\n")
+    folder = shop / ".signalbox" / "terraform"
+    (folder / "infra").mkdir(parents=True)
+    indexes = (projects.KIT.infra / "indexes.tf").read_text()
+    (folder / "infra" / "indexes.tf").write_text(indexes.replace('["checked_at", "due_at", "state"]', '["state"]'))
+    (folder / "my-project-dev").mkdir()
+    (folder / "my-project-dev" / "plan").touch()
+    document = {"resource_changes": [{"address": "a.b", "change": {"actions": ["delete"]}}]}
+    monkeypatch.setattr(Terraform, "saved", lambda _: plans.read(document))
+    main(["doctor"])
+    printed = capsys.readouterr().out
+    assert "near; flows.checked_at; flows.due_at would be built" in printed
+    assert "Plan: 0 to create, 0 to change, 0 to replace, 1 to destroy; destroys a.b" in printed
 
 
 def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:
