@@ -135,7 +135,12 @@ def test_a_task_goes_to_the_private_half_of_a_function_that_is_deployed_twice(
 ) -> None:
     sent: list[Any] = []
     queue = CloudTasksQueue(OWN, RecordedLog())
-    monkeypatch.setattr(queue, "_outcomes", lambda requests: sent.extend(requests) or [None] * len(requests))
+
+    def outcomes(requests: list[Any]) -> list[None]:
+        sent.extend(requests)
+        return [None] * len(requests)
+
+    monkeypatch.setattr(queue, "_outcomes", outcomes)
     queue.create([effect_of("semaphore_admit")])
     assert cloud.reads == 0  # the kit's own functions are never open
     queue.create([effect_of("kitchen"), effect_of("semaphore_admit")])
