@@ -24,6 +24,7 @@ PINNED = re.compile(r"uses: ([\w.-]+/[\w.-]+)@[0-9a-f]{40} # v(\d+)\.[\w.]+")
 NODE_24_SINCE = {
     "actions/checkout": 5,
     "actions/setup-python": 6,
+    "actions/upload-artifact": 6,
     "google-github-actions/auth": 3,
     "google-github-actions/setup-gcloud": 3,
     "hashicorp/setup-terraform": 4,
@@ -165,6 +166,8 @@ def test_packages_are_audited_each_night_and_on_pull_requests_before_there_is_an
     steps = parsed("read_only_plan")["jobs"]["plan"]["steps"]
     order = [each.get("run", each.get("uses", "")).partition("@")[0] for each in steps]
     assert order.index("make audit") < order.index("google-github-actions/auth")
+    deploying = [each.get("run", "") for each in parsed("deploy")["jobs"]["deploy"]["steps"]]
+    assert deploying.index("make audit") < deploying.index("make sbom") < len(deploying) - 1
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"(?m)^\t@.*pip-audit==\S+ --strict .*--require-hashes -r functions/requirements.txt$", makefile)
 

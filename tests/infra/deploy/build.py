@@ -14,7 +14,7 @@ Runner = Callable[[list[str], str, dict[str, str]], int]
 """Runs a command in a folder below the workspace, with these variables, and returns the status."""
 
 STEP_KEYS = {"id", "name", "entrypoint", "args", "env", "dir", "waitFor"}
-BUILD_KEYS = {"steps", "substitutions", "options", "serviceAccount", "timeout"}
+BUILD_KEYS = {"steps", "substitutions", "options", "serviceAccount", "timeout", "artifacts"}
 REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|([A-Z_][A-Z0-9_]*))")
 AT_ONCE = ["-"]
 

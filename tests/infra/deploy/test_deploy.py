@@ -1,12 +1,15 @@
 """`make deploy` and what goes with it, typed in a clone: the real Terraform, on fakes of the cloud."""
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from signalbox_infra.deploy import target
 from tests.infra.deploy.clone import PROJECT as ROOT
@@ -27,6 +30,24 @@ def named(kind: str, google: GoogleProvider) -> list[str]:
 def test_the_build_file_is_one_that_cloud_build_takes() -> None:
     command: Sequence[str | Path] = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.cloudbuild")
     subprocess.run([*command, BUILD], check=True)
+
+
+def test_the_images_of_the_build_are_of_exact_versions() -> None:
+    exact = re.compile(r"[\w./-]+:\d+\.\d+\.\d+(-[a-z]+)?(@sha256:[0-9a-f]{64})?")
+    assert [each["name"] for each in content()["steps"] if not exact.fullmatch(each["name"])] == []
+
+
+def test_a_build_audits_its_packages_before_it_plans_and_keeps_their_list() -> None:
+    steps = [each["id"] for each in content()["steps"]]
+    assert steps.index("audit") < steps.index("sbom") < steps.index("package") < steps.index("plan")
+    waits = {each["id"]: each.get("waitFor") for each in content()["steps"]}
+    assert (waits["package"], waits["sbom"]) == (["sbom"], ["audit"])
+    assert content()["artifacts"]["objects"]["paths"] == ["dist/sbom.json"]
+
+
+def content() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(BUILD.read_text("utf-8"))
+    return read
 
 
 def test_everything_that_is_missing_is_reported_at_once_before_any_change(

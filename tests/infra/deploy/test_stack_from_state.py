@@ -32,6 +32,9 @@ OF_PROD = {
     "google_firestore_backup_schedule",
     "google_logging_project_bucket_config",
 }  # which dev does not ask for here
+ASKING_THE_INDEX = (["make", "audit"], ["make", "sbom"])
+"""Steps that ask the package index, which tests do not."""
+
 SECONDS_MAX = 60.0
 COPIES = 12
 GREETER = '''"""A user's function: it greets each name in a task of its own."""
@@ -87,6 +90,8 @@ def run_build(kit: Clone, printed: dict[str, str]) -> dict[str, int]:
     """Run the project's build; return the status of its steps."""
 
     def run(command: list[str], folder: str, environment: dict[str, str]) -> int:
+        if command in ASKING_THE_INDEX:
+            return 0
         ended = kit.run(*command, folder=folder, **environment)
         printed[" ".join(command)] = ended.stdout
         return ended.returncode
