@@ -181,11 +181,11 @@ class Function:
         time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
         **options: Any,  # noqa: ARG002  as is this one
     ) -> Callable[[Task[P, R]], Task[P, R]]:
-        """Enqueue a task at the times of a cron expression in a time zone; stands above ``@app.task``.
+        """Enqueue a task at the times of a cron expression in a time zone. Write it above ``@app.task``.
 
         The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
         in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` for what is not a task.
+        of one task. Raises `TypeError` if it does not decorate a task.
         """
 
         def register(task: Task[P, R]) -> Task[P, R]:
@@ -215,7 +215,7 @@ class Function:
         return self._flows.add(code)
 
     def access(self, *names: str) -> Callable[[Callable[[Access], bool]], Callable[[Access], bool]]:
-        """Decide who may use the routes of flows and classes of objects, by their names, while the function is open.
+        """Register the rule that permits requests to the routes of these flows and classes, if the function is open.
 
         The code returns True to permit a request, anything else to refuse it with 403, or raises a `Problem`. Without
         a rule, or if `exposes` of the catalogue does not name them, these routes do not exist in an open function. In a
@@ -231,7 +231,7 @@ class Function:
         return register
 
     def document_written(self, pattern: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Handle each write of a record whose path matches `pattern` (``documents/{key}``). It needs a trigger.
+        """Handle each write of a record whose path matches `pattern` (``documents/{key}``), which is its trigger.
 
         The handler's arguments are the `DocumentEvent` and each ``{part}``. Calls that it makes are idempotent, as in a
         task. An event whose handler raises a `Problem` is kept as a failure and acknowledged. A function with an event

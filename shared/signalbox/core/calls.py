@@ -169,10 +169,10 @@ def _no_note(_: object, __: str, ___: object = None) -> None:
 
 
 class NoteCreated(Protocol):
-    """Record that a command was created, if a flow runs: one that is neither yielded nor sent is an error."""
+    """Record that a command was created, if a flow runs: one that is neither awaited nor sent is an error."""
 
     def __call__(self, command: object, name: str, instead_of: object = None, /) -> None:
-        """`instead_of` is the command that this one is made from, which no longer needs to be yielded."""
+        """`instead_of` is the command that this one is made from, which no longer needs to be awaited."""
         ...
 
 

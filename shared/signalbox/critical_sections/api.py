@@ -27,12 +27,13 @@ class CriticalSection:
         lease_seconds: float = LIMITS.section_lease_seconds,
         id: str | None = None,
     ) -> bool:
-        """Run the task after this call, with no other run under the key; return whether its run is enqueued already.
+        """Run the task after this call, with no other run under the key. Return whether its run is enqueued already.
 
         If not, the call is part of the next run. That run starts when the current one has ended and no call has arrived
         for `debounce_seconds`, at most `debounce_max_seconds` after its first call. It receives the arguments of its
-        last call, and in the list that `collect` names, the items of all its calls. The task can declare a parameter of
-        type `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
+        last call, and in the list argument that `collect` names, the items of all its calls. If a run's task
+        dies, its redelivery takes the run over after `lease_seconds`. `id` identifies a repeated call. The task can declare a parameter of type
+        `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""

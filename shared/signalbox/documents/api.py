@@ -113,7 +113,7 @@ class Documents:
         return stored.document, stored.etag
 
     def get_many(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-        """Return documents by their keys, read at one instant; None if there is none. Raises `TooLarge`."""
+        """Return documents by their keys, read at one instant; None for a missing one. Raises `TooLarge`."""
         found = service.get_many(runtime.ports(), list(keys))
         return {key: None if stored is None else stored.document for key, stored in found.items()}
 

@@ -162,7 +162,10 @@ class Placeholder:
         return self._call.outcome is not None
 
     def then(self, call: Call) -> None:
-        """Run a task with the `Outcome`, now or as soon as the call has one. Several run in the order they were set."""
+        """Call a task with the `Outcome`, now or as soon as the call has one. Several are called in their order.
+
+        Raises `BadCall`.
+        """
         check_deployed(then=call)
         address = self._place.address
         id_ = idempotency_key("then", address.base, self.id, content_of(call)) or runtime.ports().store.new_id()
@@ -183,7 +186,7 @@ class Placeholder:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of an object. It takes named arguments, which travel as JSON."""
+    """A method of an object. It takes keyword arguments, which are sent as JSON."""
 
     address: ObjectAddress
     name: str
@@ -194,7 +197,7 @@ class Method:
         """Call the method; return a `Placeholder`.
 
         Inside a method the call is sent with the running call, and None is returned. In a flow's code the command is
-        returned, to be yielded. Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id that is
+        returned, to be awaited. Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id that is
         in use with another call.
         """
         if is_running():
@@ -236,7 +239,7 @@ class Method:
     def _in_flow(self, command: Any) -> Any:
         if self.options != CallOptions() or self.on_result_of is not None:
             raise BadObjectCall(
-                "A flow yields the plain call of a method, without options: it receives the result, not a placeholder."
+                "A flow awaits the plain call of a method, without options: it receives the result, not a placeholder."
             )
         return command
 
@@ -285,7 +288,7 @@ class Object(Reference, Methods):
         return Methods(self._address, CallOptions(id and check_call_id(id), follow, timing))
 
     def delete(self) -> None:
-        """Delete the object in its turn: earlier calls are applied first."""
+        """Delete the object after its earlier calls were applied."""
         local = local_classes.get()
         if is_running():
             local.function_of(self._address.name)
@@ -301,7 +304,10 @@ def objects(class_name: str, key: str) -> Object:
 
 
 def later(seconds: float) -> Methods:
-    """Return the methods of the object whose method is running; calls of them run after `seconds`."""
+    """Return the methods of the object whose method is running, to be called after `seconds`.
+
+    Raises `BadObjectCall` outside a method or for seconds beyond the limit.
+    """
     timing = Timing(delay_seconds=_checked_seconds("seconds", seconds))
     return Methods(running_object("later"), CallOptions(timing=timing))
 

@@ -13,7 +13,7 @@ from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, Signa
 from signalbox.tasks.machine import content_of, hold, idempotency_key
 
 LEASE_SECONDS_DEFAULT = 600.0
-"""The time that a task of Cloud Tasks may run, unless the semaphore sets another."""
+"""The default of `lease_seconds`: as long as Cloud Tasks lets a task run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,11 @@ class Semaphore:
         lease_seconds: float = LEASE_SECONDS_DEFAULT,
         delete_after_seconds: float | None = None,
     ) -> None:
-        """Create the semaphore, or set its settings; idempotent. Raises `BadSemaphore`."""
+        """Create the semaphore, or set its settings; leases and waiters stay. Idempotent.
+
+        A lease expires after `lease_seconds`. A semaphore that was unused for `delete_after_seconds` is deleted; None:
+        never. Raises `BadKey`, `BadSemaphore` or `Unavailable`.
+        """
         settings = SemaphoreSettings(permits, lease_seconds, delete_after_seconds)
         service.put(runtime.ports(), self.name, settings)
 
@@ -46,14 +50,17 @@ class Semaphore:
         release_on_failure: bool = False,
         holder: str = "",
     ) -> bool:
-        """Enqueue the task for the time when the permits are granted; return whether they already are.
+        """Call the task when the permits are granted. Return whether they are granted already. No process waits.
 
-        No process waits. `id` makes a repeat recognisable; in a task, the kit derives one that a second delivery
-        repeats. The task can declare a parameter of type `Lease`. With `release_on_return` the kit releases the lease
-        when the task has returned; otherwise the task must signal, or the lease expires. With `release_on_failure`, a
-        task that raises an error that is retried releases its permits until its next attempt, which waits for them in
-        the queue. `holder` names the caller: waits of several semaphores under one holder let the kit find deadlocks.
-        Raises `NoSemaphore`, `BadSemaphore` or `BadCall`.
+        The task can declare a parameter of type `Lease`. With `release_on_return` the kit releases the lease when the
+        task has returned; otherwise the task must signal, or the lease expires after `lease_seconds` (None: the
+        semaphore's). With `release_on_failure`, a task that raises an error that is retried releases its permits until
+        its next attempt, which waits for them in the queue.
+
+        If the permits are not granted within `deadline_seconds`, the wait ends, and `on_timeout` is called. `id`
+        identifies a repeated wait; in a task, the kit derives an id, which a second delivery repeats. `holder` names
+        the caller: waits of several semaphores under one holder let the kit find deadlocks. Raises `NoSemaphore`,
+        `BadSemaphore`, `BadCall` or `Unavailable`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         late = on_timeout and content_of(on_timeout)
@@ -81,8 +88,9 @@ class Semaphore:
     ) -> Lease | None:
         """Acquire permits if they are free now. If not, return None and write nothing.
 
-        A repeat returns the lease while it is held. After that, a task's second delivery acquires again; with an `id`
-        that the caller chose, `LeaseEnded` is raised. Raises `NoSemaphore` or `BadSemaphore`.
+        The lease expires after `lease_seconds` (None: the semaphore's). A repeat with the same `id` returns the lease
+        while it is held, and raises `LeaseEnded` after that. In a task, the kit derives an id; a second delivery
+        acquires again after the lease has ended. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
         """
         request = WaitRequest(self._wait_id(id, "acquire", permits), lease_seconds=lease_seconds, permits=permits)
         answer = service.wait(runtime.ports(), self.name, request)
@@ -95,12 +103,18 @@ class Semaphore:
         return answer.lease
 
     def signal(self, lease: Lease | str) -> bool:
-        """Release a lease, given as such or by its id; return whether it was still held."""
+        """Release a lease, given as a `Lease` or by its id. Return whether it was still held.
+
+        Raises `NoSemaphore` or `Unavailable`.
+        """
         request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name, _id_of(lease)) or "")
         return service.signal(runtime.ports(), self.name, request)
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
-        """Extend a lease; return whether it is still held. A lost lease stays lost."""
+        """Extend a lease to `lease_seconds` from now (None: the semaphore's). Return whether it is still held.
+
+        A lost lease stays lost. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
+        """
         return service.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
 
     def _wait_id(self, id_: str | None, *content: object) -> str:

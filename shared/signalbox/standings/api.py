@@ -30,20 +30,23 @@ Value = int | float | None
 
 
 class Yokes:
-    """Relations between users and items."""
+    """Relations between users and items, each with a value and attributes."""
 
     def put(self, user: str, item: str, value: Value = None, attributes: Mapping[str, Json] | None = None) -> bool:
-        """Write a yoke, or change its value; return whether it is new. Raises `BadKey` or `BadValue`."""
+        """Write a yoke, or replace its value and attributes. Return whether it is new.
+
+        Raises `BadKey`, `BadValue` or `Unavailable`.
+        """
         body = {"value": value, "attributes": dict(attributes or {})}
         yoke = Yoke.from_request(YokeKey.from_request(user, item), body)
         return service.put_yoke(runtime.ports(), yoke)
 
     def get(self, user: str, item: str) -> dict[str, Any]:
-        """Return a yoke. Raises `NotFound`."""
+        """Return a yoke as JSON. Raises `NotFound` or `BadKey`."""
         return service.get_yoke(runtime.ports(), YokeKey.from_request(user, item))
 
     def delete(self, user: str, item: str) -> None:
-        """Delete a yoke; succeed if there is none."""
+        """Delete a yoke; succeed if it does not exist. Raises `BadKey`."""
         service.delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
 
     def find(
@@ -55,7 +58,10 @@ class Yokes:
         limit: int = LIMITS.leaderboard_limit_default,
         page_token: str = "",
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return a page of the yokes of a user or an item, and the token of the next page. Raises `BadQuery`."""
+        """Return a page of the yokes of a user or an item, at most `limit`, and the token of the next page or None.
+
+        Raises `BadQuery`.
+        """
         asked = _query(user=user, item=item, order_by=order_by, limit=limit, page_token=page_token)
         page = service.yokes_of_standing(runtime.ports(), ListRequest.from_request(asked))
         return page.items, page.next_page_token
@@ -66,7 +72,7 @@ yokes = Yokes()
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """The standings of a kind, or one of them."""
+    """The standings of a kind, or one of them if `id` is not None."""
 
     kind: str
     id: str | None = None
@@ -84,18 +90,21 @@ class Standings:
         service.declare(runtime.ports(), self.kind, Declaration(declaration.by, thresholds))
 
     def get(self) -> dict[str, Any]:
-        """Return the numbers; they are exact if `pending` is 0. Raises `NotFound` for an unknown kind."""
+        """Return the standing's numbers; they are exact if `pending` is 0. Raises `NotFound` for an unknown kind."""
         return service.get_standing(runtime.ports(), self._key()).to_json()
 
     def rank(self, order_by: str = "count", neighbours: int = 0) -> dict[str, Any]:
-        """Return the rank, from 1, and the next standings on both sides. Raises `NotFound`."""
+        """Return the standing's rank, from 1, and its `neighbours` on each side. Raises `NotFound` or `BadQuery`."""
         asked = RankRequest.from_request(self._key(), _query(order_by=order_by, neighbours=neighbours))
         return service.rank(runtime.ports(), asked)
 
     def top(
         self, order_by: str = "count", limit: int = LIMITS.leaderboard_limit_default, page_token: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return a page of the kind's leaderboard, and the token of the next page. Raises `NotFound` or `BadQuery`."""
+        """Return a page of the kind's leaderboard, at most `limit`, and the token of the next page or None.
+
+        Raises `NotFound` or `BadQuery`.
+        """
         asked = _query(order_by=order_by, limit=limit, page_token=page_token)
         board = service.leaderboard(runtime.ports(), BoardRequest.from_request(self.kind, asked))
         return board.items, board.next_page_token
@@ -125,7 +134,8 @@ def standing_changed(
 ) -> Callable[[Callable[P, R]], StandingTask[P, R]]:
     """Register a task of `app` that runs once for each standing whose `field` reaches `at_least`.
 
-    Its code has one parameter, `standing`: the numbers at that time. `Standings.declare` sets the kind.
+    Its code has one parameter, `standing`: a dict of the numbers at that time. Pass the task to a kind's
+    `declare`.
     """
 
     def register(code: Callable[P, R]) -> StandingTask[P, R]:

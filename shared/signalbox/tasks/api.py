@@ -66,7 +66,7 @@ class Task(Generic[P, R]):
         self._signature = Signature.from_function(code)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Run the code here, with all of its parameters."""
+        """Run the code in this process, with all of its parameters."""
         return self._code(*args, **kwargs)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:

@@ -37,14 +37,16 @@ class Batch:
         on_failure: Call | None = None,
         semaphore: str = "",
     ) -> Status:
-        """Create the batch, sealed, with a unit for each call; all are calls of one task.
+        """Create the batch, sealed, with a unit for each call; all must be calls of one task. Return its status.
 
-        At most `concurrency` units run at once; the others wait, at no cost. If `queues` are named, units use each of
-        them in turn. With `semaphore`, each unit runs under a permit of the semaphore of this name, which must exist,
-        and releases it when its task has returned.
+        `on_complete` is called after every end. The batch ends early after `deadline_seconds`, or if more than
+        `failures_max` units have failed (None: no limit). At most `concurrency` units run at once (None: no limit); the
+        others wait, at no cost. If `queues` are named, units use each of them in turn. With `semaphore`, each unit runs
+        under a permit of the semaphore of this name, which must exist, and releases it when its task has returned or
+        has failed.
 
-        `then` is the batch that follows, as `sub_batch` returns it, if this one completes with no failed unit, or with
-        at most `failures_max`. Otherwise `on_failure` is called, and also if a batch that follows fails.
+        `then` is a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
+        most `failures_max`. Otherwise `on_failure` is called; it is also called if a batch that follows fails.
 
         A repeat with the same calls changes nothing. Raises `OtherBody` if the id is used with other calls, and
         `BadBatch` or `TooLarge` if no batch can have the calls. At most 10,000 calls of an iterator are in memory. If a
@@ -66,7 +68,7 @@ class Batch:
         return batches.populate_whole(runtime.ports(), self.id, spec, units).to_json()
 
     def status(self) -> Status:
-        """Return the state and counts; `last_error` while a unit that raised is being retried. Raises `NotFound`."""
+        """Return state and counts, and `last_error` while a unit that raised is being retried. Raises `NotFound`."""
         status = batches.get(runtime.ports(), self.id)
         return status.to_json() | (last_error_of_batch(runtime.ports(), self.id) if status.runs else {})
 
@@ -79,7 +81,7 @@ class Batch:
         return (unit.to_json() for unit in batches.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
-        """End the batch, so that units that have not started do not run. Raises `NotFound`."""
+        """End the batch and return its status. Units that have not started do not run. Raises `NotFound`."""
         return batches.cancel(runtime.ports(), self.id).to_json()
 
 
@@ -89,7 +91,7 @@ def batch(id: str) -> Batch:
 
 
 SubBatch = BatchSpec
-"""What a unit's task returns to have units of its own. Their end is the unit's result."""
+"""A batch that a unit's task returns. The unit is completed when that batch ends."""
 
 
 def sub_batch(
