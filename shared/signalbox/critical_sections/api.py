@@ -31,9 +31,9 @@ class CriticalSection:
 
         If not, the call is part of the next run. That run starts when the current one has ended and no call has arrived
         for `debounce_seconds`, at most `debounce_max_seconds` after its first call. It receives the arguments of its
-        last call, and in the list argument that `collect` names, the items of all its calls. If a run's task
-        dies, its redelivery takes the run over after `lease_seconds`. `id` identifies a repeated call. The task can declare a parameter of type
-        `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
+        last call, and in the list argument that `collect` names, the items of all its calls. If a run's task dies, its
+        redelivery takes the run over after `lease_seconds`. `id` identifies a repeated call. The task can declare a
+        parameter of type `SectionRun`. Raises `BadKey`, `BadCriticalSection`, `BadCall`, `OtherTask` or `Unavailable`.
         """
         check_deployed(continuation=call)
         id_ = id or idempotency_key("critical section", self.key, content_of(call), collect) or ""
