@@ -1,13 +1,17 @@
-"""Keep this release as the last one: run it when a version is released, after the golden records are written.
+"""Write the golden records of the next release; or keep this release as the last one, when its version is published.
 
-python -m tests.compatibility
+python -m tests.compatibility            after a change of a record or a task, which the diff shows
+python -m tests.compatibility --publish  keep its library and its golden records
 """
 
+import argparse
 import sys
 import tarfile
 from io import BytesIO
 from pathlib import Path
 
+from signalbox.catalogue.version import VERSION
+from tests.compatibility import golden
 from tests.compatibility.last_release import SNAPSHOT
 
 LIBRARY = Path(__file__).resolve().parents[2] / "shared" / "signalbox"
@@ -21,6 +25,19 @@ def kept() -> list[Path]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.compatibility", description=__doc__.splitlines()[0])
+    parser.add_argument("--publish", action="store_true", help="keep this release as the last one")
+    publish = parser.parse_args().publish
+    golden.write(golden.UNRELEASED, golden.Collection.of_worlds(golden.SEEDS).examples())
+    print(f"{golden.UNRELEASED.name}: {golden.UNRELEASED.stat().st_size:,} bytes")
+    if publish:
+        golden.UNRELEASED.rename(golden.FOLDER / f"{VERSION}.json")
+        keep_library()
+    return 0
+
+
+def keep_library() -> None:
+    """Write the library of this release into the snapshot."""
     with tarfile.open(SNAPSHOT, "w:xz") as archive:
         for path in kept():
             data = (LIBRARY / path).read_bytes()
@@ -28,7 +45,6 @@ def main() -> int:
             member.size = len(data)
             archive.addfile(member, BytesIO(data))
     print(f"{SNAPSHOT.name}: {SNAPSHOT.stat().st_size:,} bytes")
-    return 0
 
 
 if __name__ == "__main__":
