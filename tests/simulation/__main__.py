@@ -18,8 +18,8 @@ from functools import partial
 from tests.simulation import planted
 from tests.simulation.half_commits import half_commits
 from tests.simulation.lengths import begin_process, long_worlds
-from tests.simulation.reach import REACHED
-from tests.simulation.versions import two_versions
+from tests.simulation.reach import REACHED, SEEDS_OF_TODAY
+from tests.simulation.versions import Lacking, two_versions
 from tests.simulation.world import Violation
 from tests.simulation.worlds import (
     attempts,
@@ -76,6 +76,8 @@ def violations(world: str, seeds: range, torn: float = 0.0, versions: bool = Fal
         try:
             with half_commits(torn), two_versions(versions):
                 WORLDS[world](seed)
+        except Lacking:
+            REACHED[SEEDS_OF_TODAY] += 1
         except Exception as error:  # noqa: BLE001  whatever a seed raises is found, and no reason to end the search
             found.append((world, seed, str(error) if isinstance(error, Violation) else repr(error)))
     return found, REACHED - before

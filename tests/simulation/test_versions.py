@@ -18,7 +18,7 @@ from signalbox.semaphores.machine import transitions
 from signalbox.semaphores.model import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
 from tests.simulation.__main__ import WORLDS, violations
-from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY
+from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
 from tests.simulation.versions import Entry, Versions, two_versions, version_now
 from tests.simulation.world import World
 
@@ -48,6 +48,7 @@ def check(world: str, seeds: int) -> None:
     assert found == []
     assert reached[CALLS_OF_THE_LAST_RELEASE] > seeds
     assert reached[CALLS_ONLY_OF_TODAY] < reached[CALLS_OF_THE_LAST_RELEASE] / 10
+    assert reached[SEEDS_OF_TODAY] < seeds / 2
 
 
 def test_a_seed_of_two_releases_replays_exactly() -> None:

@@ -5,8 +5,9 @@ classes. A call of the library by a world crosses into the library of its proces
 translated between the two by the names of their classes and fields. So does each call of the last release at its ports,
 back into the store and the queue of the world. World and library share no class, as two deployments share none.
 
-What the last release lacks (a function, a parameter, a field) cannot be asked of it: today's library runs that call. A
-task is different. One that a release does not have is refused with `Unavailable` and delivered again.
+What the last release lacks (a function, a parameter, a field) cannot be asked of it: today's library runs that call, or
+the seed is skipped (`Lacking`). A task is different. One that a release does not have is refused with `Unavailable` and
+delivered again.
 
 Each world draws how many of its processes are of the last release, and after how many processes the deployment has
 ended: from then on all processes are of today.
@@ -138,8 +139,12 @@ def _within(version: str) -> Iterator[None]:
 # --- calls of the library by a world ---
 
 
-class Lacking(Exception):
-    """The other library lacks a class or a field."""
+class Lacking(BaseException):
+    """The last release lacks a class or a field. Not an `Exception`: nothing in the code under test may catch it.
+
+    If it is an argument that the last release lacks, today's code runs the call. If a user's code in a flow or in an
+    object uses what is new, the seed is skipped: a function has such code only together with the library of today.
+    """
 
 
 class Entry:
