@@ -60,7 +60,9 @@ class Collection:
 
     def add(self, kind: str, data: dict[str, Any]) -> None:
         pairs = pairs_of(kind, data)
-        text = to_text(data)
+        text = to_text(
+            data | {"traceback": "Traceback"} if data.get("traceback") else data
+        )  # it has paths of a machine
         held = self.smallest[kind].get(pairs)
         if held is None or (len(text), text) < (len(held), held):
             self.smallest[kind][pairs] = text
