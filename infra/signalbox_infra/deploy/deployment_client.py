@@ -84,12 +84,20 @@ class DeploymentClient:
             response = self._send(method, path, body)
         except httpx.TransportError as error:
             return None, repr(error)
-        return response, f"{response.status_code} {response.text[:SHOWN]}"
+        return response, _described(response)
 
     def _send(self, method: str, path: str, body: Any, *, signed: bool = True) -> httpx.Response:
         function = self._base_url + path.partition("/")[0].partition("?")[0]
         headers = {"Authorization": f"Bearer {self._token(function)}"} if signed else {}
         return self._http.request(method, self._base_url + path, json=body, headers=headers)
+
+
+def _described(response: httpx.Response) -> str:
+    """Return the status and the text of a response; of a problem, its detail."""
+    text = response.text[:SHOWN]
+    if response.headers.get("Content-Type", "").startswith("application/problem+json"):
+        text = str(response.json().get("detail") or text)
+    return f"{response.status_code} {text}"
 
 
 def _unknown(response: httpx.Response) -> bool:

@@ -180,6 +180,13 @@ def test_transient_errors_are_retried_and_reported_in_the_end(monkeypatch: pytes
         monkeypatch.setattr(deployment_client, "RETRY_SECONDS_MAX", -1)
         with pytest.raises(SmokeTestFailed, match=r"GET documents/x has no answer.*; the last was: 500 a bug"):
             client.request("GET", "documents/x")
+        refusal = {
+            "title": "Service unavailable",
+            "detail": "A newer release of signalbox wrote it. Deploy that release.",
+        }
+        answers.append(httpx.Response(503, json=refusal, headers={"Content-Type": "application/problem+json"}))
+        with pytest.raises(SmokeTestFailed, match=r"last was: 503 A newer release of signalbox wrote it\. Deploy that"):
+            client.request("GET", "documents/x")
         answers.append(httpx.Response(409, text="no"))
         with pytest.raises(SmokeTestFailed, match="GET documents/x: 409 no"):
             client.request("GET", "documents/x")
