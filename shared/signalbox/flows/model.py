@@ -95,6 +95,20 @@ def _awaitable(code: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowContext:
+    """What the code of a flow may know of its run: the flow's name, the run's `id`, and how it came about.
+
+    `generation` counts the executions that ended with `flow.continue_as_new`, from 0. `parent` is the run whose
+    sub-flow this one is, or None.
+    """
+
+    flow: str
+    id: str
+    generation: int = 0
+    parent: FlowAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Flows:
     """The flows whose code this process has. `revision` orders deployments."""
 
@@ -373,6 +387,12 @@ class FlowHeader:
     def state(self) -> str:
         """One of `STATES`."""
         return self.end.state if self.end else STUCK if self.stuck else RUNNING
+
+    @property
+    def context(self) -> FlowContext:
+        """What the code may know of its run."""
+        parent = FlowAddress.of_base(self.parent.base) if self.parent else None
+        return FlowContext(self.address.name, self.address.key, self.generation, parent)
 
     @property
     def committed_positions(self) -> int:

@@ -7,6 +7,7 @@ If replay fails in a turn, the flow is marked stuck. Its messages stay in the ma
 is fixed.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -99,6 +100,7 @@ def start(
 
 def _commit_start(ports: Ports, commit: Commit) -> None:
     outbox.commit(ports, commit.writes, commit.effects)
+    _log(commit)
 
 
 def _created(header: FlowHeader) -> Commit:
@@ -349,6 +351,13 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
 
 def _commit_turn(ports: Ports, commit: Commit) -> None:
     outbox.commit(ports, commit.writes, commit.effects)
+    _log(commit)
+
+
+def _log(commit: Commit) -> None:
+    """Write what the code has logged: a turn that does not count has logged nothing."""
+    for line in commit.lines:
+        logging.getLogger(line.name).handle(line)
 
 
 def _commit_that_fits(

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from logging import LogRecord
 from typing import Any
 
 from signalbox.core import outbox
@@ -267,10 +268,11 @@ def _checked_batch(effect: Effect, location: str) -> Effect:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The writes and the tasks of one commit."""
+    """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it."""
 
     writes: Sequence[Write]
     effects: Sequence[Effect]
+    lines: Sequence[LogRecord] = ()
 
     def checked(self) -> "Commit":
         """Return the commit. Raises `TooLarge` if the store would not accept it."""
@@ -324,7 +326,8 @@ class TurnCommit:
             *listing_writes(self.snapshot, before, after),
             *end_messages(after),
         ]
-        return Commit(writes, [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]).checked()
+        effects = [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]
+        return Commit(writes, effects, turn.driver.logged).checked()
 
     def _releases(self) -> Iterator[Effect]:
         header = self.turn.header

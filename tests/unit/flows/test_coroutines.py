@@ -12,8 +12,9 @@ from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message
+from signalbox.flows.problems import BadFlow
 from signalbox.tasks.requests.signatures import WrongArguments
-from signalbox.testing import Harness, TaskFailed, replay
+from signalbox.testing import Faults, Harness, TaskFailed, replay
 from tests.unit.flows.random_flows import BEGIN, done, shown, step
 
 Shop = dict[str, Any]
@@ -490,3 +491,86 @@ def test_a_cancelled_flow_waits_for_its_step_and_then_undoes_it(harness: Harness
     run = sale.start("1")
     harness.run()
     assert (did, run.status().state) == (["charged", "undone"], "cancelled")
+
+
+# --- what a run knows of itself, and many steps ---
+
+
+def test_the_context_names_the_run_its_generation_and_its_parent(harness: Harness) -> None:
+    app = Function("nested")
+
+    @app.flow
+    async def inner() -> list[Any]:
+        known = flow.context()
+        return [known.flow, known.parent.key if known.parent else None]
+
+    @app.flow
+    async def outer(times: int) -> Any:
+        if times:
+            return flow.continue_as_new(times=times - 1)
+        return [flow.context().flow, flow.context().id, flow.context().generation, await inner.call()]
+
+    harness.add(app)
+    run = outer.start("o", times=2)
+    harness.run()
+    assert run.status().result == ["outer", "o", 2, ["inner", "o"]]
+    with pytest.raises(BadFlow, match="works only inside"):
+        flow.context()
+
+
+def test_a_line_is_logged_once_with_the_name_of_its_run(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    app = Function("logs")
+
+    @app.flow
+    async def noisy() -> None:
+        flow.log.info("begun")
+        for number in range(3):
+            await flow.sleep(1)
+            flow.log.info("slept %d", number)
+
+    harness.add(app)
+    with caplog.at_level("INFO", "signalbox.flow"):
+        noisy.start("n")
+        harness.run()
+        flow.log.info("outside")
+    assert [record.getMessage() for record in caplog.records if record.name == "signalbox.flow"] == [
+        "noisy/n: begun",
+        "noisy/n: slept 0",
+        "noisy/n: slept 1",
+        "noisy/n: slept 2",
+        "outside",
+    ]
+
+
+def test_map_waits_for_many_a_few_at_a_time_and_keeps_their_order(harness: Harness) -> None:
+    app = Function("sizes")
+
+    @app.task
+    def size_of(file: str) -> int:
+        if not file:
+            raise Problem("It has no name.")
+        return len(file)
+
+    @app.flow
+    async def total(files: list[str], at_once: int) -> list[int]:
+        return await flow.map(size_of.call, files, at_once=at_once)
+
+    harness.add(app)
+    files = ["x" * number for number in range(1, 201)]
+    run = total.start("1", files=files, at_once=20)
+    assert len(run.status().waiting_for) == 20
+    harness.run(Faults(duplicate=0.2, reorder=True, seed=3))
+    assert run.status().result == list(range(1, 201))
+    replay(total, run.log())
+    few = total.start("2", files=["a", "bb"], at_once=90)
+    none = total.start("3", files=[], at_once=1)
+    bad = total.start("4", files=["a", "", "b"], at_once=2)
+    harness.run()
+    assert (few.status().result, none.status().result) == ([1, 2], [])
+    assert bad.status().error["detail"] == "It has no name."
+
+
+@pytest.mark.parametrize("at_once", [0, 91])
+def test_map_takes_as_many_at_once_as_a_flow_may_wait_for(at_once: int) -> None:
+    with pytest.raises(ValueError, match="at_once must be from 1 to 90"):
+        flow.map(step, ["a"], at_once=at_once).send(None)

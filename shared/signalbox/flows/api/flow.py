@@ -1,9 +1,11 @@
 """The commands and functions for a flow's code: `from signalbox import flow`, then `await flow.sleep(60)`."""
 
-from collections.abc import Awaitable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     AllOf,
@@ -21,9 +23,11 @@ from signalbox.flows.machine.commands import (
     batch_of,
     created,
     first_of,
+    is_running,
     running_flow,
 )
 from signalbox.flows.machine.failures import Cancelled
+from signalbox.flows.model import FlowContext
 from signalbox.tasks.requests.signatures import is_json_type
 
 if TYPE_CHECKING:
@@ -139,6 +143,25 @@ def shield(item: Awaitable[T]) -> Shield[T]:
     return created(Shield(item), "flow.shield()")
 
 
+async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
+    """Call a function for each of many items, and wait for what it returns, `at_once` at a time.
+
+    Returns the results in the order of the items. The first error is raised once the others are cancelled and have
+    ended. Raises `ValueError` for `at_once` outside of 1 to 90.
+    """
+    if not 1 <= at_once <= LIMITS.flow_pending_max:
+        raise ValueError(f"at_once must be from 1 to {LIMITS.flow_pending_max}, not {at_once}")
+    results: dict[int, T] = {}
+    left = iter(enumerate(items))
+
+    async def take() -> None:
+        for number, item in left:
+            results[number] = await function(item)
+
+    await all(*[take() for _ in range(at_once)])
+    return [results[number] for number in sorted(results)]
+
+
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
     """Return a value that the flow returns to start again with other arguments and an empty log.
 
@@ -158,6 +181,26 @@ def send(call: "Call[Any]") -> None:
 def progress(value: Any) -> None:
     """Set the JSON value that the status of the run shows as its progress."""
     running_flow("flow.progress").show(value)
+
+
+def context() -> FlowContext:
+    """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
+    known: FlowContext = running_flow("flow.context").context
+    return known
+
+
+def _is_outside(line: logging.LogRecord) -> bool:
+    """Leave a line of a flow's code to the commit of its turn."""
+    if not is_running():
+        return True
+    running_flow("flow.log").log(line)
+    return False
+
+
+log = logging.getLogger("signalbox.flow")
+"""A logger for the code of a flow. A line begins with the run, and is written when its turn has committed."""
+
+log.addFilter(_is_outside)
 
 
 def now() -> datetime:
@@ -190,10 +233,13 @@ __all__ = [
     "Settled",
     "all",
     "batch",
+    "context",
     "continue_as_new",
     "event",
     "first",
     "lock",
+    "log",
+    "map",
     "now",
     "patched",
     "progress",

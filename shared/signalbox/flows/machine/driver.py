@@ -38,6 +38,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from logging import LogRecord
 from types import CoroutineType, GeneratorType
 from typing import Any
 
@@ -60,10 +61,12 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, json_text, misused, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, Shielded, cancelled
-from signalbox.flows.model import Cancel, Event, Message, Result, time_of
+from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
 
 Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
+
+UNNAMED = FlowContext("", "")
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -119,18 +122,20 @@ class Driver:
 
     `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
     that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
-    received, since the replay. `refusals` are the errors of commands that the kit refused. `ended` is its outcome, or
-    None.
+    received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
+    of commands that the kit refused. `ended` is its outcome, or None.
     """
 
     code: Code
     position: Position
+    context: FlowContext = UNNAMED
     pending: dict[str, PendingCommand] = field(default_factory=dict)
     kept: dict[str, list[Any]] = field(default_factory=dict)
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
     granted: dict[str, dict[str, Any]] = field(default_factory=dict)
     refusals: list[Problem] = field(default_factory=list)
+    logged: list[LogRecord] = field(default_factory=list)
     progress: Any = None
     ended: CallOutcome | None = None
     created: list[Any] = field(default_factory=list)
@@ -303,6 +308,12 @@ class Driver:
         """Send a task without waiting for it."""
         if not self.dropped:
             self.sent.append(call)
+
+    def log(self, line: LogRecord) -> None:
+        """Log a line when the turn commits, unless an earlier turn has run the code from this position of the log."""
+        if not self.dropped and self.position.number > self.position.committed:
+            line.msg = f"{self.context.flow}/{self.context.id}: {line.msg}"
+            self.logged.append(line)
 
     def release(self, path: str) -> bool:
         """Release the lease of a lock; return whether it was held."""

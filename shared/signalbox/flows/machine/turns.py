@@ -122,7 +122,7 @@ class FlowTurn:
     ) -> Self:
         """Replay a flow. The caller must close the turn. Raises `Stuck`."""
         position = Position(header.execution_id, header.committed_positions, dict(header.patches))
-        driver = Driver(lambda: definition.begin(header.arguments), position)
+        driver = Driver(lambda: definition.begin(header.arguments), position, header.context)
         turn = cls(header, driver, now)
         try:
             return turn._replayed(log)
