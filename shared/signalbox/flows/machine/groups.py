@@ -248,7 +248,7 @@ def innermost(code: Any) -> Any:
 
 
 class Shielded:
-    """A node that no cancel reaches. The branch that waits for it is cancelled at its next wait."""
+    """A node that a cancel does not reach. The branch that waits for it is cancelled at its next wait."""
 
     def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
@@ -287,7 +287,7 @@ class Mode(Enum):
 
 
 class Group:
-    """Several nodes that are waited for as one."""
+    """Several nodes for which a branch waits together."""
 
     def __init__(self, tree: Tree, parent: Parent, slot: int, mode: Mode, keys: Sequence[int | str] = ()) -> None:
         self.tree, self.parent, self.slot = tree, parent, slot
@@ -311,7 +311,7 @@ class Group:
         return self
 
     def _stops(self) -> bool:
-        """Return whether a kept event has decided an `any`: its later commands must not take another event.
+        """Return whether a kept event has decided a `first`: its later commands must not take another event.
 
         Before the patch, it stopped as soon as anything in the flow was decided.
         """
@@ -364,7 +364,7 @@ class Group:
     def cancel(self, outcome: CallOutcome) -> bool:
         """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error.
 
-        The first of several commands is waited for if one of them is shielded.
+        A `first` with a shielded command is not cancelled: its branch waits until it is decided.
         """
         if self._left == 0 or (self._mode is Mode.FIRST and self.shielded):
             return False
