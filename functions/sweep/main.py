@@ -5,10 +5,12 @@ from contextlib import ExitStack
 from signalbox.adapters import runtime
 from signalbox.adapters.clock import time_budget
 from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.settings import settings
 from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.flows import sweep as flows_sweep
+from signalbox.objects import sweep as objects_sweep
 from signalbox.semaphores import sweep as semaphores_sweep
 
 
@@ -16,5 +18,6 @@ from signalbox.semaphores import sweep as semaphores_sweep
 def sweep() -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
+        parts.callback(objects_sweep.sweep, runtime.ports(), settings().object_classes, budget)
         for part in (batches_sweep.sweep, semaphores_sweep.sweep, flows_sweep.sweep, outbox.sweep):
             parts.callback(part, runtime.ports(), budget)

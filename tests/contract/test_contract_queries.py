@@ -219,6 +219,19 @@ def test_found_snapshots_are_whole(store: Store) -> None:
     assert snapshot.update_time == snapshot.create_time == committed.commit_time <= snapshot.read_time
 
 
+def test_a_group_is_all_collections_of_a_name_at_any_depth_and_no_others(store: Store) -> None:
+    places = {"e": 3, "d/a/e": 1, "d/b/e": 2, "x/y/d/a/e": 5, "d/a/ee": 4}
+    store.commit([Put(f"{collection}/one", {"n": n}) for collection, n in places.items()])
+    store.commit([Put("d/a/e/without", {"m": 0})])
+    n: Field = ("n",)
+    every = Query("e", order_by=(Order(n),), group=True)
+    assert [one.path for one in store.query(every)] == ["d/a/e/one", "d/b/e/one", "e/one", "x/y/d/a/e/one"]
+    assert store.count(every) == 4
+    between = Query("e", (Condition(n, ">=", 2), Condition(n, "<", 5)), (Order(n),), limit=1, group=True)
+    assert [one.path for one in store.query(between)] == ["d/b/e/one"]
+    assert [one.path for one in store.query(Query("e", order_by=(Order(n),)))] == ["e/one"]
+
+
 V: Field = ("v",)
 
 
@@ -243,6 +256,8 @@ V: Field = ("v",)
         Query("d", after=(1, "a")),
         Query("d", after=(1,)),
         Query("d", order_by=(Order(V),), after=("a",)),
+        Query("d", after=("a",), group=True),
+        Query("d", where=(Condition(ID, "==", "a"),), group=True),
     ],
     ids=repr,
 )

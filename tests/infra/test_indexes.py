@@ -36,6 +36,7 @@ TESTS = (
     "links/test_link_tasks",
     "links/test_verification",
     "objects/test_object_calls",
+    "objects/test_object_sweep",
     "resources/test_costs_resources",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",
@@ -64,6 +65,10 @@ INDEXED = {
     ("flows", "due_at"): "the sweeper: what is stuck, and what is to be removed",
     ("flows", "state"): "list the flows of a state; of one value, entries sort by ids, which callers choose",
     ("mailbox", "since"): "the header of an object or of a flow, and what waits for it",
+    (
+        "mailbox",
+        "swept_by",
+    ): "the sweeper: what waits for any object, in a group of collections; the numbers are spread",
     ("semaphores", "mode"): "list the semaphores with waiters",
     ("semaphores", "sweep_at"): "the sweeper: what is due",
     ("units", "ended_at"): "watch one batch: a growing value, so a batch takes some 500 outcomes a second",
@@ -174,6 +179,7 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only_and_all_else_in_bot
 ) -> None:
     searched = {field: sorted(kinds) for field, kinds in configured.items() if kinds}
     assert searched == {field: ["ASCENDING", "DESCENDING"] for field in INDEXED} | {
+        ("mailbox", "swept_by"): ["ASCENDING"],
         ("documents", "_signalbox.link_fields"): ["CONTAINS"],
         ("documents", "_signalbox.link_keys"): ["CONTAINS"],
     }

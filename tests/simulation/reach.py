@@ -39,7 +39,7 @@ SLOW_CALLS = "starts of slow calls"
 UPGRADED = "calls that older code met"
 STEPS_RUN = "runs of steps of flows"
 FLOWS_STUCK = "flows that were stuck"
-TASKS_PURGED = "tasks of flows lost by a purge of their queue"
+TASKS_PURGED = "tasks lost by a purge of their queue"
 BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
 

@@ -16,7 +16,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Unavailable
 from tests.compatibility.last_release import TODAY
-from tests.simulation.reach import NAMES_REUSED, REACHED
+from tests.simulation.reach import NAMES_REUSED, REACHED, TASKS_PURGED
 from tests.simulation.versions import Versions, library_of_process
 
 if TYPE_CHECKING:
@@ -94,10 +94,23 @@ class TaskQueue:
             return partial(self.task_handlers[task.function], self._world.ports, task)
         return partial(self.handlers[task.function], self._world.ports, dict(task.payload))
 
+    def purge(self, is_lost: Callable[[Effect], bool]) -> None:
+        """Lose tasks that wait, as a purge of their queue does. Their names stay taken, as after their end."""
+        lost = [task for task in self.waiting if is_lost(task)]
+        self._world.log(f"{len(lost)} tasks are purged")
+        REACHED[TASKS_PURGED] += len(lost)
+        for task in lost:
+            self.waiting.remove(task)
+            if task not in self.waiting:
+                self._free_later(task)
+
+    def _free_later(self, task: Effect) -> None:
+        kept = timedelta(seconds=self._world.random.choice(NAME_KEPT_SECONDS))
+        self.names[task.name] = self._world.now() + kept
+
     def _ended(self, task: Effect, done: bool) -> None:
         if done:
-            kept = timedelta(seconds=self._world.random.choice(NAME_KEPT_SECONDS))
-            self.names[task.name] = self._world.now() + kept
+            self._free_later(task)
             return
         self.waiting.append(task)
         if task.not_before is not None:

@@ -156,6 +156,8 @@ class Query:
     ``after`` continues after a record: the values of its `order_by` fields, then its id. Records without one of the
     `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
     ``bytes_max`` ends a page early, with the record at which the fields read take that many bytes (`reads.is_full`).
+    A query of a ``group`` is of all collections whose last name is `collection`, in the order of paths instead of ids.
+    It has no cursor and no condition on `ID`.
     """
 
     collection: str
@@ -164,6 +166,7 @@ class Query:
     limit: int = 100
     after: tuple[Any, ...] = ()
     bytes_max: int | None = None
+    group: bool = False
 
 
 class Store(Protocol):

@@ -42,6 +42,8 @@ def check_query(query: Query) -> None:
     for order in query.order_by:
         RECORD.check_field(order.field)
     _check_whole(query)
+    if query.group and (query.after or any(condition.field == ID for condition in query.where)):
+        raise BadQuery("A query of a group has no cursor, and no condition on ids.")
     if query.after:
         _check_cursor(query)
 

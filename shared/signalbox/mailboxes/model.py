@@ -2,7 +2,8 @@
 
     {base}                 the listing record of the mailbox's owner, an object or a flow
     {base}/mailbox/!       the header: the state that messages change; `since` is 1970
-    {base}/mailbox/{id}    a message; it has `since` while it waits, and `expires_at` once it is done
+    {base}/mailbox/{id}    a message; it has `since` while it waits, an object's also `swept_by`, and `expires_at` once
+                           it is done
 
 A query ordered by `since` returns the header first, then the waiting messages, and none that are done: one call of the
 store, one instant. What users pass is stored as text, so any JSON value fits and none of it is indexed.

@@ -5,10 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.effects import name_of
 from signalbox.core.ports import SERVER_TIME, Must, Put, Query, Snapshot, Store
 from signalbox.core.queries import Order
 from signalbox.mailboxes.machine import blocks, due_messages, settled
-from signalbox.mailboxes.model import HEADER, HEADER_SINCE, StoredMessage, collection_of, header_path, message_path
+from signalbox.mailboxes.model import (
+    HEADER,
+    HEADER_SINCE,
+    ObjectAddress,
+    StoredMessage,
+    collection_of,
+    header_path,
+    message_path,
+)
+
+SWEPT_BY = "swept_by"
+"""The field of an object's waiting message by which the sweeper finds it, in the mailboxes of all objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,17 @@ def header_put(header: Snapshot, fields: Mapping[str, Any], revision: int) -> Pu
 
 
 def message_put(base: str, id_: str, data: Mapping[str, Any], due_at: datetime | None = None) -> Put:
-    """Return the write of a new message, due at once or at `due_at`."""
+    """Return the write of a new message, due at once or at `due_at`. The sweeper can find an object's messages."""
+    path = message_path(base, id_)
     since = {"since": due_at, "later": True} if due_at else {"since": SERVER_TIME}
-    return Put(message_path(base, id_), {**data, **since}, Must.NOT_EXIST)
+    found_by = {SWEPT_BY: swept_by(path, due_at)} if base.startswith(f"{ObjectAddress.COLLECTION}/") else {}
+    return Put(path, {**data, **since, **found_by}, Must.NOT_EXIST)
+
+
+def swept_by(path: str, due_at: datetime | None = None) -> float:
+    """Return the number by which the sweeper finds a message: its due hour since 1970, or 0, plus a spread below 1.
+
+    A time would be a hot spot of the index. Messages of one hour, and all that are due at once, are spread.
+    """
+    spread = int(name_of(path)[:8], 16) / 2**32
+    return spread + (0 if due_at is None else due_at.timestamp() // 3600)

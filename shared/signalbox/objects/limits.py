@@ -31,6 +31,12 @@ class ObjectLimits(Limits):
     call_followers_max: int = 40
     """Messages that wait for one call's outcome: continuations, and calls on its result. Its commit writes each."""
 
+    call_silent_seconds: int = 3600
+    """The time for which a message waits after it was due until the sweeper wakes its object: its task may be lost."""
+
+    messages_swept_max: int = 50
+    """Waiting messages that a sweep reads. Of n, each is read within about n / 50 minutes."""
+
     objects_listed_max: int = 100
     """Objects in one response."""
 

@@ -11,7 +11,7 @@ from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Mus
 from signalbox.core.queries import Field
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import ObjectAddress, message_path
-from signalbox.mailboxes.storage import header_put, message_put
+from signalbox.mailboxes.storage import SWEPT_BY, header_put, message_put, swept_by
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import CallRecord, Message
 
@@ -102,12 +102,12 @@ def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
 
 
 def _no_longer_waits() -> dict[Field, Any]:
-    return dict.fromkeys([("since",), ("mark",), ("held",)], REMOVE)
+    return dict.fromkeys([("since",), ("mark",), ("held",), (SWEPT_BY,)], REMOVE)
 
 
 def _held() -> dict[Field, Any]:
     """Return the fields of a call that waits for another's outcome: not in the mailbox, and without a start."""
-    return dict.fromkeys([("since",), ("mark",)], REMOVE)
+    return dict.fromkeys([("since",), ("mark",), (SWEPT_BY,)], REMOVE)
 
 
 def _resumptions(turn: Turn) -> Iterator[Write]:
@@ -123,4 +123,7 @@ def _kept(call: CallRecord) -> dict[Field, Any]:
 
 def _resumed(turn: Turn, id_: str) -> dict[Field, Any]:
     """Return the fields with which a held call waits in the mailbox again; none if the call was not held."""
-    return {("since",): turn.resumed[id_], ("later",): REMOVE} if id_ in turn.resumed else {}
+    if id_ not in turn.resumed:
+        return {}
+    path = message_path(turn.address.base, id_)
+    return {("since",): turn.resumed[id_], ("later",): REMOVE, (SWEPT_BY,): swept_by(path)}

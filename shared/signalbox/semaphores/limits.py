@@ -24,6 +24,13 @@ class SemaphoreLimits(Limits):
     claim_seconds: int = 30
     """The time in which a granted continuation must start. Cold starts and a busy queue take seconds."""
 
+    grant_silent_seconds: int = 3600
+    """The time after an unclaimed grant expired until the sweeper takes its task for lost, and its wait returns. A task
+    that is only late returns it earlier, or runs under no grant."""
+
+    silent_grants_max: int = 20
+    """Waits of one semaphore that a visit of the sweeper returns to the wait queue, each by a commit."""
+
     ended_leases_max: int = 50
     """Ended leases that the record keeps, to recognise a repeated call."""
 

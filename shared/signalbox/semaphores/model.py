@@ -100,6 +100,13 @@ class LeaseRecord:
         """Return whether the lease has not expired."""
         return now < self.ends_at
 
+    @property
+    def silent_at(self) -> datetime | None:
+        """The time at which the task of an unclaimed grant counts as lost; None if there is no such task."""
+        if not self.continued or self.claimed:
+            return None
+        return self.ends_at + timedelta(seconds=LIMITS.grant_silent_seconds)
+
     def is_ended_by(self, release: "Release | None") -> bool:
         """Return whether this release, left for an admit run, is of this lease under its current token."""
         return release is not None and (release.id, release.token) == (self.id, self.token)
@@ -379,6 +386,10 @@ class Semaphore:
         matching = [lease for lease in self.ended if lease.id == id_ and token in (None, lease.token)]
         return matching[-1] if matching else None
 
+    def silent_grants(self, now: datetime) -> list[LeaseRecord]:
+        """Return the grants that no task has claimed long after they expired: their tasks may be lost."""
+        return [lease for lease in self.leases if (at := lease.silent_at) is not None and at <= now]
+
     # --- transitions ---
 
     def grant(
@@ -450,7 +461,7 @@ class Semaphore:
 
     def sweep_at(self, now: datetime) -> datetime | None:
         """Return the time by which the sweeper visits it; not before now, so those due longest go first."""
-        times = [self.alarm_at, self.clean_at]
+        times = [self.alarm_at, self.clean_at, *(lease.silent_at for lease in self.leases)]
         if self.has_room(now):
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))
         if self.delete_after_seconds is not None:

@@ -1,6 +1,7 @@
 """The sweeper's part, and the removal of semaphores and of the records below them.
 
-The sweeper finds semaphores whose alarm was lost, that have old receipts, or that are no longer used. One field,
+The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or that granted
+permits to a task which has not come for an hour: its wait returns to its place in the wait queue. One field,
 `sweep_at`, is the time by which a semaphore must be visited for any of these reasons, so a sweep that finds none due
 costs one read. Every visit moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit
 postpones it.
@@ -10,6 +11,7 @@ the semaphore's record has no lease of its wait.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
@@ -19,8 +21,9 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
-from signalbox.semaphores.machine.transitions import Loaded, clean_up_task, unit_task
-from signalbox.semaphores.model import COLLECTION, Semaphore, path_of
+from signalbox.semaphores.machine.leases import claim_lost
+from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, unchanged, unit_task
+from signalbox.semaphores.model import COLLECTION, LeaseRecord, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
 
@@ -55,6 +58,8 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.update_time is not None
     name, semaphore = snapshot.id, Semaphore.from_record(snapshot.data)
+    for lease in semaphore.silent_grants(snapshot.read_time)[: LIMITS.silent_grants_max]:
+        _return_to_queue(ports, name, lease)
     if settings.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
         remove(ports, name, incarnation_of(snapshot), snapshot.guard)
         return True
@@ -63,6 +68,22 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     if not settings.clean_up_due(semaphore, snapshot.read_time):
         return admitted is not None
     return _clean_up(ports, name) or admitted is not None
+
+
+def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
+    """Put a wait back whose grant no task has claimed, as its late task would. That task then runs under no grant."""
+
+    def rule(loaded: Loaded) -> Transition[None]:
+        found = loaded.semaphore.granted_as(lease.id, lease.grant)
+        if found is None or found.claimed or found.live(loaded.now):
+            return unchanged(loaded, None)
+        back = claim_lost(loaded, found, lease.grant)
+        left = back.semaphore if back.waiters else loaded.semaphore.end(found)  # its wait is gone
+        return replace(back, semaphore=left, answer=None)
+
+    changed = change(ports, SemaphoreReads(name, wait_id=lease.id), rule)
+    if changed.committed is not None:
+        ports.log.info("grant without a task, wait returned", semaphore=name, wait=lease.id)
 
 
 def _clean_up(ports: Ports, name: str) -> bool:

@@ -11,9 +11,10 @@ The first part evaluates queries over records, the second computes the effect of
 pure. Values are copied when they are written and when they are read, so callers never hold references into the store.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from operator import ge, gt, itemgetter, le, lt
 from threading import RLock
 from typing import Any
@@ -323,15 +324,14 @@ class MemoryStore:
         check_query(query)
         with self._lock:
             at = self._read_time()
-            ids = self._found(query)[: query.limit]
-            collection = self._collections.get(query.collection, {})
-            page = tuple(_checked(_snapshot(f"{query.collection}/{id_}", collection[id_], at)) for id_ in ids)
+            paths = [*islice(self._found(query), query.limit)]
+            page = tuple(_checked(_snapshot(path, self._record(path), at)) for path in paths)
         return page if query.bytes_max is None else page[: count_fitting(page, query.bytes_max)]
 
     def count(self, query: Query) -> int:
         check_query(query)
         with self._lock:
-            return len(self._found(Query(query.collection, query.where, query.order_by)))
+            return sum(1 for _ in self._found(replace(query, limit=1, after=(), bytes_max=None)))
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         added_bytes = check_commit(writes)
@@ -377,9 +377,15 @@ class MemoryStore:
         collection, _, id_ = path.rpartition("/")
         return self._collections.get(collection, {}).get(id_)
 
-    def _found(self, query: Query) -> list[str]:
-        collection = self._collections.get(query.collection, {})
-        return found(query, ((id_, record.data) for id_, record in collection.items()))
+    def _found(self, query: Query) -> Iterator[str]:
+        """Iterate over the paths of all matching records, in order, after the cursor."""
+        if not query.group:
+            collection = self._collections.get(query.collection, {})
+            ids = found(query, ((id_, record.data) for id_, record in collection.items()))
+            return (f"{query.collection}/{id_}" for id_ in ids)
+        inside = ((name, each) for name, each in self._collections.items() if name.split("/")[-1] == query.collection)
+        records = ((f"{name}/{id_}", record.data) for name, each in inside for id_, record in each.items())
+        return iter(found(query, records))
 
     def _read_time(self) -> datetime:
         self._time = max(self._time, microseconds(self._now()))

@@ -241,6 +241,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "objects.post": "signalbox.objects.service:post",
     "objects.read_if_free": "signalbox.objects.service:read_if_free",
     "objects.run": "signalbox.objects.service:run",
+    "objects.sweep": "signalbox.objects.sweep:sweep",
     "remembering.Version.check": "tests.simulation.worlds.objects.remembering:Version.check",
     "resources.Receipt.write": "signalbox.resources.service:Receipt.write",
     "resources._check_repeated": "signalbox.resources.service:_check_repeated",

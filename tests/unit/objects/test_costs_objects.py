@@ -10,7 +10,8 @@ from signalbox.core.calls import Call
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model import ObjectAddress
 from signalbox.mailboxes.storage import message_put
-from signalbox.objects import service
+from signalbox.objects import service, sweep
+from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallPlace, Message, call_on_result, continuation_message, method_call
 from tests.unit.cost_table import row_cost
@@ -207,3 +208,12 @@ def test_a_mailbox_in_which_many_calls_wait_is_drained_at_the_cost_of_full_pages
     assert cost.reads <= turns * (LIMITS.mailbox_page + 1)
     assert cost.writes == waiting + turns + cost.tasks
     assert cost.round_trips <= 4 * turns
+
+
+def test_a_call_whose_wake_up_is_lost_costs_a_look_of_the_sweeper_and_a_run(world: Objects) -> None:
+    world.post("a", "lost", add())
+    world.world.tasks.clear()
+    world.world.pass_time(OBJECTS_LIMITS.call_silent_seconds + 1)
+    row = row_cost("sweeper", "silent_call")
+    found = replace(row, round_trips=row.round_trips + 1, reads=row.reads + 1)  # with the query that finds any
+    assert cost_of(world, lambda: sweep.sweep(world.ports, {"Counter": "counters"})) == found

@@ -64,7 +64,8 @@ def test_receipts_whose_leases_are_in_the_record_do_not_hide_those_behind_them(w
 def test_lapsed_leases_can_be_evicted_however_old_their_receipts_are(world: OperationsPlatform) -> None:
     lapsed = [wait(world, number) for number in range(3)]
     grow_old(world)
-    sweep.sweep(world.ports)
+    with replaced(silent_grants_max=0):  # more of them than one visit returns
+        sweep.sweep(world.ports)
     with replaced(expired_leases_max=0):
         wait(world, 3)
     assert [world.record(f"semaphores/s/waiters/{id_}")["state"] for id_ in lapsed] == ["lost"] * 3

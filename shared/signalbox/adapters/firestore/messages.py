@@ -174,7 +174,7 @@ def count_message(root: str, query: Query) -> Any:
 
 def _matching(root: str, query: Query) -> Any:
     message = _Structured()
-    message.from_.add(collection_id=query.collection.rpartition("/")[2])
+    message.from_.add(collection_id=query.collection.rpartition("/")[2], all_descendants=query.group)
     _fill_where(message, root, query)
     for order in full_order(query):
         _fill_order(message.order_by.add(), order)

@@ -95,6 +95,7 @@ def _permanent(ports: Ports, code: Any, delivery: Delivery, budget: Any) -> None
 
 
 FAULTS = (
+    in_objects("obj-17", "waking silent objects", "objects.sweep", lambda *_: 0),
     in_objects("obj-5", "the wake-up in the outbox", "objects.post", _posted_without_outbox),
     in_objects("obj-5", "the slot of the commit", "core.commit", _slot_before_commit),
     in_objects("obj-5", "a run that comes early comes again", "mailboxes.check_due", _not_checked),

@@ -2,7 +2,8 @@
 
 In some worlds many large continuations follow one delayed call. In some, objects are deleted; the checks do not see the
 calls of a deleted object if one turn did both. In some worlds queries are not at one instant, functions of an older
-deployment answer, calls are slow or have a time limit, or the queue cannot look as far ahead as calls are delayed.
+deployment answer, calls are slow or have a time limit, or the queue cannot look as far ahead as calls are delayed. In
+some, the queue of wake-ups is purged once; hours later, sweeps have woken what waits.
 
 Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
 Some callers use an id that is taken. Methods send to the other object, raise, or kill their process. Pages are small,
@@ -27,6 +28,8 @@ from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.objects import service
+from signalbox.objects import sweep as objects_sweep
+from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import CallPlace
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
@@ -60,6 +63,12 @@ SMALL = {"outbox_bytes_max": 1_500, "turn_task_bytes_max": 700, "turn_bytes_max"
 """Limits of the worlds with large continuations, of which one or two fit into a turn."""
 
 KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.SLOW,)
+OUT_OF_HOUR_SECONDS = 3_600
+"""Delayed calls are found by the hour in which they are due."""
+
+PURGED_SHARE = 0.2
+"""Of the mixed seeds, and of those with calls on results: those in which the queue of wake-ups is purged once."""
+
 STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (1_000, 3_000)
 SLOW_STEPS = (5, 20, 60)
 OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
@@ -84,6 +93,9 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
             vary(world.acts, Random(f"{seed}-varied"), upgrading=world.old_left > 0)
         if large:
             world.acts += large_acts(Random(f"{seed}-large"))
+        purging = Random(f"{seed}-purge")
+        if kind in (Worlds.MIXED, Worlds.RESULTS) and purging.random() < PURGED_SHARE:
+            world.purge_at(purging)
         world.run()
 
 
@@ -108,6 +120,7 @@ class ObjectsWorld:
         self.too_late = set[str]()
         self.world.observers.append(self.history.observed)
         self.deliveries: Counter[str] = Counter()
+        self.purged_at: int | None = None
         self.tasks = Tasks()
 
     def _set_up(self, kind: Worlds) -> None:
@@ -125,14 +138,30 @@ class ObjectsWorld:
 
     def run(self) -> None:
         """Run all acts, then pass hours, then sweep; and check what is left."""
-        self.world.run([self._begin(act) for act in self.acts])
+        beginnings = [self._begin(act) for act in self.acts]
+        if self.purged_at is not None:
+            beginnings.insert(min(self.purged_at, len(beginnings)), lambda: self.world.queue.purge(_is_wake_up))
+        self.world.run(beginnings)
         self.world.pass_an_outage()
         self.world.fault_rates.left = 0
         for _ in range(SWEEPS):
             self.world.pass_time(LIMITS.outbox_patience_seconds + 1)
             self.world.start("sweep", lambda: _sweep(self.world.ports))
             self.world.run()
+        if self.purged_at is not None:
+            self._wake_what_is_silent()
         Rest(self.world.store, self.history, self.acts, self.tasks, self.deadly, self.too_late).check()
+
+    def purge_at(self, random: Random) -> None:
+        """Purge the queue of wake-ups once, after some of the acts have begun."""
+        self.purged_at = random.randint(1, len(self.acts))
+
+    def _wake_what_is_silent(self) -> None:
+        """Sweep objects, and lose nothing: one sweep wakes each, since no page is full. A run may send to another."""
+        for _ in range(SWEEPS):
+            self.world.pass_time(OBJECTS_LIMITS.call_silent_seconds + OUT_OF_HOUR_SECONDS)
+            self.world.start("sweep", lambda: objects_sweep.sweep(self.world.ports, {CLASS: "logs"}))
+            self.world.run()
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
@@ -197,6 +226,10 @@ class ObjectsWorld:
     def _check_reuse(self, effect: Effect) -> None:
         if effect.function == "user":
             allow_from_an_old_outbox_record(self.world, effect)
+
+
+def _is_wake_up(effect: Effect) -> bool:
+    return effect.queue == "objects"
 
 
 def _function_of(_: str) -> str:

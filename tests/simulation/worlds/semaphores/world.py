@@ -1,8 +1,8 @@
 """Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
 A world has one semaphore, a few waits with and without a continuation, callers that retry calls without an answer, and
-holders that crash. In some worlds more other semaphores are due at every sweep than it visits. The limits are small, so
-pages fill, leases expire and the combining path is taken often.
+holders that crash. In some worlds the queues are purged once. In some worlds more other semaphores are due at every
+sweep than it visits. The limits are small, so pages fill, leases expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ DOUBTING_SHARE = 0.2
 STEADY_SHARE = 0.3
 LATE_RENEWALS_SHARE = 0.1
 LATER_SECONDS = 1.0
+PURGED_SHARE = 0.3
+SILENT_SECONDS = (0.5, 5.0, 60.0)
+"""The time after which an unclaimed grant's task counts as lost where queues are purged. The task may only be late."""
 CHANGES = ((1,), (1, 1), (1, 2), (), (3,))
 ARRIVALS_SECONDS = (0.0, 0.3, 0.5, 0.503, 0.506, 0.509, 0.515)
 
@@ -165,6 +168,13 @@ class SemaphoresWorld:
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
         drawn_doubting = Random(f"doubting {seed}").random() < DOUBTING_SHARE
         self.doubting = drawn_doubting if doubting is None else doubting
+        self.own = Random(f"purge {seed}")
+        plain = not (self.racing or self.abandoned or self.doubled or steady or late_renewals)
+        self.purging = plain and self.own.random() < PURGED_SHARE
+        self.silence: dict[str, float] = {"expired_leases_max": 1}
+        if self.purging:
+            self.calm = self.unhurried = self.steady = False
+            self.silence = {"expired_leases_max": 20, "grant_silent_seconds": self.own.choice(SILENT_SECONDS)}
         self.released_by: dict[str, str] = {}
         self.operated: set[str] = set()
 
@@ -175,8 +185,8 @@ class SemaphoresWorld:
             grants_page_max=PAGE,
             releases_page_max=PAGE,
             guarded_attempts_max=self.rounds,
-            expired_leases_max=1,
             known_head_max=KNOWN,
+            **self.silence,
         ):
             service.put(self.world.reliable_ports(), NAME, self.settings)
             if self.crowded:
@@ -198,6 +208,8 @@ class SemaphoresWorld:
             if self.changing:
                 acts += [self._changing(permits) for permits in random.choice(CHANGES)]
             random.shuffle(acts)
+            if self.purging:
+                acts.insert(self.own.randint(1, len(acts)), self._purge)
             self.world.run([] if self.racing and self._put_off(acts) else acts)
             if self.calm:
                 self._check_prompt()
@@ -208,6 +220,21 @@ class SemaphoresWorld:
         self.began |= dict.fromkeys(IDS, self._microsecond())
         self.whole |= set(IDS)
         abandon(self.world, NAME, self._sweep, Random(f"weeks {self.seed}"))
+
+    def _purge(self) -> None:
+        """Lose the tasks that wait, as if the queues were purged: admit runs, and those of grants without a claim.
+
+        Others are kept: a task that has claimed its lease, and one of a deadline, is in its queue alone.
+        """
+        [read] = self.world.store.read(RECORD)
+        leases = model.Semaphore.from_record(read.data).leases if read.data else ()
+        lost = {(lease.id, lease.grant) for lease in leases if lease.continued and not lease.claimed}
+
+        def is_lost(effect: Effect) -> bool:
+            granted = effect.context.get("lease")
+            return effect.task == "admit" or (granted is not None and parse_lease_id(granted["id"]) in lost)
+
+        self.world.queue.purge(is_lost)
 
     def _put_off(self, acts: list[Callable[[], None]]) -> bool:
         """Schedule callers while admit runs are due, not only before."""
