@@ -296,6 +296,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.requeue": "signalbox.semaphores.storage:requeue",
     "semaphores.slot_end": "signalbox.semaphores.machine.transitions:slot_end",
     "semaphores.sweep": "signalbox.semaphores.sweep:sweep",
+    "semaphores._return_to_queue": "signalbox.semaphores.sweep:_return_to_queue",
     "semaphores._end_units": "signalbox.semaphores.sweep:_end_units",
     "semaphores.unit_task": "signalbox.semaphores.machine.waits:unit_task",
     "semaphores.take_over": "signalbox.semaphores.machine.leases:take_over",

@@ -88,7 +88,8 @@ def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime
     if semaphore.mode == "open" and semaphore.delete_after_seconds is not None and not clean_up_due(semaphore, now):
         unused_at = now + timedelta(seconds=semaphore.delete_after_seconds)
         later = max([unused_at, *lease_ends]) + timedelta(seconds=LIMITS.sweep_pause_seconds)
-        return min(later, semaphore.clean_at or later)
+        silent = (lease.silent_at for lease in semaphore.leases)
+        return min([later, *(at for at in (semaphore.clean_at, *silent) if at is not None and at > now)])
     seconds = max(LIMITS.sweep_pause_seconds, min(2 * pause.total_seconds(), LIMITS.sweep_pause_seconds_max))
     return min([now + timedelta(seconds=seconds), *lease_ends])
 
