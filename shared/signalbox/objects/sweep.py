@@ -58,8 +58,9 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    since: datetime = (message.data or {})["since"]
-    return since <= message.read_time - _silent()
+    """Return whether a message waits for long. One that was applied by older code has the number, but no `since`."""
+    since: datetime | None = (message.data or {}).get("since")
+    return since is not None and since <= message.read_time - _silent()
 
 
 def _silent() -> timedelta:
