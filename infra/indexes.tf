@@ -19,6 +19,7 @@ locals {
     adjustments           = []
     attempts              = ["batch", "erred_at"]
     batches               = ["due_at", "parent_run", "state"]
+    completions           = ["due_at"]
     counted               = ["times", "values"]
     counters              = ["first"]
     critical_sections     = []

@@ -23,6 +23,7 @@ from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api.liveness import is_live
 from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
 from signalbox.core.effects import NO_BACKOFF
 from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
@@ -88,6 +89,9 @@ TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
 RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
 """Paths of the kit's own, below each function's address."""
+
+COMPLETION = "batch"
+"""The member of a task's context that says which batch has ended."""
 
 FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
@@ -310,6 +314,17 @@ class Function:
         runtime.bind(Ports(store, queue, clock, runtime.log()))
 
     def _run(self, request: TaskDelivery) -> None:
+        is_completion = COMPLETION in request.context
+        try:
+            self._run_named(request)
+        except Problem:
+            if is_completion:
+                forget_completion(runtime.ports(), request.operation)
+            raise
+        if is_completion:
+            forget_completion(runtime.ports(), request.operation)
+
+    def _run_named(self, request: TaskDelivery) -> None:
         if request.name in FLOW_TASKS:
             if self._flows is None:
                 raise Unavailable(f"{self.name} has no flows; a newer deployment may have them")

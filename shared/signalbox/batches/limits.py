@@ -53,6 +53,17 @@ class BatchLimits(Limits):
     """The time without progress after which the sweeper walks a sealed batch, in case a process died before it
     propagated a full counter."""
 
+    unit_silent_seconds: int = 3600
+    """The time without an outcome after which the tasks of a page's other units may be lost, and are enqueued again. A
+    task that still exists has its name, so it is not created twice."""
+
+    end_silent_seconds: int = 3600
+    """The time after a batch's end until the sweeper looks whether its completion has run. The task may be lost; one
+    that is only late has its name, so it is not created twice."""
+
+    silent_pages_max: int = 20
+    """Pages whose tasks one visit of the sweeper has enqueued again: two thousand units a minute."""
+
     batches_sweep_page: int = 20
     """Batches that a sweep reads in one query: a header with its tasks' payloads may be large."""
 

@@ -1,18 +1,23 @@
-"""Reads of a batch's records: its header, its pages and counts, its units' outcomes, and the news for a watcher."""
+"""Reads of a batch's records: its header, its pages and counts, its units' outcomes, and the news for a watcher.
 
-from collections.abc import Iterator
+The tasks that follow a batch's end also have records, until they have run: the sweeper enqueues those that may be lost.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
 from signalbox.batches.machine.watch import ENDED_AT, Ended, News, Position
 from signalbox.batches.model.batches import Counts, Header, header_of, header_of_run
-from signalbox.batches.model.tree import BatchRun, PageNode, header_path
+from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
 from signalbox.batches.model.units import UnitRecord, UnitState
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports, Query, Snapshot
-from signalbox.core.problems import NotFound
+from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition, Order
 from signalbox.core.reads import is_full
 
@@ -183,3 +188,38 @@ def _ended_at(found: Snapshot) -> datetime:
     assert found.data is not None, "a query finds only records that exist"
     ended_at: datetime = found.data[ENDED_AT]
     return ended_at
+
+
+# --- completions ---
+
+
+def completion_writes(effects: Sequence[Effect], now: datetime) -> tuple[Put, ...]:
+    """Return the records of the tasks of a batch's end that the sweeper enqueues again unless they have run.
+
+    They are the batch's calls, and the task that creates the batch which follows.
+    """
+    due_at = now + timedelta(seconds=LIMITS.end_silent_seconds)
+    ends = [effect for effect in effects if "batch" in effect.context or effect.task == "then"]
+    return tuple(Put(completion_path(effect.name), {"due_at": due_at, "task": effect.to_record()}) for effect in ends)
+
+
+def completion_path(name: str) -> str:
+    return f"{COMPLETIONS}/{name}"
+
+
+def forget_completion(ports: Ports, name: str) -> None:
+    """Delete the record of a task that has run, or was given up. If that fails, the sweeper may enqueue it again."""
+    with suppress(Unavailable):
+        ports.store.commit([Delete(completion_path(name))])
+
+
+def repeat_completion(ports: Ports, record: Snapshot) -> None:
+    """Enqueue a task again that may be lost, or delete the record of one whose batch ended long ago."""
+    assert record.data is not None, "a query finds only records that exist"
+    assert record.create_time is not None, "a record that exists has a create time"
+    if record.read_time - record.create_time >= timedelta(seconds=LIMITS.batch_keep_seconds):
+        ports.store.commit([Delete(record.path, record.guard)])
+        return
+    due_at = record.read_time + timedelta(seconds=LIMITS.end_silent_seconds)
+    ports.store.commit([Change(record.path, {("due_at",): due_at}, record.guard or Must.EXIST)])
+    ports.queue.create([Effect.from_record(record.data["task"])])

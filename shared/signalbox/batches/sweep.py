@@ -17,7 +17,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.batches import Header, header_of_run
-from signalbox.batches.model.tree import COLLECTION, BatchRun
+from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
 from signalbox.batches.service import propagation
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
@@ -28,6 +28,7 @@ RUNNING = ("open", "sealed")
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     """Handle the batches that are due, those that have ended last. Return the number of visits."""
+    _repeat_completions(ports, budget())
     running, others = _sweep_those(ports, budget(), ended=False)
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
     return running + ended
@@ -43,6 +44,16 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
         else:
             others += 1
     return visits, others
+
+
+def _repeat_completions(ports: Ports, out_of_time: OutOfTime) -> None:
+    """Enqueue the tasks of batches' ends again that have not run for an hour. One that exists has the same name."""
+    for record in due_records(ports.store, COMPLETIONS, "due_at", LIMITS.batches_sweep_page, out_of_time):
+        try:
+            storage.repeat_completion(ports, record)
+        except (Conflict, Problem, Unavailable) as error:
+            ports.log.info("completion left to a later sweep", task=record.id, reason=str(error))
+            postpone(ports, record, "due_at")
 
 
 def _visit(ports: Ports, snapshot: Snapshot) -> None:
@@ -70,7 +81,9 @@ def sweep_batch(ports: Ports, snapshot: Snapshot) -> None:
         case SweepAction.TIME_OUT:
             time_out(ports, run, header)
         case SweepAction.WALK:
-            propagation.propagate_all(ports, run, header)
+            waiting = propagation.propagate_all(ports, run, header)
+            if silent := lifecycle.silent_tasks(run, waiting, snapshot.read_time):
+                ports.queue.create(silent)
 
 
 def _parent_exists(ports: Ports, header: Header) -> bool:

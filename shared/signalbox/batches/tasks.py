@@ -14,7 +14,7 @@ from signalbox.core.formats import check_known
 from signalbox.core.names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
 
-TASKS = ("expand", "check", "retry", "deadline", "cancel", "then", "child")
+TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")
 
 
 def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
@@ -25,6 +25,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
         match task, payload:
             case "expand", {"page": int(page)}:
                 units.expand_page(ports, run, page)
+            case "repeat", {"page": int(page)}:
+                units.repeat_page(ports, run, page)
             case "check", _:
                 propagation.check_right_edge(ports, run)
             case "retry", {"chain": dict(chain)}:
@@ -39,6 +41,7 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 cancel_sub_batches(ports, run, after)
             case "then", _:
                 populate_next(ports, run)
+                storage.forget_completion(ports, run.task_name("then"))
             case "child", {"unit": dict(parent)}:
                 complete_parent(ports, run, PlacedUnit.from_record(parent))
             case _:

@@ -88,7 +88,7 @@ from typing import Any, Literal
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model import tree
 from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, digest
-from signalbox.batches.model.tree import BatchRun, Node, NodeRecord, PageNode
+from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.problems import OtherBody, Unavailable
@@ -299,6 +299,17 @@ def sweep(header: Header, parent_exists: bool, now: datetime) -> Decision[Header
     if header.deadline_at <= now:
         return Decision(replace(header, due_at=_next_visit(now)), SweepAction.TIME_OUT)
     return Decision(replace(header, due_at=_idle_until(header, now)), SweepAction.WALK)
+
+
+def silent_tasks(run: BatchRun, counters: Sequence[Counter], now: datetime) -> list[Effect]:
+    """Return a task for each page with units without an outcome whose counter has not changed for an hour.
+
+    Their tasks may be lost. Within an hour, all visits of the sweeper ask for the same tasks.
+    """
+    since = now - timedelta(seconds=LIMITS.unit_silent_seconds)
+    pages = sorted({each.page for each in counters if each.changed_at is not None and each.changed_at <= since})
+    hour = int(now.timestamp() // LIMITS.unit_silent_seconds)
+    return [run.effect_for("repeat", page, hour, page=page) for page in pages[: LIMITS.silent_pages_max]]
 
 
 def _next_visit(now: datetime) -> datetime:

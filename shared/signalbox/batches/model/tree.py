@@ -31,6 +31,7 @@ id, and of every task's name and payload, so a late task or record of an earlier
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
@@ -121,7 +122,8 @@ def is_top(node: Node) -> bool:
 class Counter:
     """A counter of a page: `finished` of its units have an outcome, and `failures` of those failed.
 
-    `number` is its place in the page, whose first unit has the index `first`.
+    `number` is its place in the page, whose first unit has the index `first`. `changed_at` is the time of its last
+    change, if it was read.
     """
 
     page: int
@@ -130,6 +132,7 @@ class Counter:
     page_units: int
     finished: int = 0
     failures: int = 0
+    changed_at: datetime | None = field(default=None, compare=False)
 
     def counted(self, finished: int, failures: int) -> Self:
         """Return this counter with these counts."""
@@ -221,6 +224,9 @@ class NodeRecord:
 
 
 COLLECTION = "batches"
+
+COMPLETIONS = "completions"
+"""The tasks of batches' ends that are not known to have run, each under its name."""
 
 
 @dataclass(frozen=True, slots=True)

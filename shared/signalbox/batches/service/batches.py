@@ -251,7 +251,8 @@ def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], pages: i
     if decided.state == header:
         return Decision((), header)
     mark = Put(run.page_path(pages), EndMark().to_record(), Must.NOT_EXIST)
-    writes = (Put(run.header_path, decided.state.to_record(), read[0].guard), mark)
+    ends = storage.completion_writes(decided.effects, read[0].read_time)
+    writes = (Put(run.header_path, decided.state.to_record(), read[0].guard), mark, *ends)
     return Decision(writes, decided.state, decided.effects)
 
 

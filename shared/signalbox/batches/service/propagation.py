@@ -8,6 +8,7 @@ Every write requires its record to exist. `RecordMissing` from here means that t
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from signalbox.batches import storage
@@ -105,7 +106,8 @@ def end_batch(ports: Ports, run: BatchRun, rule: Callable[[Header, datetime], De
         if decided.state == header:
             return Decision((), header)
         write = Put(run.header_path, decided.state.to_record(), snapshot.guard)
-        return Decision((write,), decided.state, decided.effects)
+        writes = (write, *storage.completion_writes(decided.effects, snapshot.read_time))
+        return Decision(writes, decided.state, decided.effects)
 
     header, _ = perform(ports, [run.header_path], decide)
     return header
@@ -114,14 +116,16 @@ def end_batch(ports: Ports, run: BatchRun, rule: Callable[[Header, datetime], De
 # --- down the tree ---
 
 
-def propagate_all(ports: Ports, run: BatchRun, header: Header) -> None:
-    """Walk the tree from its root down, and propagate each full counter and node.
+def propagate_all(ports: Ports, run: BatchRun, header: Header) -> list[Counter]:
+    """Walk the tree from its root down, and propagate each full counter and node. Return the other counters.
 
     A counter or node is full and not propagated if the process of its last unit died.
     """
-    for counter in unpropagated(ports, run, header, header.pages or 0):
+    counters = unpropagated(ports, run, header, header.pages or 0)
+    for counter in counters:
         if counter.is_full:
             propagate_counter(ports, run, counter)
+    return [counter for counter in counters if not counter.is_full]
 
 
 def unpropagated(ports: Ports, run: BatchRun, header: Header, pages: int) -> list[Counter]:
@@ -157,7 +161,7 @@ def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -
             propagate_node(ports, run, node, page.failures)
     found = ports.store.read(*map(run.counter_path, missing)) if missing else ()
     return [
-        counter.with_record(snapshot.data)
+        replace(counter.with_record(snapshot.data), changed_at=snapshot.update_time)
         for counter, snapshot in zip(missing, found, strict=True)
         if snapshot.data is not None
     ]

@@ -16,6 +16,7 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import units as machine
+from signalbox.batches.machine.lifecycle import end_tasks
 from signalbox.batches.machine.watch import ENDED_AT
 from signalbox.batches.model.batches import REPLACED, Header, Page, header_of, loaded
 from signalbox.batches.model.tree import BatchRun, Counter, header_path
@@ -219,6 +220,33 @@ def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
     if page is not None and page.task is not None:
         placed = ready(ports, page, page.units(run, number))
         ports.queue.create(_unit_tasks(placed, [read], {}))
+
+
+def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
+    """Enqueue what may be lost of a page's units without an outcome: their tasks, and the ends of their sub-batches.
+
+    A task that exists has the same name, so it is not created twice.
+    """
+    [read] = ports.store.read(run.page_path(number))
+    page = None if read.data is None else Page.from_record(read.data)
+    if page is None or page.task is None or not unit_is_live(ports, page.units(run, number)[0]):
+        return
+    placed = page.units(run, number)
+    records = ports.store.read(*(unit.path for unit in placed))
+    missing = [unit for unit, record in zip(placed, records, strict=True) if record.data is None]
+    if not missing:
+        return
+    children = ports.store.read(*(header_path(unit.sub_batch_id()) for unit in missing))
+    ends: list[Effect] = []
+    lost: list[PlacedUnit] = []
+    for unit, child in zip(missing, children, strict=True):
+        header = header_of(child.data)
+        if not _has_sub_batch(ports, unit, header):
+            lost.append(unit)
+        elif header is not None and header.ended:
+            ended = BatchRun(unit.sub_batch_id(), header.incarnation)
+            ends += [task for task in end_tasks(ended, header, child.read_time) if task.task in ("then", "child")]
+    ports.queue.create([*ends, *_unit_tasks(ready(ports, page, lost), [read], {})])
 
 
 def ready(ports: Ports, page: Page, units: Sequence[PlacedUnit]) -> list[PlacedUnit]:

@@ -22,7 +22,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from signalbox.batches import tasks
+from signalbox.batches import storage, tasks
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.model.units import FirstRuns, PlacedUnit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
@@ -148,16 +148,19 @@ class BatchesWorld:
     def _reuse(self, effect: Effect) -> None:
         """A task under a name that was free again is a new one, whose deliveries count from one."""
         self.deliveries[effect.name] = 0
-        if effect.task in (ANNOUNCE.task, ALARM.task):
+        [kept] = self.world.store.read(storage.completion_path(effect.name))
+        if effect.task in (ANNOUNCE.task, ALARM.task) and kept.data is None:
             allow_from_an_old_outbox_record(self.world, effect)
 
     def _paint(self, ports: Ports, effect: Effect) -> None:
         self.deliveries[effect.name] += 1
         if effect.task == ANNOUNCE.task:
             self.checks.note_completion(effect.name, effect.context["batch"])
+            storage.forget_completion(ports, effect.name)
             return
         if effect.task == ALARM.task:
             self.checks.alarms.add(effect.name)
+            storage.forget_completion(ports, effect.name)
             return
         unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
         if unit.batch == "b" and unit.index == self.purged:

@@ -172,6 +172,8 @@ class SemaphoresWorld:
         plain = not (self.racing or self.abandoned or self.doubled or steady or late_renewals)
         self.purging = plain and self.own.random() < PURGED_SHARE
         self.silence: dict[str, float] = {"expired_leases_max": 1}
+        if self.abandoned:
+            self.silence["silent_grants_max"] = 0  # more of them are lost than visits of the sweeper return
         if self.purging:
             self.calm = self.unhurried = self.steady = False
             self.silence = {"expired_leases_max": 20, "grant_silent_seconds": self.own.choice(SILENT_SECONDS)}
