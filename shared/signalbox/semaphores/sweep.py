@@ -21,7 +21,7 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
-from signalbox.semaphores.machine.leases import claim_lost
+from signalbox.semaphores.machine.leases import Claimed, claim_lost
 from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, unchanged, unit_task
 from signalbox.semaphores.model import COLLECTION, LeaseRecord, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore
@@ -73,13 +73,13 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
 def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
     """Put a wait back whose grant no task has claimed, as its late task would. That task then runs under no grant."""
 
-    def rule(loaded: Loaded) -> Transition[None]:
+    def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)
         if found is None or found.claimed or found.live(loaded.now):
             return unchanged(loaded, None)
         back = claim_lost(loaded, found, lease.grant)
         left = back.semaphore if back.waiters else loaded.semaphore.end(found)  # its wait is gone
-        return replace(back, semaphore=left, answer=None)
+        return replace(back, semaphore=left)
 
     changed = change(ports, SemaphoreReads(name, wait_id=lease.id), rule)
     if changed.committed is not None:

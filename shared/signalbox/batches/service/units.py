@@ -247,6 +247,28 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
             ended = BatchRun(unit.sub_batch_id(), header.incarnation)
             ends += [task for task in end_tasks(ended, header, child.read_time) if task.task in ("then", "child")]
     ports.queue.create([*ends, *_unit_tasks(ready(ports, page, lost), [read], {})])
+    chains = {unit.index % page.concurrency: unit for unit in reversed(lost)} if page.concurrency else {}
+    for first in chains.values():
+        _repeat_ahead(ports, first)
+
+
+def _repeat_ahead(ports: Ports, unit: PlacedUnit) -> None:
+    """Enqueue the task that continues a unit's chain, if units before it were completed from outside.
+
+    It is the task of the first of them, behind a unit that the chain has reached: the chain stopped there.
+    """
+    assert isinstance(unit.chain, FirstRuns), "only chains have units that are completed ahead"
+    ahead, before = None, unit.index - unit.chain.concurrency
+    for _ in range(LIMITS.page_units_max):
+        [record] = ports.store.read(unit.run.unit_path(before)) if before >= 0 else [None]
+        if record is None or record.data is None or not record.data.get(AHEAD):
+            is_reached = record is None or record.data is not None
+            break
+        ahead, before = before, before - unit.chain.concurrency
+    else:
+        return
+    if ahead is not None and is_reached:
+        _run_next(ports, unit, ahead)
 
 
 def ready(ports: Ports, page: Page, units: Sequence[PlacedUnit]) -> list[PlacedUnit]:

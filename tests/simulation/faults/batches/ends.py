@@ -138,5 +138,13 @@ FAULTS = (
     in_batches("batch-9", "the guard of the end", "batches.end_batch", _unguarded_end),
     in_batches("batch-9", "the outbox of the end", "core.commit", _enqueued_before),
     in_batches("batch-9", "the completion task in the end's commit", "batches.end_batch", _end_without_outbox),
-    in_batches("batch-10", "walking batches without progress", "batches.propagate_all", lambda *_: None),
+    in_batches("batch-10", "walking batches without progress", "batches.propagate_all", lambda *_: []),
+    in_batches("batch-16", "enqueuing the units of a silent page again", "batches.silent_tasks", lambda *_: []),
+    in_batches("batch-16", "enqueuing a completion again", "batches._repeat_completions", lambda *_: None),
+    in_batches(
+        "batch-16",
+        "continuing a chain that stopped in front of units that were completed ahead",
+        "batches._repeat_ahead",
+        lambda *_: None,
+    ),
 )

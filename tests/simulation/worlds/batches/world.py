@@ -15,6 +15,7 @@ removed run is left.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -63,6 +64,19 @@ CHAINED_RATE = 0.3
 FOLLOWED_RATE = 0.3
 """The share of worlds in which another batch, or an alarm, follows the batch `b`."""
 
+PURGED_TASKS_MAX = 14
+"""The queues are purged after at most so many tasks were created."""
+
+SWEEPS_OF_EMPTIED = 4
+NAMES_KEPT_SECONDS = 24 * 3_600
+"""After this time the names of all purged tasks are free."""
+
+EMPTIED_RATE = 0.2
+"""The share of worlds without a deadline, a cancel and people in which the queues are purged once."""
+
+SILENT_SECONDS = (1, 60, 3_600)
+"""The time after which a page counts as silent, in worlds whose queues are purged: its units may still run."""
+
 UNSWEPT_RATE = 0.3
 """The share of worlds without a sweeper of batches, of those with a deadline: the deadline's task is enough."""
 
@@ -82,6 +96,12 @@ class BatchesWorld:
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
         self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
+        self.own = Random(f"purge {seed}")
+        kind = self.kind
+        plain = not (kind.from_outside or kind.hurried or kind.cancelled or kind.removed or kind.failing)
+        self.emptied = plain and self.purged is None and self.own.random() < EMPTIED_RATE
+        if self.emptied:
+            self._purge_after(self.own.randint(1, PURGED_TASKS_MAX))
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
         permits = 0 if self.kind.from_outside or self.purged is not None else permits_of(seed)
@@ -95,7 +115,9 @@ class BatchesWorld:
         self.unit_tasks: list[Effect] = []
 
     def run(self) -> None:
-        with replaced(**SMALL_LIMITS):
+        silent = self.own.choice(SILENT_SECONDS)
+        changed = {"unit_silent_seconds": silent, "end_silent_seconds": silent} if self.emptied else {}
+        with replaced(**SMALL_LIMITS, **changed):
             self._run_first()
             if self.helped:
                 self._deliver_late(self.helped)
@@ -130,11 +152,13 @@ class BatchesWorld:
         if self.helped and self.helped.random() < HELPED_RATE:
             for index in self.helped.sample(range(size), min(size, self.helped.randint(1, 4))):
                 beginnings.insert(self.helped.randint(1, len(beginnings)), partial(self.callers.help, index))
+        if self.emptied:
+            beginnings += [self._sweep_meanwhile] * 2
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(self.callers.cancel)
         if self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
-        return beginnings + (self.permits.by_hand() if self.permits else [])
+        return beginnings + (self.permits.by_hand() if self.permits and not self.emptied else [])
 
     def _deliver_late(self, random: Random) -> None:
         """Deliver a unit's task once more when the names of all tasks are free again."""
@@ -142,6 +166,17 @@ class BatchesWorld:
         self.world.pass_an_outage()
         self.world.tasks.extend(late)
         self.come_to_rest()
+
+    def _purge_after(self, count: int) -> None:
+        """Lose the tasks that wait when this many were created: all queues are purged. Those of semaphores are kept."""
+        created, take = itertools.count(1), self.world.queue.take
+
+        def take_until(effect: Effect) -> None:
+            take(effect)
+            if next(created) == count:
+                self.world.queue.purge(lambda effect: effect.function in ("batch_expand", "painter"))
+
+        self.world.queue.take = take_until  # type: ignore[method-assign]  # the queues are purged once
 
     # --- what tasks do ---
 
@@ -281,6 +316,10 @@ class BatchesWorld:
             self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        for _ in range(SWEEPS_OF_EMPTIED if self.emptied else 0):
+            self.sweep_later(BATCHES_LIMITS.unit_silent_seconds + NAMES_KEPT_SECONDS, sweep_batches)
+            if self.permits:
+                self.sweep_later(1, self.permits.sweep)
         if self.permits:
             self.sweep_later(1, self.permits.sweep)
             self.permits.check_rest()

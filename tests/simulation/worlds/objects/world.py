@@ -160,8 +160,11 @@ class ObjectsWorld:
         """Sweep objects, and lose nothing: one sweep wakes each, since no page is full. A run may send to another."""
         for _ in range(SWEEPS):
             self.world.pass_time(OBJECTS_LIMITS.call_silent_seconds + OUT_OF_HOUR_SECONDS)
-            self.world.start("sweep", lambda: objects_sweep.sweep(self.world.ports, {CLASS: "logs"}))
+            self.world.start("sweep", self._sweep_objects)
             self.world.run()
+
+    def _sweep_objects(self) -> None:
+        objects_sweep.sweep(self.world.ports, {CLASS: "logs"})
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
