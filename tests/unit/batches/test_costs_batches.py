@@ -4,9 +4,12 @@ A unit: its outcome and its counter, in one commit. A page of 100: itself, its n
 counters propagated to the node, the node propagated up; a read follows each propagation.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from signalbox.adapters.meter import Cost, measure
+from signalbox.batches import storage
 from signalbox.batches.model.units import PlacedUnit, succeeded
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
 from signalbox.batches.service import batches, units
@@ -74,6 +77,19 @@ def test_expanding_a_page_reads_it_once(harness: BatchHarness) -> None:
     with measure() as cost:
         run_batch_task(harness.ports, "expand", harness.tasks[0].payload)
     assert cost == row_cost("batches", "expand")
+
+
+def test_a_completion_costs_a_record_that_is_deleted_when_it_has_run(harness: BatchHarness) -> None:
+    with measure() as alone:
+        batches.populate(harness.ports, "a", BatchSpec.from_request({"sealed": True}))
+    with measure() as announced:
+        batches.populate(harness.ports, "b", BatchSpec.from_request({"sealed": True, "on_complete": ANNOUNCE}))
+    outbox_writes = 1
+    with measure() as ran:
+        storage.forget_completion(harness.ports, harness.tasks[-1].name)
+    writes = announced.writes - alone.writes - outbox_writes
+    assert replace(ran, writes=writes) == row_cost("batches", "completion")
+    assert harness.ids("completions") == []
 
 
 def test_a_sweep_when_nothing_is_due_is_two_reads(harness: BatchHarness) -> None:
