@@ -110,7 +110,7 @@ def test_a_refused_task_and_an_unknown_class_do_not_end_the_sweep(
     def once(queue: object, effects: object) -> None:
         if next(refused, False):
             raise Unavailable("for a moment")
-        create(queue, effects)  # type: ignore[arg-type]
+        create(queue, effects)  # type: ignore[arg-type]  # as the real method receives them
 
     monkeypatch.setattr(type(objects.ports.queue), "create", once)
     assert swept(objects) == 3
