@@ -38,7 +38,7 @@ def stage(run_id: str, count: int = CITIES) -> Callable[[Documents, Site, OnProg
 
 
 def yoke_all(client: Documents, relations: Sequence[Relation]) -> Check:
-    """Yoke, yoke again with another value, or no longer; return when every standing says that nothing is pending."""
+    """Put yokes, change their values and delete some; return when all standings have no pending adjustments."""
     with ThreadPoolExecutor(CALLERS) as pool:
         list(pool.map(lambda each: _yoke(client, *each), enumerate(relations)))
     return poll_until(f"exact within {SECONDS_MAX:g} s", SECONDS_MAX, lambda: not differing(client, relations))

@@ -147,7 +147,7 @@ def _largest_continent(documents: Documents) -> str:
 
 
 def _has_later_target(key: str, documents: Documents, position: Mapping[str, int]) -> bool:
-    """Return whether a document was put before something it links to, or was not put at all."""
+    """Return whether a document was put before a document to which it links, or was not put."""
     targets = [value["key"] for value in documents[key].values() if is_link(value)]
     return key not in position or any(position.get(target, -1) > position[key] for target in targets)
 

@@ -1,4 +1,4 @@
-"""Watch the philosophers dine (`make example NAME=philosophers`): a live table, and who waits for whom.
+"""Watch the philosophers dine (`make example NAME=philosophers`): a live table, and the waits among them.
 
 In the ordered mode every meal is eaten, and the server's times show that no neighbours ate at once. In the naive mode
 all take one fork and wait for the other: the deadlock is shown, and that it ends when the leases expire. The exit code
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _watched(dinner: Dinner, console: Console, is_done: Callable[[], bool], seconds_max: float) -> bool:
-    """Show the table until the condition holds, at most so long; return whether it does."""
+    """Show the table until the condition holds or the time is over. Return whether it holds."""
     give_up_at = time.monotonic() + seconds_max
     with Live(dinner.shown(), console=console, auto_refresh=False, transient=True) as live:
         while time.monotonic() < give_up_at:

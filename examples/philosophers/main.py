@@ -1,6 +1,6 @@
 """The dining philosophers, with no process that waits: each is a chain of tasks that run when a fork is granted.
 
-Each fork is a semaphore of one permit. Philosopher i needs fork i and fork i + 1; the last one needs fork 0. Everybody
+Each fork is a semaphore of one permit. Philosopher i needs fork i and fork i + 1; the last one needs fork 0. Each
 acquires the lower number first, so that no cycle of waiting, no deadlock, is possible. With both leases one eats, which
 stores a document at its beginning and one at its end, and signals both forks, the second first.
 

@@ -1,8 +1,9 @@
-"""The settings that all functions of a deployment share: read from one object of Cloud Storage when first needed.
+"""The settings that all functions of a deployment share. They are read from one object of Cloud Storage when first
+needed.
 
-They list what the deployment consists of: which function has which tasks, objects and flows, and which queues call it.
-In each function's environment, a new function would change all of them. So the environment names the object, and
-contains of the lists only the function's own entries, which decide who may call it.
+They list the deployment's parts: the tasks, objects and flows of each function, and the queues that call it. In each
+function's environment, a new function would change all of them. So the environment names the object, and contains of
+the lists only the function's own entries, which decide who may call it.
 
 A process reads the object at most once in `KEPT_SECONDS`, and earlier if a caller needs a name that is not in its copy:
 the deployment may be newer. A copy is used for as long as a newer one cannot be read. The deployment writes the object

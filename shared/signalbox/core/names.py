@@ -37,4 +37,4 @@ FLOW_RESULT_TASK = "flow_result"
 """Posts the result of a command to a flow's mailbox."""
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
-"""Who writes documents, as the catalogue declares it: any client, or only the kit."""
+"""The clients that write documents, as the catalogue declares them: any client, or only the kit."""

@@ -1,4 +1,4 @@
-"""Tasks that exist if and only if a commit landed, on a store and a queue that do not commit together.
+"""Tasks that exist if and only if a commit succeeded, on a store and a queue that do not commit together.
 
 The effects of a commit are written in that commit, as one outbox record, or as several if they do not fit into one.
 Right afterwards they are enqueued and the record is deleted. A process may die at any point:

@@ -22,9 +22,9 @@ def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False)
 
 
 def check_ran(returned: Any, what: str, name: str) -> Any:
-    """Return what code has returned. Raises `TypeError` for a coroutine or a generator: the code has not run.
+    """Return the code's result. Raises `TypeError` for a coroutine or a generator, since the code has not run.
 
-    A decorator can return one where the code under it does not show.
+    A decorator can return one although the decorated code does not show it.
     """
     if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         kind = type(returned).__name__

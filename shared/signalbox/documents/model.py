@@ -124,7 +124,7 @@ class Document:
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any] | None) -> Self | None:
-        """Return the document of a record, whichever client wrote it, or None if there is no record.
+        """Return the document of a record, whichever client wrote it, or None if the record does not exist.
 
         Only another client can have written a field `key`. It is dropped: a document's key is its record's id.
         """
@@ -228,7 +228,7 @@ def value_at(value: Any, at: record_values.Path) -> Any:
 
 
 def content_of(data: Mapping[str, Any] | None) -> Content | None:
-    """Return the content of a record, or None if there is no record."""
+    """Return the content of a record, or None if the record does not exist."""
     document = Document.from_record(data)
     return None if document is None else document.content
 

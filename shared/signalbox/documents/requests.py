@@ -43,7 +43,7 @@ class EntityTags(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The entity tags of a header, with their quotes and without ``W/``. `every` stands for ``*``."""
+    """The entity tags of a header, with their quotes and without ``W/``. `every` means ``*``."""
 
     strong: frozenset[str] = frozenset()
     weak: frozenset[str] = frozenset()

@@ -349,11 +349,10 @@ class ParentFlow:
 class FlowHeader:
     """A flow as its last turn committed it.
 
-    `digest` identifies what the flow was started with, so that a repeated start is recognised. `begun` says whether the
+    `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
     code of this generation has been started. `pending` has the waits and `leases` the held leases of locks, both by
     path. `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
-    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it
-    does.
+    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
     """
 
     address: FlowAddress

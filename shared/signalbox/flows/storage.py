@@ -298,7 +298,7 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 
 @dataclass(frozen=True, slots=True)
 class TurnCommit:
-    """A turn with the records that it was made from: the header as read, the log, the messages that it has taken.
+    """A turn with its input records: the header as read, the log, the messages that it has applied.
 
     `revision` is that of the code. `more` says whether messages are left for another turn.
     """

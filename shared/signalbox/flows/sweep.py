@@ -173,7 +173,7 @@ def _postpone(ports: Ports, listing: Snapshot, seconds: float) -> None:
 
 
 def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
-    """Wake or remove a flow. Return whether its listing is gone, or its time after now."""
+    """Wake or remove a flow. Return whether its listing was deleted, or is now due later."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
     if header and header.end:
@@ -188,7 +188,7 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_ti
 
 
 def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
-    """Return what also ends a removal after its share of commits."""
+    """Return a condition that also ends a removal after its share of commits."""
     left = iter(range(LIMITS.flow_removal_commits_max - 1))
     return lambda: next(left, None) is None or out_of_time()
 

@@ -190,7 +190,7 @@ def valid_from(entry: Entry, create_time: datetime) -> datetime:
 
 
 def ended_elsewhere(mark: Mark) -> Recorded:
-    """Return what is recorded of a deletion if only the mark of the document is known."""
+    """Return the entry for a deletion if only the mark of the document is known."""
     gone = Entry(mark.version + 1, "delete", "", patch_to_nothing(), whole=True)
     return Recorded((gone,), mark_after(mark, gone.version))
 

@@ -52,7 +52,9 @@ def patch_to_nothing() -> Patch:
 
 
 def patched(value: Any, patch: Patch) -> Any:
-    """Return a value after a patch; None is no value. Raises `LookupError` if a path does not exist."""
+    """Return a value after a patch; None means that the value does not exist. Raises `LookupError` if a path does not
+    exist.
+    """
     value = copy.deepcopy(value)
     for operation in patch:
         value = _applied(value, operation)

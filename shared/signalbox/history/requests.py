@@ -55,7 +55,7 @@ class Reference:
         return _LAST if self.moment is None else min(_LAST, max(0, microseconds(self.moment)))
 
     def fits(self, version: int, valid_from: datetime) -> bool:
-        """Return whether a version up to `latest` matches. Of several, the latest is meant."""
+        """Return whether a version up to `latest` matches. If several do, the latest counts."""
         if self.number is not None:
             return version == self.number
         return self.moment is None or valid_from <= self.moment

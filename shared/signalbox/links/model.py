@@ -65,7 +65,7 @@ class Verification:
 
     @classmethod
     def from_record(cls, run: str, data: Mapping[str, Any] | None) -> Self | None:
-        """Return the verification of a record, or None if there is no record."""
+        """Return the verification of a record, or None if the record does not exist."""
         return None if data is None else cls(run, **{**data, "found": Finding(**data["found"])})
 
     def to_record(self) -> dict[str, Any]:

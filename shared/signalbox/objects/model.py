@@ -86,7 +86,7 @@ AT_ONCE = Timing()
 
 
 class Kind(Enum):
-    """What a message asks for."""
+    """The kinds of messages."""
 
     CALL = "call"
     DELETE = "delete"
@@ -113,7 +113,7 @@ class Message:
 
     @property
     def continuation(self) -> Call:
-        """The task that a `THEN` asks for."""
+        """The task of a `THEN` message."""
         return Call.from_record(self.body["continuation"])
 
     @property

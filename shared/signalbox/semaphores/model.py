@@ -315,7 +315,7 @@ class KnownHead:
         return self.until is not None and waiter.created_at is not None and waiter.created_at <= self.until
 
     def after(self, waiters: Sequence[Waiter]) -> Self:
-        """Return what is known once these waiters, in their order, are known to stand in front of all others."""
+        """Return the knowledge after these waiters, in their order, are known to precede all others."""
         ids = (*(waiter.id for waiter in waiters), *self.ids)[: LIMITS.known_head_max]
         until = self.until or max((waiter.created_at for waiter in waiters if waiter.created_at), default=None)
         return type(self)(ids, until)

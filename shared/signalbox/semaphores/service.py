@@ -176,7 +176,7 @@ def _view(snapshot: Snapshot) -> SemaphoreView:
 
 
 def find_deadlocks(ports: Ports) -> dict[str, Any]:
-    """Return the deadlocks among the first semaphores with waiters. `complete` means that there are no others."""
+    """Return the deadlocks among the first semaphores with waiters. If `complete` is true, there are no others."""
     most = LIMITS.deadlock_semaphores_max
     found = ports.store.query(Query(COLLECTION, WITH_WAITERS, limit=most + 1))
     return {"deadlocks": cycles(_graph(ports, found[:most])), "complete": len(found) <= most}
@@ -308,7 +308,7 @@ def time_out(ports: Ports, name: str, id_: str) -> None:
 def cancel(ports: Ports, name: str, id_: str) -> bool:
     """End a wait: take it out of the wait queue, or end its lease if it was granted in the meantime.
 
-    Returns whether that took effect. Raises `NotFound` if there is no record of this wait.
+    Returns whether that took effect. Raises `NotFound` if this wait has no record.
     """
 
     def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
@@ -450,7 +450,7 @@ def end(ports: Ports, name: str, command: EndLease, attempts_max: int) -> bool:
 
 
 def leave_release(ports: Ports, name: str, command: EndLease) -> bool:
-    """Leave the release to an admit run, as a record of its own, whose create cannot conflict with other commits.
+    """Leave the release to an admit run, as a separate record, whose creation cannot conflict with other commits.
 
     A continuation that has not started could start before that run, so its lease is ended under the precondition on the
     semaphore's record, or not at all. Raises `Unavailable`.

@@ -1,4 +1,4 @@
-"""Every decision about standings, and the tasks that it asks for, as pure functions of what was read.
+"""Every decision about standings, and the tasks that it enqueues, as pure functions of the records that were read.
 
 A *visit* of a yoke compares the yoke with the record of what was counted for it, and adds the difference to its
 standings. The record is written in the same commit, under its guard. So a visit may be repeated, late, out of order or

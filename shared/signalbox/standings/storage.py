@@ -33,7 +33,7 @@ class VisitReads:
         return self.key.counted_path
 
     def load(self, store: Store, attempt: int) -> Visit:
-        """Return what a visit decides on. After a lost race, all standings count as busy."""
+        """Return the input of a visit. After a lost race, all standings count as busy."""
         yoke, counted, declared = store.read(self.key.path, self.key.counted_path, DECLARED)
         visit = Visit(
             self.key,

@@ -1,8 +1,8 @@
 """Every decision about a user's task: an attempt starts its code, retries it or gives it up; a failure is retried once.
 
-A delivery says nothing about the code: it may be refused before the code is started, because the store is unavailable
-or no instance is free. So the kit counts starts of the code, and the queue's headers only say whether a delivery is the
-first one. `attempts_max` is 2 in this table.
+A delivery does not show that the code was started: it may be refused before, because the store is unavailable or no
+instance is free. So the kit counts starts of the code, and the queue's headers only say whether a delivery is the first
+one. `attempts_max` is 2 in this table.
 
     delivery  counted before  the code              written              then
     --------  --------------  --------------------  -------------------  ------------
@@ -319,7 +319,7 @@ def _inner_place(code: FunctionType, caller: CodeType | None) -> object:
 
 
 def _instructions(value: object) -> object:
-    """Return what code does, without its line numbers; of a constant of code, its text."""
+    """Return the instructions, names and constants of code, without line numbers; the `repr` of any other value."""
     match value:
         case CodeType():
             return [value.co_code.hex(), *value.co_names, *(_instructions(const) for const in value.co_consts)]

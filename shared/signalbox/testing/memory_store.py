@@ -403,7 +403,7 @@ def _snapshot(path: str, record: Record | None, at: datetime, fields: Sequence[F
 
 
 def _checked(snapshot: Snapshot) -> Snapshot:
-    """Return what a reader may see. Raises `NewerFormat`."""
+    """Return the record if a reader may see it. Raises `NewerFormat`."""
     if snapshot.data is not None:
         check_record(snapshot.path, snapshot.data)
     return snapshot

@@ -186,7 +186,7 @@ def token_header(token: str) -> Mapping[str, Any]:
 
 
 def decoded_claims(token: str, **how: Any) -> Claims:
-    """Return the claims of a token, verified unless `how` says otherwise. Raises `Unauthenticated`."""
+    """Return the claims of a token, verified as `how` determines. Raises `Unauthenticated`."""
     try:
         claims: Claims = jwt.decode(token, **how)
     except (ValueError, RecursionError) as error:

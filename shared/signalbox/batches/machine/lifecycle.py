@@ -338,12 +338,12 @@ class NextStep(Enum):
 
 
 def step_of_page(node: PageNode) -> NextStep:
-    """Return what follows from a page's node. No header is needed, since a page never grows."""
+    """Return the next step of a page's node. It needs no header, since a page never grows."""
     return NextStep.WAIT if node.missing_counters() else NextStep.PROPAGATE
 
 
 def step_of_node(node: Node, record: NodeRecord, header: Header) -> NextStep:
-    """Return what follows from a node above the pages' level."""
+    """Return the next step of a node above the pages' level."""
     if record.missing(node, header.pages):
         return NextStep.WAIT
     if header.pages is not None and node == tree.root(header.pages):

@@ -392,7 +392,7 @@ def populate_sub_batch(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
 
 
 def _seal_or_replace(ports: Ports, batch: str) -> str:
-    """Seal a sub-batch as its own definition says, or else end it as replaced. Return the reason for its end."""
+    """Seal a sub-batch with the pages of its header, or else end it as replaced. Return the reason for its end."""
     [read] = ports.store.read(header_path(batch))
     header = header_of(read.data)
     if header is None or header.state != "open":

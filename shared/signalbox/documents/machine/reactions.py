@@ -1,7 +1,7 @@
 """What a write of a document calls for: decided from its event or, if only the kit writes documents, with the write.
 
-The catalogue says who writes documents (`WRITERS`). If other clients may, every write has an event, and `react` decides
-what the event calls for. If only the kit does, there are no events. A write knows what it replaces:
+The catalogue declares who writes documents (`WRITERS`). If other clients may, every write has an event, and `react`
+decides which tasks the event causes. If only the kit does, there are no events. A write knows what it replaces:
 `react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the write.
 
 Most writes call for nothing. The stamp tells the writers apart: a user's write may have embedded targets that changed
@@ -84,7 +84,9 @@ from signalbox.documents.model import Document
 
 
 class Writers:
-    """Who writes documents, by the catalogue: `ANYONE`, so that every write has an event, or only the `KIT`."""
+    """The clients that write documents, by the catalogue: `ANYONE`, so that every write has an event, or only the
+    `KIT`.
+    """
 
     def __init__(self) -> None:
         self._replaced: str | None = None
@@ -163,7 +165,7 @@ def _changed_copies(before: Document | None, after: Document) -> tuple[str, ...]
 
 
 def react_to_own_write(before: Document | None, after: Document | None, *, whole: bool) -> Reaction:
-    """Return what a write by the kit calls for, if it has no event.
+    """Return the tasks that a write by the kit causes, if it has no event.
 
     `whole` is whether the content of `before` was read, and not only its metadata.
     """

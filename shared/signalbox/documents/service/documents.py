@@ -128,7 +128,7 @@ class _DeletionRead:
 def restore(ports: Ports, key: str, reference: Reference, precondition: Precondition = UNCONDITIONAL) -> StoredDocument:
     """Store the content of a version again, as a new version. Its links embed what their targets are now.
 
-    Raises `NotFound` if there is no such version, or if the document did not exist in it, and `PreconditionFailed`.
+    Raises `NotFound` if the version does not exist or is a deletion, and `PreconditionFailed`.
     """
     content = history.read_version(ports, check_key(key), reference).content
     if content is None:

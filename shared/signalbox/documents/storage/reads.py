@@ -52,10 +52,11 @@ from signalbox.transforms.model import TRANSFORMS, transform_from_record, transf
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document's record as it was read, and the document in it, decoded once. It is None if there is no record.
+    """A document's record as it was read, and the document in it, decoded once. It is None if the record does not
+    exist.
 
-    `whole` is false if only the record's metadata was read. `wanted` is true if there is no document, and a note was
-    read that some document embeds its key.
+    `whole` is false if only the record's metadata was read. `wanted` is true if the document does not exist, and a note
+    was read that some document embeds its key.
     """
 
     record: Snapshot
@@ -74,12 +75,12 @@ class Found:
 
     @property
     def content(self) -> Content | None:
-        """The document's content, or None if there is no document."""
+        """The document's content, or None if the document does not exist."""
         return None if self.document is None else self.document.content
 
     @property
     def etag(self) -> str | None:
-        """The document's entity tag, or None if there is no document."""
+        """The document's entity tag, or None if the document does not exist."""
         return None if self.document is None else self.document.etag(self.record.update_time)
 
     @property
@@ -91,7 +92,7 @@ class Found:
 
 
 def etag_of(record: Snapshot) -> str | None:
-    """Return a record's entity tag, or None if there is no record."""
+    """Return a record's entity tag, or None if the record does not exist."""
     return Found.of(record).etag
 
 
@@ -104,7 +105,7 @@ def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
 
 
 def noted(store: Store, found: Found, *, again: bool) -> Found:
-    """Return what was read of a document, with its wanted note if the write of a new document needs it.
+    """Return the document as read, with its wanted note if the write of a new document needs it.
 
     Only the kit's own writes need it, if they have no events, and only if they read `again`: the first attempt of a
     write is guarded, and fails if there is a note.

@@ -162,7 +162,7 @@ def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
 
 
 def _is_set(node: ast.expr, names: frozenset[str]) -> bool:
-    """Return whether an expression is a set, as far as its text says; `names` are the variables that are."""
+    """Return whether an expression is visibly a set; `names` are the variables that are sets."""
     match node:
         case ast.Set() | ast.SetComp() | ast.Call(func=ast.Name(id="set" | "frozenset")):
             return True
@@ -178,7 +178,7 @@ def _ignores_order(call: ast.Call) -> bool:
 
 
 def _unknown(node: ast.Attribute, function: Callable[..., Any]) -> str:
-    """Return what is wrong with a name that `flow` does not have."""
+    """Return the error message for a name that `flow` does not have."""
     module, name = _named(node.value, function)
     if name != FLOW or hasattr(module, node.attr):
         return ""

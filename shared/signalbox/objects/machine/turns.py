@@ -120,7 +120,9 @@ class Turn:
     # --- calls and deletions ---
 
     def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
-        """Return what a call or a deletion leaves; for a message that follows a call, that call's outcome."""
+        """Return the result of applying a call or a deletion; for a message that follows a call, that call's
+        outcome.
+        """
         if refused := self._refused(message, gave_up=gave_up):
             return Applied(self.state, CallOutcome.from_problem(refused))
         if message.kind is Kind.DELETE:

@@ -1,4 +1,4 @@
-"""The input and output of every decision about a semaphore, and the tasks that a decision asks for.
+"""The input and output of every decision about a semaphore, and the tasks that a decision enqueues.
 
 A decision is a pure function from `Loaded` to `Transition`. `storage.py` loads the one, and commits the other under the
 preconditions of the records that were loaded. The decisions are in the other modules of this folder:

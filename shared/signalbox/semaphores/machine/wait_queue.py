@@ -201,7 +201,7 @@ def check_due(now: datetime, not_before: datetime | None) -> None:
 def admit(loaded: Loaded) -> Transition[None]:
     """Apply releases, grant from the head of the wait queue, delete stale waiters, and set the new mode.
 
-    A run that leaves work, or a semaphore in the mode `opening`, asks for the next run.
+    A run that leaves work, or a semaphore in the mode `opening`, enqueues the next run.
     """
     granted = grant_waiters(loaded, _after_releases(loaded))
     free = granted.semaphore.free(loaded.now)

@@ -226,7 +226,7 @@ def _after(now: datetime, seconds: float | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A waiter that leaves the wait queue without a grant, and the tasks that this asks for."""
+    """A waiter that leaves the wait queue without a grant, and the tasks that this causes."""
 
     transition: WaiterTransition
     effects: tuple[Effect, ...] = ()

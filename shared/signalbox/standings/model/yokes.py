@@ -234,7 +234,7 @@ class Yoke:
         return {"user": self.key.user, "item": self.key.item, "value": self.value, "attributes": dict(self.attributes)}
 
     def part(self, name: str) -> str | None:
-        """Return a part of a standing's id: the user, the item or an attribute; None if there is no valid one."""
+        """Return a part of a standing's id: the user, the item or an attribute; None if it is missing or invalid."""
         value = getattr(self.key, name) if name in RESERVED else self.attributes.get(name)
         if isinstance(value, bool):
             value = str(value).lower()
