@@ -131,9 +131,10 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
 	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.generated_pages
 
-cost: $(READY) ## Compute a month's bill (PUTS= COPIES= PAIRS= UNITS= CALLS= STEPS=; ARGS="--writers kit --multi-region --json")
+cost: $(READY) ## Compute a month's bill (PUTS= COPIES= PAIRS= UNITS= CALLS= STEPS= STORED_GIB= FREE=1; ARGS="--writers kit --multi-region --json")
 	@$(PYTHON_IN_VENV) -m signalbox_infra.costs $(if $(PUTS),--puts=$(PUTS)) $(if $(filter-out file,$(origin COPIES)),--copies=$(COPIES)) \
-		$(if $(PAIRS),--pairs=$(PAIRS)) $(if $(UNITS),--units=$(UNITS)) $(if $(CALLS),--calls=$(CALLS)) $(if $(STEPS),--steps=$(STEPS)) $(ARGS)
+		$(if $(PAIRS),--pairs=$(PAIRS)) $(if $(UNITS),--units=$(UNITS)) $(if $(CALLS),--calls=$(CALLS)) $(if $(STEPS),--steps=$(STEPS)) \
+		$(if $(STORED_GIB),--stored-gib=$(STORED_GIB)) $(if $(FREE),--free-tier) $(ARGS)
 
 catalogue: $(READY) ## Show the whole catalogue, with what follows from the code, and write infra/catalogue.lock.yaml
 	@$(SIGNALBOX) catalogue

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
+from signalbox_infra.costs.bill import METRIC_REFERENCES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 
@@ -52,6 +53,13 @@ def test_every_alert_has_a_title_of_its_own(conditions: Mapping[str, Any]) -> No
         "Tasks cannot be enqueued",
         "Tasks or events are given up",
     }
+
+
+def test_the_bill_counts_the_metrics_of_their_conditions(conditions: Mapping[str, Any]) -> None:
+    filters = [
+        each[name] for each in conditions.values() for name in ("filter", "denominator_filter") if each.get(name)
+    ]
+    assert sum("metric.type=" in each for each in filters) == METRIC_REFERENCES
 
 
 def test_every_metric_exists(conditions: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from signalbox.catalogue.project import KIT
-from signalbox_infra.costs.bill import Line, Usage, WrongUsage, bill_of, load_prices, load_rows, total
+from signalbox_infra.costs.bill import Line, Usage, WrongUsage, load_prices, load_rows, month_of, total
 
 HELP = {
     "puts": "puts of documents",
@@ -19,6 +19,7 @@ HELP = {
     "units": "units of batches",
     "calls": "calls of objects",
     "steps": "steps of flows",
+    "stored_gib": "GiB in the database, with its indexes",
     "writers": "anyone, or kit: only the kit writes documents",
 }
 
@@ -27,15 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m signalbox_infra.costs", description=__doc__)
     for field in fields(Usage):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default, help=HELP[field.name])
+        option = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
     parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
+    parser.add_argument("--free-tier", action="store_true", help="take off what is free, as for a project of its own")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = vars(parser.parse_args(arguments))
-    multi_region, as_json = given.pop("multi_region"), given.pop("json")
+    choices = {name: given.pop(name) for name in ("multi_region", "free_tier")}
+    as_json = given.pop("json")
     try:
-        lines = bill_of(
-            Usage(**given), load_prices(), load_rows(KIT.root / "docs" / "costs.yaml"), multi_region=multi_region
-        )
+        lines = month_of(Usage(**given), load_prices(), load_rows(KIT.root / "docs" / "costs.yaml"), **choices)
     except WrongUsage as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -44,20 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(lines: list[Line]) -> str:
-    """Return a bill as text: a row for each kind of operation, and the sum."""
-    if not lines:
-        return "No operations were given. Name some: make cost PUTS=1000000 COPIES=10 STEPS=1000000\n"
-    head = ("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events", "total")
-    rows = [head, *map(_row, lines)]
+    """Return a bill as text: a row for each of its lines, and the sum."""
+    rows = [HEAD, *map(_row, lines)]
     low, high = total(lines)
-    rows.append(("total", *[""] * 7, money_range(low, high)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    rows.append(("total", *[""] * (len(HEAD) - 2), money_range(low, high)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*text, "", NOTE]) + "\n"
+    return "\n".join([*text, "", NOTE, *([EXAMPLE] if len(lines) == 1 else [])]) + "\n"
 
 
+HEAD = (
+    *("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events"),
+    *("other", "total"),
+)
+EXAMPLE = "No operations were given. Name some: make cost PUTS=1000000 COPIES=10 STEPS=1000000 STORED_GIB=5"
 NOTE = (
-    "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml), without free tiers and storage.\n"
+    "Dollars a month at list prices (infra/signalbox_infra/costs/prices.yaml); FREE=1 takes off what is free.\n"
+    "Other: schedules, and the metrics of alerts, which are free until September 2027.\n"
     "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
     "own code is not included."
 )
@@ -67,18 +72,28 @@ def _row(line: Line) -> tuple[str, ...]:
     money = (line.firestore, line.tasks, line.run)
     computing, logs = money_range(*line.computing), dollars(line.logs_and_events)
     counts = (f"{line.count:,}", f"{line.requests:,.0f}")
-    return (line.name, *counts, *map(dollars, money), computing, logs, money_range(*line.total))
+    return (
+        line.name,
+        *counts,
+        *map(dollars, money),
+        computing,
+        logs,
+        *(money_range(*each) for each in (line.other, line.total)),
+    )
 
 
 def dollars(amount: float) -> str:
     """Return an amount of dollars as text, with cents below ten dollars."""
-    return f"${amount:,.2f}" if amount < 10 else f"${amount:,.0f}"
+    sign, size = "-" if amount <= -0.005 else "", abs(amount)
+    return f"{sign}${size:,.2f}" if size < 10 else f"{sign}${size:,.0f}"
 
 
 def money_range(low: float, high: float) -> str:
     """Return a range of two amounts, or one amount if they read the same."""
     first, last = dollars(low), dollars(high)
-    return first if first == last else f"{first}–{last.removeprefix('$')}"
+    if first == last:
+        return first
+    return f"{first} to {last}" if low < 0 else f"{first}–{last.removeprefix('$')}"
 
 
 def _json(lines: list[Line]) -> dict[str, object]:

@@ -6,10 +6,13 @@
 An operation is a list of rows, the number of requests that they take, and the number of events among these. Computing
 time is a range. Its low end is the processor time of the requests, as if instances were never idle. Its high end is
 100 ms (the least that Cloud Run bills) for each request, as if each were alone in its instance.
+
+A month's bill also has what a deployment costs while nothing calls it, and what is stored. With `free_tier`, its last
+line takes off what is free: once for a billing account, or for one database of a project.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +42,10 @@ class WrongUsage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Operations in a month. `copies` are the documents that embed each put document; `writers` as in the catalogue."""
+    """Operations in a month. `copies` are the documents that embed each put document; `writers` as in the catalogue.
+
+    `stored_gib` is what the database stores, with its indexes.
+    """
 
     puts: int = 0
     copies: int = 0
@@ -47,6 +53,7 @@ class Usage:
     units: int = 0
     calls: int = 0
     steps: int = 0
+    stored_gib: float = 0.0
     writers: str = "anyone"
 
     def __post_init__(self) -> None:
@@ -78,7 +85,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a bill: requests, and costs in dollars; `computing` has its low and its high end."""
+    """A line of a bill: requests, and costs in dollars; `computing` and `other` have a low and a high end.
+
+    `amounts` has the quantities of which some are free, in the units of the prices.
+    """
 
     name: str
     count: int
@@ -88,12 +98,14 @@ class Line:
     run: float
     computing: tuple[float, float]
     logs_and_events: float
+    other: tuple[float, float] = (0.0, 0.0)
+    amounts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> tuple[float, float]:
         """The low and the high end of the sum, in dollars."""
         fixed = self.firestore + self.tasks + self.run + self.logs_and_events
-        return fixed + self.computing[0], fixed + self.computing[1]
+        return fixed + self.computing[0] + self.other[0], fixed + self.computing[1] + self.other[1]
 
 
 def parts_of(usage: Usage) -> list[Part]:
@@ -131,6 +143,72 @@ def bill_of(
     return [_line(part, prices, rows, multi_region) for part in parts_of(usage)]
 
 
+def month_of(
+    usage: Usage,
+    prices: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    *,
+    multi_region: bool = False,
+    free_tier: bool = False,
+) -> list[Line]:
+    """Return the lines of a month's bill: of the operations, of what is idle and stored, and of what is free."""
+    lines = [*bill_of(usage, prices, rows, multi_region=multi_region), _idle(prices, rows, multi_region)]
+    if usage.stored_gib:
+        lines.append(_stored(usage.stored_gib, prices, multi_region))
+    return [*lines, _free(lines, prices, multi_region)] if free_tier else lines
+
+
+SWEEPS = DAYS * 24 * 60
+SCHEDULES = 3
+METRIC_REFERENCES = 14
+"""Metrics in the conditions of a deployment's alerts; a share of requests has two."""
+
+
+def _idle(prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
+    """Return the line of a deployment that nothing calls: sweeps, schedules and alerts."""
+    sweeps = _line(Part("idle: sweeps, schedules, alerts", SWEEPS, "sweeper", ("idle",), 1), prices, rows, multi_region)
+    jobs, alerts = SCHEDULES * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
+    return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": SCHEDULES})
+
+
+def _stored(gib: float, prices: Mapping[str, Any], multi_region: bool) -> Line:
+    costs = gib * _gib_month(prices, multi_region)
+    return Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
+
+
+def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:
+    return float(prices["firestore"]["gib_month_multi_region" if multi_region else "gib_month"])
+
+
+def _free(lines: Sequence[Line], prices: Mapping[str, Any], multi_region: bool) -> Line:
+    """Return a line of negative amounts: what of these lines is free."""
+
+    def off(name: str, free: float, price: float) -> float:
+        return -min(sum(line.amounts.get(name, 0.0) for line in lines), free) * price
+
+    store, run = prices["firestore"], prices["run"]
+    factor = store["multi_region"] if multi_region else 1
+    daily, monthly = store["free_a_day"], run["free_a_month"]
+    operations = sum(off(f"{each}s", DAYS * daily[each], factor * store[each] / MILLION) for each in daily)
+    low, high = (
+        off(f"vcpu_seconds_{end}", monthly["vcpu_seconds"], run["vcpu_second"])
+        + off(f"gib_seconds_{end}", monthly["gib_seconds"], run["gib_second"])
+        for end in ("low", "high")
+    )
+    jobs = off("jobs", prices["schedules"]["free_jobs"], prices["schedules"]["job"])
+    return Line(
+        name="free of charge",
+        count=1,
+        requests=0,
+        firestore=operations + off("gib", store["free_gib"], _gib_month(prices, multi_region)),
+        tasks=off("task_operations", prices["tasks"]["free_a_month"], prices["tasks"]["million"] / MILLION),
+        run=off("requests", monthly["requests"], run["requests_million"] / MILLION),
+        computing=(low, high),
+        logs_and_events=off("log_gib", prices["logs"]["free_gib"], prices["logs"]["gib"]),
+        other=(jobs, jobs),
+    )
+
+
 def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool) -> Line:
     taken = {name: sum(_figure(rows[part.subject][row], name, part.variables) for row in part.rows) for name in TAKEN}
     store, run = prices["firestore"], prices["run"]
@@ -138,16 +216,27 @@ def _line(part: Part, prices: Mapping[str, Any], rows: Mapping[str, Any], multi_
     requests = part.count * part.requests
     operations = sum(taken[f"{each}s"] * store[each] for each in ("read", "write", "delete"))
     second = run["vcpu_second"] + GIB * run["gib_second"]
+    low, high = requests * CPU_SECONDS, requests * run["rounded_up_to_seconds"]
+    task_operations = part.count * taken["tasks"] * prices["tasks"]["operations_a_task"]
+    log_gib = requests * LOG_BYTES / 2**30
     return Line(
         name=part.name,
         count=part.count,
         requests=requests,
         firestore=part.count / MILLION * factor * operations,
-        tasks=part.count / MILLION * taken["tasks"] * prices["tasks"]["operations_a_task"] * prices["tasks"]["million"],
+        tasks=task_operations / MILLION * prices["tasks"]["million"],
         run=requests / MILLION * run["requests_million"],
-        computing=(requests * CPU_SECONDS * second, requests * run["rounded_up_to_seconds"] * second),
-        logs_and_events=requests * LOG_BYTES / 2**30 * prices["logs"]["gib"]
+        computing=(low * second, high * second),
+        logs_and_events=log_gib * prices["logs"]["gib"]
         + part.count * part.events * EVENT_BYTES / 2**40 * prices["events"]["tib"],
+        amounts={
+            **{f"{each}s": part.count * taken[f"{each}s"] for each in ("read", "write", "delete")},
+            "task_operations": task_operations,
+            "requests": requests,
+            "log_gib": log_gib,
+            **{f"vcpu_seconds_{end}": seconds for end, seconds in (("low", low), ("high", high))},
+            **{f"gib_seconds_{end}": GIB * seconds for end, seconds in (("low", low), ("high", high))},
+        },
     )
 
 

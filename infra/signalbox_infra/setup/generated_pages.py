@@ -20,7 +20,7 @@ import yaml
 import signalbox
 from signalbox.core.problems import Problem
 from signalbox_infra.costs.__main__ import dollars, money_range
-from signalbox_infra.costs.bill import Usage, bill_of, load_prices, load_rows
+from signalbox_infra.costs.bill import Usage, bill_of, load_prices, load_rows, month_of, total
 from signalbox_infra.deploy.refusal_table import TABLE as REFUSALS
 
 PROJECT = Path(__file__).parents[3]
@@ -164,6 +164,17 @@ USERS = {
 }
 """Example users of a month."""
 
+MONTHS = {
+    "small: 20,000 steps, 50,000 puts; 1 GiB": Usage(steps=20_000, puts=50_000, stored_gib=1),
+    "busy: 1,000,000 steps, 500,000 waits, 1,000,000 puts with ten copies; 10 GiB": Usage(
+        steps=1_000_000, pairs=500_000, puts=1_000_000, copies=10, stored_gib=10
+    ),
+    "large: 20,000,000 steps, 10,000,000 puts with ten copies by the kit only; 100 GiB": Usage(
+        steps=20_000_000, puts=10_000_000, copies=10, writers="kit", stored_gib=100
+    ),
+}
+"""Whole bills of three users, with what is idle, stored and free."""
+
 
 def bills() -> str:
     """Return the bills of example users, and what a million steps cost elsewhere."""
@@ -174,13 +185,29 @@ def bills() -> str:
         for name, line in lines.items()
     ]
     steps = lines["1,000,000 steps of flows"].total
-    ours = ("Signalbox", money_range(*steps), "nothing else, at zero idle cost")
+    ours = ("Signalbox", money_range(*steps), "nothing else; an idle deployment costs cents")
     others = [
         (f"[{name}]({each['page']})", money_range(*map(float, each["million"])), each["also"])
         for name, each in prices["rivals"].items()
     ]
     head = ("a month of", "requests", "Firestore", "computing", "total")
-    return f"{_table(head, users)}\n\n{_table(('a million steps', 'cost', 'in addition'), [ours, *others])}"
+    months = [
+        (name, money_range(*total(month_of(usage, prices, rows, free_tier=True))), *_steps_elsewhere(usage, prices))
+        for name, usage in MONTHS.items()
+    ]
+    elsewhere = ("a month", "Signalbox, all of it", *(f"its steps at {name}" for name in prices["rivals"]))
+    tables = (
+        _table(head, users),
+        _table(("a million steps", "cost", "in addition"), [ours, *others]),
+        _table(elsewhere, months),
+    )
+    return "\n\n".join(tables)
+
+
+def _steps_elsewhere(usage: Usage, prices: Json) -> list[str]:
+    """Return what the steps of a user cost at each rival."""
+    millions = usage.steps / 1_000_000
+    return [money_range(*(millions * each for each in rival["million"])) for rival in prices["rivals"].values()]
 
 
 def public_names() -> str:

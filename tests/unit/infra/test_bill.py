@@ -6,10 +6,22 @@ from dataclasses import replace
 import pytest
 
 from signalbox.catalogue.project import KIT
+from signalbox.catalogue.reading import load
 from signalbox.core import names
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox_infra.costs.__main__ import main, money_range
-from signalbox_infra.costs.bill import Usage, WrongUsage, bill_of, load_prices, load_rows, parts_of, total
+from signalbox_infra.costs.bill import (
+    METRIC_REFERENCES,
+    SCHEDULES,
+    Usage,
+    WrongUsage,
+    bill_of,
+    load_prices,
+    load_rows,
+    month_of,
+    parts_of,
+    total,
+)
 from tests.unit.cost_table import FIGURES, row_cost
 from tests.unit.cost_table import total as sum_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -96,7 +108,41 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert main(["--copies=-3"]) == 2
     assert "must not be negative" in capsys.readouterr().err
     assert main([]) == 0
-    assert "Name some:" in capsys.readouterr().out
+    idle = capsys.readouterr().out
+    assert "Name some:" in idle
+    assert "idle: sweeps, schedules, alerts" in idle
+    assert main(["--steps=1000000", "--stored-gib=2.5", "--free-tier"]) == 0
+    assert "free of charge" in capsys.readouterr().out
+
+
+def test_a_month_has_what_is_idle_and_stored() -> None:
+    prices = load_prices()
+    idle, stored = month_of(Usage(stored_gib=10), prices, ROWS)
+    sweeps = 30 * 24 * 60
+    assert idle.firestore == pytest.approx(sweeps * ROWS["sweeper"]["idle"]["reads"] * 0.30 / 1e6)
+    assert idle.requests == sweeps
+    assert idle.other == pytest.approx((0.30, 0.30 + METRIC_REFERENCES * 0.35))
+    assert len(load().schedules) == SCHEDULES
+    assert stored.total == pytest.approx((1.5, 1.5))
+    assert month_of(Usage(stored_gib=10), prices, ROWS, multi_region=True)[1].firestore == pytest.approx(1.8)
+
+
+def test_what_is_free_is_taken_off_up_to_what_is_used() -> None:
+    prices = load_prices()
+    *_, free = month_of(Usage(stored_gib=10), prices, ROWS, free_tier=True)
+    assert (free.tasks, free.other) == (0, pytest.approx((-0.30, -0.30)))
+    assert total(month_of(Usage(), prices, ROWS, free_tier=True))[0] == pytest.approx(0, abs=1e-6)
+    usage = Usage(steps=100_000_000, stored_gib=10)
+    *_, free = month_of(usage, prices, ROWS, free_tier=True)
+    operations = 30 * (50_000 * 0.30 + 20_000 * 0.90 + 20_000 * 0.10) / 1e6
+    assert free.firestore == pytest.approx(-(operations + 1 * 0.15))
+    assert (free.tasks, free.run) == pytest.approx((-0.40, -0.80))
+    seconds = 100_000_000 * 0.004, 100_000_000 * 0.1
+    vcpu, memory = (
+        (min(each, 180_000) * 0.000024 for each in seconds),
+        (min(each / 2, 360_000) * 2.5e-6 for each in seconds),
+    )
+    assert free.computing == pytest.approx(tuple(-a - b for a, b in zip(vcpu, memory, strict=True)), rel=0.01)
 
 
 def test_every_figure_of_a_row_is_priced() -> None:
