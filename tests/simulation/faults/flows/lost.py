@@ -15,7 +15,7 @@ from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Writ
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.flows import storage, sweep, tasks
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import HeldLock, ObjectCall
+from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
@@ -89,6 +89,11 @@ def _repeats_no_call(commands: CommandWrites, pending: PendingCommand) -> None:
         repeat(commands, pending)
 
 
+def _repeats_no_lock(commands: CommandWrites, pending: PendingCommand) -> None:
+    if not isinstance(pending.command, Lock | Renew):
+        repeat(commands, pending)
+
+
 # --- ends ---
 
 
@@ -152,6 +157,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     in_nested_flows("flow-24", "looking at a silent flow again", ("flows._check_silent", _checked_once)),
     in_nested_flows("flow-24", "requesting the outcome of a call", ("flows.CommandWrites._repeat", _repeats_no_call)),
+    in_nested_flows("flow-24", "repeating a lock", ("flows.CommandWrites._repeat", _repeats_no_lock)),
     in_nested_flows("flow-25", "the leases of a terminated flow", ("flows._end_at_once", _without("leases"))),
     in_nested_flows("flow-25", "the wake-up of a terminated flow", ("flows._end_at_once", _without("wake-up"))),
     in_nested_flows("flow-25", "the message of a terminated sub-flow", ("flows._end_at_once", _without("message"))),

@@ -14,6 +14,7 @@ from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress, StoredMessage
 from signalbox.mailboxes.storage import Mailbox
+from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import CallRecord, Mark, Message
 from tests.simulation.faults.fault import Fault
@@ -39,6 +40,10 @@ def _marked_by_deliveries(_: Ports, delivery: Delivery, __: Mailbox, message: St
 
 def _not_owned(self: Mark, run: str, now: datetime) -> Mark:
     return mark_next(replace(self, until=None), run, now)
+
+
+def _is_spent_early(mark: Mark) -> bool:
+    return mark.attempts >= LIMITS.call_attempts_max - 1
 
 
 def _whole_page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
@@ -132,6 +137,7 @@ FAULTS = (
     in_objects("obj-7", "marks", "objects._marked", _never_marked),
     in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
+    in_objects("obj-7", "all attempts of a call", "objects.Mark.is_spent", property(_is_spent_early)),
     in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
     in_objects("obj-7", "a failure for each call that was given up", "objects._failures", _not_among_failures),
     in_objects("obj-9", "keeping a continuation with its call", "objects.Turn._follow", _dropped),

@@ -18,6 +18,7 @@ from signalbox.mailboxes.model import Delivery, StoredMessage
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects import storage
 from signalbox.objects.machine.turns import Turn
+from signalbox.objects.model import Post
 from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import original
 
@@ -25,6 +26,7 @@ effects_of = storage.effects_of
 complete = original("core._complete_wake_up")
 commit = original("core.commit")
 run = original("objects.run")
+post_message = original("objects.Turn._post")
 post = mailboxes_service.post
 is_over = original("mailboxes.is_over")
 
@@ -74,6 +76,11 @@ def _wakes_for_now_only(turn: Turn, function_of: Any, function: str, *, more: bo
     return effects_of(now, function_of, function, more=more)
 
 
+def _posted_at_once(turn: Turn, post: Post) -> None:
+    """A delayed call that a method sends has no time."""
+    post_message(turn, replace(post, delay_seconds=0))
+
+
 def _not_again(*_: Any) -> None:
     """A wake-up that is as late as the queue allows is the last one."""
 
@@ -104,6 +111,7 @@ FAULTS = (
     in_objects("obj-6", "what another turn has read, not written", "mailboxes.is_over", _committed_since),
     in_objects("obj-6", "only what landed before its time", "mailboxes.is_over", _of_any_time),
     in_objects("obj-6", "no trust in the turn that made the header", "mailboxes.is_over", _read_since),
+    in_objects("obj-11", "the time of a call that is sent for later", "objects.Turn._post", _posted_at_once),
     in_objects("obj-11", "waiting for the time", "mailboxes.due_messages", _always_due),
     in_objects("obj-11", "waking again", "mailboxes.wake_again", _not_again),
     in_objects("obj-11", "the next time in the name", "core._complete_wake_up", _named_by_its_end),

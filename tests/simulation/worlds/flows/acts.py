@@ -100,7 +100,7 @@ class People:
         if random.random() < CANCELLED_SHARE:
             acts += [Act(f"cancel {address.key} {number}", partial(self.cancel, address)) for number in range(2)]
         if random.random() < TERMINATED_SHARE:
-            acts.append(Act(f"terminate {address.key}", partial(self._terminate, address)))
+            acts.append(self.termination_of(address))
             acts.append(Act("terminate a sub-flow", self._terminate_sub_flow))
         if random.random() < RESUMED_SHARE:
             acts.append(Act(f"resume {address.key}", partial(self._resume, address)))
@@ -110,6 +110,10 @@ class People:
             what = program(random, self.kind)
             acts.append(Act(f"end and restart {address.key}", lambda: self._end_and_restart(address, what)))
         return acts
+
+    def termination_of(self, address: FlowAddress) -> Act:
+        """Return the termination of a flow."""
+        return Act(f"terminate {address.key}", partial(self._terminate, address))
 
     def _end_and_restart(self, address: FlowAddress, what: list[Any]) -> bool:
         return self._terminate(address) and self._restart(address, what)

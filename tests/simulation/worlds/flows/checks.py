@@ -57,11 +57,15 @@ class FlowsAtRest:
 
     def check_permits(self) -> None:
         """Raise `Violation` if a permit is held though all flows have ended."""
+        if held := self._leases():
+            raise Violation(f"{held} are still held")
+
+    def _leases(self) -> list[str]:
+        """Return the ids of the leases of the permit that have not ended."""
         [record] = self.store.read(path_of(SEMAPHORE))
         assert record.data is not None
         leases = Semaphore.from_record(record.data).leases
-        if held := [lease.lease_id for lease in leases if lease.live(record.read_time)]:
-            raise Violation(f"{held} are still held")
+        return [lease.lease_id for lease in leases if lease.live(record.read_time)]
 
     def check_removed(self) -> None:
         """Raise `Violation` if anything is left of flows that were removed."""
@@ -168,9 +172,8 @@ class FlowsAtRest:
 
     def _check_waits(self, header: FlowHeader) -> None:
         """Check that a flow waits for nothing that has ended, and is waited for if it is another's."""
-        if waits := [
-            each for each in header.pending.values() if each.signature.split()[0] in ("step", "sleep", "object")
-        ]:
+        ends = ("step", "sleep", "object", "renew", *([] if self._leases() else ["lock"]))
+        if waits := [each for each in header.pending.values() if each.signature.split()[0] in ends]:
             raise Violation(f"{header.address.base} waits for ever for {waits}")
         for wait in header.pending.values():
             child = child_id(header.address, wait) if wait.signature.startswith("flow ") else ""

@@ -7,6 +7,8 @@ fail; in some, flows without a turn for a second are silent, and sweeps run next
 holds locks for longer; in some, queues are purged at any time, or refuse wake-ups. A turn's commit may have room for a
 few messages only, and its tasks need several outbox records.
 
+Some seeds also run a second, small world: two flows share a permit, and are ended, or their queues are purged.
+
 In addition to the checks of `world.py`: no clean-up runs outside of its flow, no `any` waits for a command that ends by
 itself, each event is in the log, no flow holds a lock that its code has released or never receives, and a sweep looks
 at every silent flow.
@@ -34,7 +36,15 @@ from tests.simulation.worlds.flows.acts import Act
 from tests.simulation.worlds.flows.deliveries import FAILING_OFTEN
 from tests.simulation.worlds.flows.kinds import Kind
 from tests.simulation.worlds.flows.program import LEASE_SECONDS, Code
-from tests.simulation.worlds.flows.world import PAGE, SMALL, SWEPT_SLOWLY, FlowsWorld, sweep_all
+from tests.simulation.worlds.flows.world import (
+    PAGE,
+    SECOND_WORLD,
+    SMALL,
+    STARTS_UNLIMITED,
+    SWEPT_SLOWLY,
+    FlowsWorld,
+    sweep_all,
+)
 
 COMMIT_BYTES = (None, 8_500, 9_000)
 """Bytes of a turn's commit: room for any one message of a nested program, and for few together."""
@@ -58,6 +68,8 @@ SILENT_SECONDS, SWEEPS_MAX, SWEEPS_AT_ONCE, PURGES_MAX = 1, 6, 3, 4
 QUIET_SHARE, OFTEN_SHARE, OFTEN = 0.2, 0.4, (0.05, 0.08, 0.05, 0.5)
 FAULTS_OFTEN, REFUSED_MAX, REFUSED_SHARE = 12, 3, 0.5
 OLD_DELIVERIES = (3, 10, 40)
+PERMIT_RATE = 0.4
+"""Of the seeds, those that also run a world of two flows and one permit."""
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -77,6 +89,25 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     store_max = most + ENVELOPE_BYTES if most else validation.COMMIT_BYTES_MAX
     with replaced(**small), mock.patch.object(validation, "COMMIT_BYTES_MAX", store_max):
         NestedWorld(seed, own, kind, trace).run()
+    if Random(f"{seed}-permit").random() < PERMIT_RATE:
+        small = {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE, "flow_starts_max": STARTS_UNLIMITED}
+        with replaced(**small, rounds_max=1 + seed % 2):
+            _share_a_permit(seed, trace)
+
+
+def _share_a_permit(seed: int, trace: Callable[[str], None] | None) -> None:
+    """Run a world of two flows and one permit: people end both while time jumps, or queues are purged."""
+    own = Random(f"permit {seed}")
+    second = FlowsWorld(seed + SECOND_WORLD, own, Kind.LOCKS, trace)
+    second.world.step_microseconds_max = 30_000
+    if seed % 2:
+        second.purge_often(own.randint(1, PURGES_MAX), own)
+    else:
+        second.world.fault_rates.duplicate = 0.5
+        second.world.time_jumps, second.world.time_jumps_left = (0.2, 1.0), 30
+        for address in second.flows:
+            second.acts.insert(own.randint(1, len(second.acts)), second.people.termination_of(address))
+    second.run()
 
 
 def _limits(random: Random) -> dict[str, float]:

@@ -71,6 +71,12 @@ SENDING = (Kind.MIXED, Kind.LOCKS, Kind.NESTED)
 ABANDONED_RATE = 0.2
 """Of the seeds, those that also run a world of abandoned batches."""
 
+RETRIED_RATE = 0.4
+"""Of the seeds, those that also run a world of overlapping attempts."""
+
+SECOND_WORLD = 1_000_000
+"""Added to the seed of a second world: the first one of that seed is another."""
+
 CALM = (Kind.DEADLY,)
 """Worlds in which nothing fails: there every death is the code's."""
 
@@ -89,6 +95,16 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
         FlowsWorld(seed, own, kind, trace).run()
     if Random(f"{seed}-abandoned").random() < ABANDONED_RATE:
         abandoned.run(seed, trace)
+    if Random(f"{seed}-retried").random() < RETRIED_RATE:
+        with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
+            _retried(seed, trace)
+
+
+def _retried(seed: int, trace: Callable[[str], None] | None) -> None:
+    """Run a world of retried steps whose tasks are nearly all delivered twice: attempts overlap."""
+    second = FlowsWorld(seed + SECOND_WORLD, Random(f"retried {seed}"), Kind.RETRIES, trace)
+    second.world.fault_rates.duplicate = 0.9
+    second.run()
 
 
 class FlowsWorld:
@@ -127,6 +143,13 @@ class FlowsWorld:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
         self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED, self.purged)
         service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+
+    def purge_often(self, times: int, random: Random) -> None:
+        """Purge the queues so many times among the acts."""
+        self.purged = True
+        self.rest = replace(self.rest, purged=True)
+        for _ in range(times):
+            self.acts.insert(random.randint(1, len(self.acts)), Act("purge", self._purge))
 
     def _purge(self) -> bool:
         self.deliveries.purge()

@@ -12,6 +12,7 @@ from typing import Any
 from signalbox.core.ports import Snapshot
 from signalbox.mailboxes.model import HEADER, ObjectAddress
 from tests.simulation.world import Violation
+from tests.simulation.worlds.objects.remembering import REMINDED
 
 
 @dataclass(slots=True)
@@ -62,6 +63,8 @@ class History:
             self.landed[key, id_] = self.now(), after.data["body"]
             if after.data.get("later"):
                 self.due[key, id_] = after.data["since"]
+            elif f'{REMINDED}"' in after.data["body"]:
+                raise Violation(f"the delayed call {after.data['body']} has no time")
 
     def _header(self, key: str, data: Mapping[str, Any]) -> None:
         if data["revision"] <= self.lives[key].revision:
