@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,8 @@ def test_a_workflow_is_one_that_github_takes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_has_the_least_permissions_and_no_secret(path: Path) -> None:
-    assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read", "id-token": "write"}
+    of_an_account = {} if path.stem == "test" else {"id-token": "write"}  # tests need no account
+    assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read", **of_an_account}
     assert "secrets." not in path.read_text("utf-8")
     assert "pull_request_target" not in path.read_text("utf-8")  # its token names main, with a stranger's code
 
@@ -170,6 +172,15 @@ def test_packages_are_audited_each_night_and_on_pull_requests_before_there_is_an
     assert deploying.index("make audit") < deploying.index("make sbom") < len(deploying) - 1
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"(?m)^\t@.*pip-audit==\S+ --strict .*--require-hashes -r functions/requirements.txt$", makefile)
+
+
+def test_pull_requests_are_tested_with_each_version_that_the_package_accepts() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    accepted = [each.rpartition(" ")[2] for each in project["classifiers"]]
+    assert parsed("test")["jobs"]["test"]["strategy"]["matrix"]["python"] == accepted
+    assert project["requires-python"] == f">={accepted[0]}"
+    [tests] = [each for each in parsed("test")["jobs"]["test"]["steps"] if each.get("run") == "make test"]
+    assert tests["env"] == {"PYTHON": "python"}, "or make takes another version that the runner has"
 
 
 def test_dependabot_renews_the_actions() -> None:

@@ -1,7 +1,7 @@
 """Plan and apply, and repeat both as long as all refusals are transient, each time with the reason.
 
 Most refusals are waited for three times, so each may occur in at most four applies. A new project refuses in stages:
-first its APIs, then accounts, then rights, and each try builds some more functions. So there may be ten applies in all.
+first its APIs, then accounts, then rights, and each try builds some more functions. So there may be 14 applies in all.
 
 Terraform would replace a resource whose creation failed ("tainted"). A function may be replaced, since it stores
 nothing. Three kinds of resources may not: a queue, whose name would be taken for days; a resource that stores data; and
@@ -23,7 +23,7 @@ from signalbox_infra.deploy.progress import Progress
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.deploy.terraform import Terraform
 
-APPLIES_MAX = 10
+APPLIES_MAX = 14
 KILLED = "`make unlock` releases its lock on the state, `make adopt` takes up what it made and did not save."
 KEPT = re.compile(
     r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."

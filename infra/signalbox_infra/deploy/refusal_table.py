@@ -10,7 +10,7 @@ from dataclasses import dataclass
 RIGHTS = (120.0, 180.0, 300.0)
 APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
-BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
+BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
 READ_TOO_EARLY = "read too early"
 AGAIN = "Run the command again in a few minutes: it continues from what exists."
 PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"

@@ -60,20 +60,20 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
     reason = next(line for line in said if line.startswith("Not yet: "))
     assert "Eventarc's agent" in reason
     assert 'module.function["link_fan_out"]' in reason
-    assert "Trying again in 120 s (try 2 of at most 10)." in said
+    assert "Trying again in 120 s (try 2 of at most 14)." in said
 
 
 @pytest.mark.parametrize(
     ("outcomes", "tries", "hint"),
     [
         ([LAG, LAG, LAG, LAG], 4, "Waiting was tried"),
-        ([LAG, LATE, BUSY] * 3 + [BUSY], 10, "Waiting was tried"),
+        ([LAG, LATE, BUSY] * 3 + [BUSY] * 5, 14, "Waiting was tried"),
         ([OTHER], 1, "not among those that are known to pass"),
         ([LAG, EXISTS], 2, "create_database = false"),
         ([Outcome(1, LAG.text + "\n" + OTHER.text)], 1, "Google said for a.b: Error 400: Invalid value"),
     ],
 )
-def test_a_refusal_met_four_times_a_tenth_apply_and_what_does_not_pass_end_it_with_what_to_do(
+def test_a_refusal_met_four_times_a_fourteenth_apply_and_what_does_not_pass_end_it_with_what_to_do(
     deploy: Callable[..., tuple[list[str], list[float]]], outcomes: list[Outcome], tries: int, hint: str
 ) -> None:
     script = Script(**{"terraform apply": list(outcomes)})

@@ -64,7 +64,7 @@ def test_every_refusal_of_the_table_is_tried_here() -> None:
 
 def test_every_refusal_says_where_it_was_reported_and_what_to_do() -> None:
     assert [each.name for each in TABLE if not (each.source and each.meaning and each.remedy)] == []
-    assert {len(each.waits) for each in FOR_A_WHILE} == {3, 6}
+    assert {len(each.waits) for each in FOR_A_WHILE} == {3, 9}
     assert {each.waits for each in FOR_GOOD} == {()}
 
 
