@@ -362,6 +362,29 @@ def console(project: str, environment: str, region: str, port: int) -> None:
             click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
 
 
+def _still(name: str, text: str) -> None:
+    @cli.command(name, help=text)
+    @_of_a_deployment(required=False)
+    def still(project: str, environment: str, region: str) -> None:
+        from signalbox.catalogue.reading import CatalogueError
+        from signalbox_infra.deploy.commands import CommandFailed, run
+        from signalbox_infra.deploy.stillness import Stillness
+        from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+
+        with _refusals(NoStack, CommandFailed, CatalogueError):
+            if project:
+                getattr(Stillness(_reachable(project, environment, region), click.echo, run), name)()
+            else:
+                from signalbox_infra.local import stillness
+
+                queues = getattr(stillness, name)(RunningStack.of(Project.find().state))
+                click.echo(f"{name.capitalize()}d all schedules and {queues} queues of the local stack.")
+
+
+_still("pause", "Pause all queues and schedules.")
+_still("resume", "Resume what `pause` has paused.")
+
+
 # --- in the cloud ---
 
 

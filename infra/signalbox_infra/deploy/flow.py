@@ -18,6 +18,7 @@ from signalbox_infra.deploy import (
     alerting,
     bootstrapping,
     dead_letters,
+    declared,
     facts,
     locking,
     smoke,
@@ -31,6 +32,7 @@ from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed, Run, run
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.preparing import Preparation
+from signalbox_infra.deploy.smoke import Site
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.packaging.building import build
 
@@ -77,7 +79,7 @@ class Flow:
                 agreed(self.agree, "Apply it?")
                 self._apply(engine, plan)
         kept = self._keep_dead_letters(engine)
-        return self._tested(engine) and kept
+        return declared.ensured(self._site(engine), self.say) and self._tested(engine) and kept
 
     def smoke(self) -> bool:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
@@ -177,13 +179,17 @@ class Flow:
     def _attempts(self) -> Attempts:
         return Attempts(self.target, self.say, self.clock)
 
-    def _tested(self, engine: terraform.Terraform) -> bool:
+    def _site(self, engine: terraform.Terraform) -> Site:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
             raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
-        self.say(f"Smoke test of {base_url}")
-        works = smoke.passes(smoke.Site(self.target, base_url, self._account(), self.run, self.clock), self.say)
-        self.say(WORKS.format(base_url=base_url) if works else FAILED)
+        return Site(self.target, base_url, self._account(), self.run, self.clock)
+
+    def _tested(self, engine: terraform.Terraform) -> bool:
+        site = self._site(engine)
+        self.say(f"Smoke test of {site.base_url}")
+        works = smoke.passes(site, self.say)
+        self.say(WORKS.format(base_url=site.base_url) if works else FAILED)
         return works
 
     def _preparation(self) -> Preparation:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import quote
 
@@ -21,6 +22,9 @@ from signalbox.catalogue.reading import Schedule, url_segment
 from signalbox_infra import http_client
 
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
+
+PAUSED_FILE = "schedules.paused"
+"""A file in the stack's folder: while it is there, nothing is called."""
 
 SWEEPER = "sweep"
 QUIET_CALLS = 10
@@ -59,6 +63,8 @@ class Caller:
     account: str
     identity_url: str
     stats_urls: Sequence[str] = ()
+    paused: Path | None = None
+    """The file that pauses all calls while it is there."""
 
     def call_for_ever(self, schedule: Schedule) -> None:
         """Call one schedule's function at its interval, forever."""
@@ -66,9 +72,14 @@ class Caller:
         while True:
             time.sleep(pace.seconds())
             try:
-                self.call(schedule)
+                self.call_unless_paused(schedule)
             except OSError as error:
                 log.warning("schedule %s: %s", schedule.name, error)
+
+    def call_unless_paused(self, schedule: Schedule) -> None:
+        """Call a schedule's function once, unless schedules are paused. Raises as `call` does."""
+        if self.paused is None or not self.paused.exists():
+            self.call(schedule)
 
     def call(self, schedule: Schedule) -> None:
         """Call a schedule's function once. Raises `OSError` for any response but 2xx."""
@@ -109,9 +120,10 @@ def main() -> None:
     parser.add_argument("--account", required=True, help="the account that schedules act for")
     parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
     parser.add_argument("--stats-url", action="append", default=[], help="an address whose answer shows activity")
+    parser.add_argument("--paused", type=Path, help="a file: while it is there, nothing is called")
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url)
+    caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.paused)
     for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
         thread.start()
     Event().wait()  # also without a schedule: the supervisor would restart what ends

@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import SEMAPHORES
+from signalbox_infra import http_client
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
 from signalbox_infra.local.folder.folder_lock import FolderInUse, locked
@@ -39,6 +42,7 @@ from signalbox_infra.local.store import firestore_emulator
 __all__ = ["Stack", "StackError"]
 
 IDLE_PAUSE_SECONDS = 0.05
+ENSURE_SECONDS_MAX = 30
 DRIVERS = ("scheduler", "cloud-tasks", "events-deliver", "functions")
 """The services whose work changes documents, in the order in which they end."""
 
@@ -118,6 +122,7 @@ class Stack:
             self._supervisor.start()
             if self._data:
                 self._exits.callback(self._save)
+            self._ensure_semaphores()
             running = self._running()
             running.announce()
             self._exits.callback(running.withdraw)
@@ -186,6 +191,16 @@ class Stack:
         """Switch to the catalogue and the code as they are now. Raises `NotReloaded`: the last good version serves."""
         self._layout = reload(self._layout, self._supervisor)
         self._idle_monitor = IdleMonitor(self._layout)
+        self._ensure_semaphores()
+
+    def _ensure_semaphores(self) -> None:
+        """Create the semaphores of the catalogue, or set their limits. Raises `StackError`."""
+        for semaphore in self._layout.catalogue.semaphores.values():
+            url = f"{self.base_url}{SEMAPHORES}/{quote(semaphore.name, safe='')}"
+            try:
+                http_client.send_json("PUT", url, semaphore.body, timeout_seconds=ENSURE_SECONDS_MAX)
+            except http_client.HttpError as error:
+                raise StackError(f"The semaphore {semaphore.name} of the catalogue cannot be made: {error}") from error
 
     def counts(self) -> dict[str, int]:
         """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""

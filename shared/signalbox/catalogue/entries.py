@@ -21,6 +21,8 @@ from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
+from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
+from signalbox.semaphores.requests import SemaphoreSettings, check_name
 
 INVOKERS = ("people", "queue", "event", "schedule")
 AUTH = ("", "firebase")
@@ -373,6 +375,27 @@ class History:
     def rule(self) -> HistoryRule:
         """The same declaration as functions use it."""
         return HistoryRule(frozenset(self.keys), self.prefix, self.type, self.versions_max, self.days_max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Semaphore:
+    """A semaphore that a deployment and the local stack create, or whose limits they set."""
+
+    name: str
+    permits: int
+    lease_seconds: float = LEASE_SECONDS_DEFAULT
+
+    def __post_init__(self) -> None:
+        try:
+            check_name(self.name)
+            SemaphoreSettings(self.permits, self.lease_seconds)
+        except Problem as problem:
+            raise CatalogueError(problem.detail) from problem
+
+    @property
+    def body(self) -> dict[str, float]:
+        """Return the body of the request that creates it."""
+        return {"permits": self.permits, "lease_seconds": self.lease_seconds}
 
 
 def _is_time_zone(name: str) -> bool:

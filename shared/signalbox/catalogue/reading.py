@@ -36,6 +36,7 @@ from signalbox.catalogue.entries import (
     Index,
     Queue,
     Schedule,
+    Semaphore,
     Trigger,
     refuse,
     url_segment,
@@ -56,6 +57,7 @@ __all__ = [
     "Index",
     "Queue",
     "Schedule",
+    "Semaphore",
     "Trigger",
     "load",
     "parse",
@@ -71,6 +73,9 @@ OBJECTS_QUEUE = "objects"
 
 FLOWS_QUEUE = "flows"
 """Carries only the wake-ups of flows and the kit's own tasks for them."""
+
+SEMAPHORES = "semaphores"
+"""The kit's function that creates semaphores."""
 
 ONE_EACH = "Cloud Functions allows one trigger for each function: add another function for this trigger"
 
@@ -89,6 +94,7 @@ class Catalogue:
     schedules: Mapping[str, Schedule]
     indexes: Mapping[str, Index]
     history: Mapping[str, History] = field(default_factory=dict)
+    semaphores: Mapping[str, Semaphore] = field(default_factory=dict)
     document_writers: str = ANYONE
     """`ANYONE`, or `KIT` if only the kit writes documents; then `functions` lacks the handler of their events."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
@@ -108,6 +114,10 @@ class Catalogue:
             loses = set(function.queues) - self._forever if function.tasks else set()
             refuse(bool(loses), f"functions.{function.name}: {sorted(loses)} drop tasks: set attempts_max: -1 there")
         self._no_queue_exceeds_its_functions()
+        refuse(
+            bool(self.semaphores) and SEMAPHORES not in self.functions,
+            f"semaphores: the kit's function {SEMAPHORES} creates them: add it to the functions",
+        )
         called = {name: each.function for name, each in self.triggers.items()}
         self._callers_agree("triggers", called, "event")
         self._scheduled_tasks_exist()
@@ -298,7 +308,7 @@ CATALOGUE = INSTALLED_KIT.catalogue
 
 VERSION_MIN = "version_min"
 OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history")
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores")
 
 
 def load(path: Path | None = None) -> Catalogue:
@@ -388,6 +398,7 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
         schedules=_section(sections, "schedules", Schedule),
         indexes=_section(sections, "indexes", Index),
         history=_section(sections, "history", History),
+        semaphores=_section(sections, "semaphores", Semaphore),
         document_writers=writers,
         places=places,
         kit=kit,

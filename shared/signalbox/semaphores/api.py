@@ -8,12 +8,10 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores import service
+from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model import Lease
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.tasks.machine import content_of, hold, idempotency_key
-
-LEASE_SECONDS_DEFAULT = 600.0
-"""The default of `lease_seconds`: as long as Cloud Tasks lets a task run."""
 
 
 @dataclass(frozen=True, slots=True)

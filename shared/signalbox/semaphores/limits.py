@@ -2,6 +2,9 @@
 
 from signalbox.core.limits import Limits
 
+LEASE_SECONDS_DEFAULT = 600.0
+"""The default of `lease_seconds`: as long as Cloud Tasks lets a task run."""
+
 
 class SemaphoreLimits(Limits):
     """The limits by name; units come last in a name."""

@@ -33,10 +33,12 @@ from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.folders import python_files
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import Catalogue, Schedule
+from signalbox.catalogue.reading import Catalogue, Schedule, Semaphore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
 from signalbox.core.problems import Problem
+from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.testing.delivery import (
     FAILED,
     UNAVAILABLE,
@@ -148,6 +150,10 @@ class FunctionTable:
         """Return a schedule of the catalogue. Raises `KeyError`."""
         return self._catalogue.schedules[schedule]
 
+    def semaphores(self) -> list[Semaphore]:
+        """Return the semaphores of the catalogue."""
+        return list(self._catalogue.semaphores.values())
+
     def schedule_times(self, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
         """Return the times of the schedules that name a task, with the schedules' names, in order."""
         schedules = [schedule for schedule in self._catalogue.schedules.values() if schedule.task]
@@ -225,6 +231,8 @@ class Platform:
         self.events: list[DocumentEvent] = []
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
+        for each in self.functions.semaphores():
+            semaphores.put(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
 
     @property
     def tasks(self) -> list[Effect]:

@@ -1,12 +1,14 @@
 """The smoke test names each step that fails, and deletes everything it created."""
 
+import dataclasses
 from typing import Any
 
 import httpx
 import pytest
 
+from signalbox.catalogue.reading import Semaphore, load
 from signalbox_infra import http_client
-from signalbox_infra.deploy import deployment_client, smoke, target
+from signalbox_infra.deploy import declared, deployment_client, smoke, target
 from signalbox_infra.deploy.clock import Clock
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
@@ -190,3 +192,29 @@ def test_transient_errors_are_retried_and_reported_in_the_end(monkeypatch: pytes
         answers.append(httpx.Response(409, text="no"))
         with pytest.raises(SmokeTestFailed, match="GET documents/x: 409 no"):
             client.request("GET", "documents/x")
+
+
+def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, str, bytes]] = []
+    statuses = [403, 201, 200]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append((request.method, str(request.url), request.content))
+        return httpx.Response(statuses.pop(0), json={})
+
+    monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=httpx.MockTransport(answer)))
+    declared_two = {name: Semaphore(name=name, permits=2, lease_seconds=60) for name in ("printer", "the dock")}
+    catalogue = dataclasses.replace(load(), semaphores=declared_two)
+    monkeypatch.setattr(target.Target, "catalogue", property(lambda _: catalogue))
+    clock, said = VirtualClock(), list[str]()
+    site = smoke.Site(DEV, "http://x/dev-", ACCOUNT, Script(), Clock(clock.now, clock.sleep))
+    assert declared.ensured(site, said.append)
+    body = b'{"permits":2,"lease_seconds":60}'
+    assert sent[1:] == [
+        ("PUT", "http://x/dev-semaphores/printer", body),
+        ("PUT", "http://x/dev-semaphores/the%20dock", body),
+    ]
+    assert said == ["Set the limits of 2 semaphores of the catalogue."]
+    statuses.append(400)
+    assert not declared.ensured(site, said.append)
+    assert "The semaphores of the catalogue are not all set: PUT semaphores/printer: 400" in said[-1]

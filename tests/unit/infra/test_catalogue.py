@@ -418,3 +418,23 @@ def test_a_key_given_twice_is_refused_with_its_line(root: Path) -> None:
 @pytest.mark.parametrize("cron", ["0 3 * * *", "*/15 8-18/2 1,15 jan-MAR mon-fri", "59 23 31 12 6", "* * * * *"])
 def test_a_cron_expression_that_the_scheduler_takes_is_accepted(cron: str) -> None:
     assert not cron_error(cron)
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ({"printer": {"permits": 0}}, r"semaphores\.printer: .*permits"),
+        ({"printer": {"permits": "2"}}, r"semaphores\.printer: .*permits"),
+        ({"printer": {"permits": 2, "lease_seconds": -1}}, r"semaphores\.printer: .*lease_seconds"),
+        ({"printer": {"permit": 2}}, r"semaphores\.printer: unknown keys \['permit'\]; did you mean 'permits'"),
+        ({"a/b": {"permits": 2}}, r"semaphores\.a/b: "),
+    ],
+)
+def test_a_declared_semaphore_that_cannot_be_made_is_refused(root: Path, entry: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse({"functions": {}, "semaphores": entry}, root)
+
+
+def test_declared_semaphores_need_the_function_that_creates_them(root: Path) -> None:
+    with pytest.raises(CatalogueError, match="the kit's function semaphores creates them"):
+        parse({"functions": {}, "semaphores": {"printer": {"permits": 2}}}, root)

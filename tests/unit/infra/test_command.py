@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 
+from signalbox import semaphore
 from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import Kit
 from signalbox.catalogue.version import VERSION
+from signalbox.testing import Harness
 from signalbox_infra.cli.main import cli, main
 from signalbox_infra.deploy import plans
 from signalbox_infra.deploy.terraform import Terraform
@@ -189,6 +191,20 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     printed = capsys.readouterr().out
     assert "near; flows.checked_at; flows.due_at would be built" in printed
     assert "Plan: 0 to create, 0 to change, 0 to replace, 1 to destroy; destroys a.b" in printed
+
+
+def test_semaphores_that_the_catalogue_declares_are_there_in_tests_and_shown(
+    shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = shop / "signalbox.yaml"
+    file.write_text(f"{file.read_text()}\nsemaphores:\n  printer: {{permits: 2}}\n")
+    assert main(["catalogue"]) == 0
+    assert "semaphores:\n  printer:\n    permits: 2\n" in capsys.readouterr().out
+    with Harness() as harness:
+        assert harness.get("semaphores/printer").json["permits"] == 2
+        assert harness.get("semaphores/other").status == 404
+        semaphore("other").ensure(permits=1)
+        assert harness.get("semaphores/other").json["permits"] == 1
 
 
 def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:

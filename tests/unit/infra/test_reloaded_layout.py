@@ -60,6 +60,7 @@ OF_THE_MACHINE = {
 """The settings that name addresses."""
 
 OF_NO_CATALOGUE = OF_THE_MACHINE | {
+    "catalogue",
     "database",
     "in_cloud",
     "location",

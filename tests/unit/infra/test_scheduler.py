@@ -1,7 +1,11 @@
 """The local scheduler's pace: the sweeper slows down while nothing happens, a user's schedule never does."""
 
+from pathlib import Path
+
+import pytest
+
 from signalbox.catalogue.reading import Schedule
-from signalbox_infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Pace
+from signalbox_infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Caller, Pace
 
 
 def schedule(function: str) -> Schedule:
@@ -20,3 +24,13 @@ def test_the_sweeper_slows_down_when_nothing_happens_and_is_quick_again_when_som
 def test_a_users_schedule_keeps_its_interval_and_so_does_a_sweeper_that_cannot_see() -> None:
     tidy, blind = Pace(schedule("tidy"), lambda: 1), Pace(schedule("sweep"), lambda: None)
     assert {pace.seconds() for pace in (tidy, blind) for _ in range(50)} == {2}
+
+
+def test_nothing_is_called_while_the_file_of_a_pause_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(Caller, "call", lambda _, each: called.append(each.function))
+    caller = Caller("http://x/", "", "", paused=tmp_path / "paused")
+    caller.call_unless_paused(schedule("sweep"))
+    (tmp_path / "paused").touch()
+    caller.call_unless_paused(schedule("tidy"))
+    assert called == ["sweep"]
