@@ -30,6 +30,7 @@ module "function" {
     THREADED_TIMEOUT_ENABLED = "true" # functions-framework ends a request at its time-out: it would run on next to its redelivery
   } : {})
   resources     = each.value.resources
+  vpc           = each.value.vpc
   ingress       = !each.value.people ? "ALLOW_INTERNAL_ONLY" : var.domain_only ? "ALLOW_INTERNAL_AND_GCLB" : "ALLOW_ALL"
   invokers      = local.invokers[each.key]
   trigger       = one([for trigger in local.events : trigger if trigger.function == each.value.function])

@@ -21,6 +21,7 @@ from typing import Any
 
 from signalbox.adapters.http.cloud_run import TASKS
 from signalbox.catalogue.entries import (
+    EGRESS,
     RESERVED_BEGINNINGS,
     RESERVED_VARIABLES,
     Function,
@@ -162,7 +163,16 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         env={key: text for key, text in service["environment_variables"].items() if not _is_reserved(key)},
         secrets={each["key"]: _version(each) for each in service.get("secret_environment_variables") or ()},
         roles=tuple(sorted(_own_roles(state, values))),
+        vpc=_vpc(service),
     )
+
+
+def _vpc(service: Resource) -> dict[str, str]:
+    """Return the network of a function; `egress` only if it is not the default."""
+    for interface in service.get("direct_vpc_network_interface") or ():
+        egress = {"egress": EGRESS[1]} if service["direct_vpc_egress"] == "VPC_EGRESS_ALL_TRAFFIC" else {}
+        return {key: interface[key] for key in ("network", "subnetwork") if interface[key]} | egress
+    return {}
 
 
 def _is_reserved(variable: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.catalogue.reading import load
+from signalbox_infra import applied_state
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights
 from tests.infra.workspace import Resource, Workspace
@@ -20,12 +22,13 @@ ENTRY = {
     "roles": ["roles/aiplatform.user"],
     "instances_min": 1,
     "runtime": "python314",
+    "vpc": {"network": "office", "subnetwork": "office-1", "egress": "all-traffic"},
 }
 
 
 def ask(catalogue: dict[str, Any]) -> None:
     catalogue["functions"]["quilt"] |= {**ENTRY, "auth": "firebase"}  # deployed twice: both halves have them
-    catalogue["functions"]["todos"]["secrets"] = {"MAIL_KEY": "mail"}
+    catalogue["functions"]["todos"] |= {"secrets": {"MAIL_KEY": "mail"}, "vpc": {"network": "default"}}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,29 @@ def test_each_half_of_the_function_has_its_variables_and_secrets(resources: Mapp
         assert resources[FUNCTION.format(name)].values["build_config"][0]["runtime"] == "python314"
     others = [resources[FUNCTION.format(name)].values["service_config"][0] for name in ("documents", "sweep")]
     assert [(each["min_instance_count"], each["secret_environment_variables"]) for each in others] == [(0, [])] * 2
+
+
+def test_only_what_names_a_network_leaves_through_it(resources: Mapping[str, Resource]) -> None:
+    found = {}
+    for name in ("quilt", "quilt_tasks", "todos", "documents"):
+        service = resources[FUNCTION.format(name)].values["service_config"][0]
+        joined = [(each["network"], each["subnetwork"]) for each in service["direct_vpc_network_interface"]]
+        found[name] = (joined, service["direct_vpc_egress"] if joined else "")
+    office = ([("office", "office-1")], "VPC_EGRESS_ALL_TRAFFIC")
+    assert found == {
+        "quilt": office,
+        "quilt_tasks": office,
+        "todos": ([("default", None)], "VPC_EGRESS_PRIVATE_RANGES_ONLY"),
+        "documents": ([], ""),
+    }
+
+
+def test_what_was_applied_reads_back_with_its_network(asked: Workspace) -> None:
+    catalogue = load()
+    folders = {name: function.folder for name, function in catalogue.functions.items()}
+    found = applied_state.read(asked.shown(), folders, catalogue.root).catalogue.functions
+    networks = [found[name].vpc for name in ("quilt", "todos", "documents")]
+    assert networks == [ENTRY["vpc"], {"network": "default"}, {}]
 
 
 def test_no_other_account_reads_the_secrets_or_has_the_role(resources: Mapping[str, Resource]) -> None:

@@ -70,6 +70,14 @@ resource "google_cloudfunctions2_function" "function" {
       THREADS            = tostring(local.concurrency)
       SIGNALBOX_REVISION = terraform_data.revision.output
     })
+    direct_vpc_egress = var.vpc == null ? null : var.vpc.egress == "all-traffic" ? "VPC_EGRESS_ALL_TRAFFIC" : "VPC_EGRESS_PRIVATE_RANGES_ONLY"
+    dynamic "direct_vpc_network_interface" {
+      for_each = var.vpc == null ? [] : [var.vpc]
+      content {
+        network    = direct_vpc_network_interface.value.network
+        subnetwork = direct_vpc_network_interface.value.subnetwork
+      }
+    }
     dynamic "secret_environment_variables" {
       for_each = var.secrets
       content {

@@ -95,3 +95,12 @@ variable "ready" {
   description = "Known once the rights have taken effect that building and running the function need."
   type        = string
 }
+
+variable "vpc" {
+  description = "Network that the function's connections leave through, by name: for private addresses or for all. Null: none."
+  type = object({
+    network    = string
+    subnetwork = string
+    egress     = string
+  })
+}

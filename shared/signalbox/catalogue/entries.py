@@ -57,6 +57,10 @@ BROAD_ROLE = re.compile(
 )
 """Roles that can change the project, its permissions or the deployment, and roles that the kit itself grants."""
 
+VPC_KEYS = ("network", "subnetwork", "egress")
+EGRESS = ("private-ranges", "all-traffic")
+NETWORK = re.compile(r"(projects/[^/]+/(global|regions/[a-z0-9-]+)/(sub)?networks?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
 ENQUEUING = "tasks"
 """The kit's function that enqueues the tasks of schedules."""
 
@@ -107,6 +111,7 @@ class Function:
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
+    vpc: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")
@@ -118,6 +123,7 @@ class Function:
         self._exposed_code_exists()
         self._environment_is_its_own()
         self._roles_are_narrow()
+        self._network_can_be_joined()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
 
@@ -198,6 +204,17 @@ class Function:
                 f"roles names {role}, which can change the project or its permissions: name a narrower role, or "
                 "grant it by hand",
             )
+
+    def _network_can_be_joined(self) -> None:
+        unknown = sorted(self.vpc.keys() - VPC_KEYS)
+        refuse(bool(unknown), f"vpc: unknown keys {unknown}; choose from {', '.join(VPC_KEYS)}")
+        named = {key: name for key, name in self.vpc.items() if key != "egress"}
+        refuse(bool(self.vpc) and not named, "vpc needs a network or a subnetwork")
+        for key, name in named.items():
+            wrong = f"vpc.{key} is {name!r}; write a name in lower case, or projects/… of a shared network"
+            refuse(not isinstance(name, str) or not NETWORK.fullmatch(name), wrong)
+        egress = self.vpc.get("egress", EGRESS[0])
+        refuse(egress not in EGRESS, f"vpc.egress is {egress!r}; choose from {', '.join(EGRESS)}")
 
     def _instance_can_be_had(self) -> None:
         refuse(not MEMORY.fullmatch(self.memory), f"memory is {self.memory!r}; write 512Mi or 1Gi")

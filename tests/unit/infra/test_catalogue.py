@@ -438,3 +438,25 @@ def test_a_declared_semaphore_that_cannot_be_made_is_refused(root: Path, entry: 
 def test_declared_semaphores_need_the_function_that_creates_them(root: Path) -> None:
     with pytest.raises(CatalogueError, match="the kit's function semaphores creates them"):
         parse({"functions": {}, "semaphores": {"printer": {"permits": 2}}}, root)
+
+
+@pytest.mark.parametrize(
+    ("vpc", "complaint"),
+    [
+        ({"egress": "all-traffic"}, "vpc needs a network or a subnetwork"),
+        ({"network": "Office"}, r"vpc\.network is 'Office'; write a name in lower case"),
+        ({"network": "office", "egress": "all"}, r"vpc\.egress is 'all'; choose from private-ranges, all-traffic"),
+        ({"net": "office"}, r"vpc: unknown keys \['net'\]; choose from network, subnetwork, egress"),
+    ],
+)
+def test_a_network_that_cannot_be_joined_is_refused(root: Path, vpc: dict[str, str], complaint: str) -> None:
+    with pytest.raises(CatalogueError, match=complaint):
+        parse({"functions": {"tidy": {"invoked_by": ["people"], "vpc": vpc}}}, root)
+
+
+@pytest.mark.parametrize("name", ["office", "projects/p/global/networks/office"])
+def test_a_network_is_joined_by_its_name(root: Path, name: str) -> None:
+    catalogue = parse(
+        {"functions": {"tidy": {"folder": "tidy", "invoked_by": ["people"], "vpc": {"network": name}}}}, root
+    )
+    assert catalogue.functions["tidy"].vpc == {"network": name}
