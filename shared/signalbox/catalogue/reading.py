@@ -476,7 +476,7 @@ def _folder(root: Path, name: str, entry: Mapping[str, Any]) -> Path:
     return root / str(entry.get("folder", f"functions/{name}"))
 
 
-Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History)
+Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History, Semaphore)
 
 
 def _section(sections: Mapping[str, Any], kind: str, entry_type: type[Entry]) -> Mapping[str, Entry]:
