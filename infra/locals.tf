@@ -122,6 +122,7 @@ locals {
     object_classes  = merge([for name, function in local.functions : { for class in function.objects : class => name }]...)
     flow_functions  = merge([for name, function in local.functions : { for flow in function.flows : flow => name }]...)
     split_functions = local.split
+    task_parameters = { for name, entry in local.entries : name => entry.parameters if length(merge({}, lookup(entry, "parameters", null))) > 0 }
   }
 
   # Its own entries decide who may call a function, so they are in its environment, which no function can change.

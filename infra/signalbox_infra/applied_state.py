@@ -149,6 +149,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         objects=tuple(_listed(state, "object_classes", name)),
         flows=tuple(_listed(state, "flow_functions", name)),
         enqueues=tuple(sorted(set.intersection(*(_enqueues(state, half) for half in halves)))),
+        parameters=state.shared["task_parameters"].get(name, {}),
         public=EVERYBODY in callers and not auth,
         auth=auth if EVERYBODY in callers else "",
         cors=tuple(json.loads(service["environment_variables"].get("SIGNALBOX_ORIGINS", "{}")).get(name, ())),

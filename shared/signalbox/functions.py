@@ -114,6 +114,11 @@ class Function:
         self._flows: FlowHost | None = None
         self._has_flow_routes = False
 
+    @property
+    def task_parameters(self) -> dict[str, list[str]]:
+        """The arguments of each task, by its name; those that may be left out have a question mark."""
+        return {name: task.parameters for name, task in self._tasks.items()}
+
     def http(
         self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
     ) -> Callable[[Handler], Handler]:

@@ -91,6 +91,7 @@ def test_every_function_reads_its_settings_from_its_environment(found: AppliedSt
         assert (settings.project, settings.location) == ("demo-project", "us-central1")
         assert (settings.database, settings.queue_prefix) == ("signalbox-prod", "")
         assert (settings.task_functions, settings.task_queues) == (catalogue.task_functions, catalogue.task_queues)
+        assert json.loads(settings.task_parameters) == catalogue.task_parameters
         assert settings.calling_queues == catalogue.calling_queues
         assert settings.object_classes == catalogue.object_classes
         assert settings.flow_functions == catalogue.flow_functions

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.packaging.package import Written, package, write
-from signalbox_infra.packaging.schedules import check_schedules
 
 SHA256_SHOWN = 12
 
@@ -15,8 +14,6 @@ SHA256_SHOWN = 12
 def build(catalogue: Catalogue, names: Sequence[str], out: Path) -> list[Written]:
     """Package the named functions, or all, and write the zips if every function could be packaged."""
     functions = [catalogue.functions[name] for name in sorted(names or catalogue.functions)]
-    for function in functions:
-        check_schedules(function, list(catalogue.schedules.values()))
     packages = [package(function, catalogue.kit or catalogue.root) for function in functions]
     return [write(built, out) for built in packages]
 

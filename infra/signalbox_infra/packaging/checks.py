@@ -9,14 +9,11 @@ from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.requirements import locked_packages
 from signalbox_infra.packaging.resolution import check_imports
-from signalbox_infra.packaging.schedules import check_schedules
 
 
 def check_all(catalogue: Catalogue, kit: Path) -> None:
     """Check every function of the catalogue. Raises `PackagingError` with all complaints."""
-    complaints = [
-        str(error) for function in catalogue.functions.values() if (error := _refusal(function, catalogue, kit))
-    ]
+    complaints = [str(error) for function in catalogue.functions.values() if (error := _refusal(function, kit))]
     if complaints:
         raise PackagingError("\n".join(complaints))
 
@@ -43,10 +40,9 @@ def how_to_add(function: Function) -> str:
     )
 
 
-def _refusal(function: Function, catalogue: Catalogue, kit: Path) -> PackagingError | None:
+def _refusal(function: Function, kit: Path) -> PackagingError | None:
     try:
         check(function, kit)
-        check_schedules(function, list(catalogue.schedules.values()))
     except PackagingError as error:
         return error
     return None

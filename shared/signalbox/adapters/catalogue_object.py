@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from signalbox.adapters.settings import Settings
+from signalbox.adapters.settings import Settings, declare
 from signalbox.core.problems import Unavailable
 
 FETCH_SECONDS_MAX = 5.0
@@ -82,6 +82,7 @@ class CatalogueObject:
     def _read(self, own: Settings, now: float) -> None:
         try:
             self._copy = own.with_catalogue(self._fetch(self._name))
+            declare(self._copy)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             self._open_at = now + PAUSE_AFTER_FAILURE_SECONDS
             if self._copy is None:

@@ -62,6 +62,7 @@ class Settings:
     - ``document_writers``: who writes documents, ``anyone`` or only the ``kit``.
     - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
       functions; these settings then have only this function's own entries of them. Empty: they have all.
+    - ``task_parameters``: the arguments of the tasks of functions, as JSON, so far as they are known.
     """
 
     project: str
@@ -97,6 +98,7 @@ class Settings:
     history: str = "[]"
     document_writers: str = ANYONE
     catalogue: str = ""
+    task_parameters: str = "{}"
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
@@ -110,6 +112,7 @@ class Settings:
             object_classes=dict(content["object_classes"]),
             flow_functions=dict(content["flow_functions"]),
             split_functions=frozenset(content["split_functions"]),
+            task_parameters=json.dumps(content.get("task_parameters", {})),
         )
 
     def address_of(self, function: str) -> str:
@@ -181,6 +184,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         history=get("SIGNALBOX_HISTORY") or "[]",
         document_writers=_writers(get("SIGNALBOX_DOCUMENT_WRITERS") or ANYONE),
         catalogue=get("SIGNALBOX_CATALOGUE", ""),
+        task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
     )
 
 
@@ -229,7 +233,7 @@ def settings() -> Settings:
 @cache
 def _of_this_process() -> Settings:
     chosen = from_environment(os.environ)
-    _declare(chosen)
+    declare(chosen)
     return chosen
 
 
@@ -237,11 +241,12 @@ def bind(chosen: Settings | None) -> Settings | None:
     """Use these settings from now on; None: those of the environment. For tests. Return the settings bound before."""
     global _bound
     before, _bound = _bound, chosen
-    _declare(chosen)
+    declare(chosen)
     return before
 
 
-def _declare(chosen: Settings | None) -> None:
-    """Set what decisions read of the settings."""
+def declare(chosen: Settings | None) -> None:
+    """Set what decisions read of these settings; None: of none."""
     DECLARED["history"] = chosen.history if chosen else "[]"
     DECLARED["document_writers"] = chosen.document_writers if chosen else ANYONE
+    DECLARED["task_parameters"] = chosen.task_parameters if chosen else "{}"

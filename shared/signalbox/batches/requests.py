@@ -10,7 +10,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.batches import Header, cut, digest, json_text
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
-from signalbox.core.calls import Call
+from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.listings import Listing
@@ -130,10 +130,21 @@ class BatchSpec:
         return {"units": list(self.units), "queues": list(self.queues), **calls, **numbers, **then, **semaphore}
 
     def calls(self, at: str = "") -> dict[str, Call]:
-        """Return the calls of this batch and of those that follow it, by their places in the request."""
-        own = {f"{at}{name}": call for name in _CALLS if (call := getattr(self, name)) is not None}
+        """Return the calls at the end of this batch and of those that follow it, by their places in the request."""
+        own = {f"{at}{name}": call for name in _CALLS[1:] if (call := getattr(self, name)) is not None}
+        return own | (self.then.calls(f"{at}then.") if self.then else {})
+
+    def unit_calls(self, at: str = "") -> dict[str, Call]:
+        """Return the calls of the units of this batch and of those that follow it, by their places in the request."""
+        own = {} if self.task is None else {f"{at}task": self.task}
         queued = {f"{at}queues[{number}]": call for number, call in enumerate(self.calls_by_queue())}
-        return own | queued | (self.then.calls(f"{at}then.") if self.then else {})
+        return own | queued | (self.then.unit_calls(f"{at}then.") if self.then else {})
+
+    def check_arguments(self, at: str = "") -> None:
+        """Check the arguments of all units, those of the batches that follow too. Raises `BadArgument`."""
+        check_unit_arguments(self.units, self.task, at)
+        if self.then is not None:
+            self.then.check_arguments(f"{at}then.")
 
     def header(self, incarnation: str, first_pages: int, parent: PlacedUnit | None, now: datetime) -> Header:
         """Return the header of a batch whose creating call loads `first_pages` pages; its work is that of `parent`."""
@@ -201,6 +212,15 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
             raise TooLarge(f"A unit has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")
 
 
+def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") -> None:
+    """Check the names of the arguments of units, so far as the catalogue knows the task's. Raises `BadArgument`."""
+    known = declared_parameters()
+    if task is None or task.task not in known.get(task.function, ()):
+        return
+    for index, unit in enumerate(units):
+        check_arguments(known, replace(task, payload={**task.payload, **unit}), f"{at}units[{index}]")
+
+
 # --- requests on one batch ---
 
 
@@ -223,8 +243,12 @@ class PageRequest:
         return cls(fields.value("page"), fields.items("units"))
 
     def check(self, task: Call | None) -> None:
-        """Check that the task can execute the units, and that they fit into a page. Raises `BadBatch` or `TooLarge`."""
+        """Check that the task takes the units, and that they fit into a page.
+
+        Raises `BadBatch`, `BadArgument` or `TooLarge`.
+        """
         check_units(self.units, task, LIMITS.page_units_max)
+        check_unit_arguments(self.units, task)
         if len(cut(self.units)) > 1:
             raise TooLarge(f"A page has at most {LIMITS.page_bytes_max:,} bytes. Split these units.", field="units")
 

@@ -12,9 +12,14 @@ decorated with ``@app.access("NAME")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
+
+The arguments of tasks are those of their functions, by name. An argument that the kit fills (``lease: Lease``) is not
+among them. One whose annotation reading cannot follow may be filled, so it counts as optional. Nothing is known of a
+task with a decorator that is not the kit's.
 """
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -67,6 +72,12 @@ ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})
 RESOURCES = ("add_resource", "resource")
+FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext", "Unit"})
+"""The annotations of the arguments that the kit fills."""
+
+PLAIN = frozenset(dir(builtins)) | {"Any", "Literal", "Optional", "Union"}
+"""The names in annotations of JSON values."""
+
 ASYNC = ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ASYNC)
 READ_ONLY = frozenset({"status"})
@@ -100,6 +111,8 @@ class Usage:
     """The place and the entry of each schedule, by its name."""
     each_user: str = ""
     """The place of the first resource with ``each_user=True``, or an empty text."""
+    parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The arguments of each task whose arguments are known, an optional one with a question mark."""
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -120,9 +133,11 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     events: dict[str, str] = {}
     schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
     each_user = ""
+    parameters: dict[str, Sequence[str]] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
+        parameters = {**module.parameters(), **parameters}
         tasks = {**module.tasks(), **tasks}
         queues = {**module.queues(), **queues}
         objects = {**module.objects(), **objects}
@@ -153,6 +168,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         events,
         schedules,
         each_user,
+        parameters,
     )
 
 
@@ -168,16 +184,6 @@ def parsed(path: str, source: bytes) -> ast.Module:
     except (SyntaxError, ValueError) as error:  # ValueError: a null byte
         raise CatalogueError(f"{path} does not compile: {error}") from error
     return tree
-
-
-def tasks_of(sources: Mapping[str, bytes]) -> list[ast.FunctionDef]:
-    """Return the functions decorated as tasks. Raises `CatalogueError` for a file that does not compile."""
-    nodes = (node for path, source in sorted(sources.items()) for node in ast.walk(parsed(path, source)))
-    return [
-        node
-        for node in nodes
-        if isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list))
-    ]
 
 
 FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
@@ -203,7 +209,8 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     }
     found = {key: dict(where) for key, where in places.items() if where and key not in entry}
     names = {key: list(where) if key == "invoked_by" else sorted(where) for key, where in found.items()}
-    return {**names, **entry}, {
+    known = {name: list(of) for name, of in sorted(usage.parameters.items())}
+    return {**names, **({"parameters": known} if known else {}), **entry}, {
         key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
     }
 
@@ -295,6 +302,23 @@ class _Module:
             for node in self._nodes
             if isinstance(node, FUNCTIONS) and any(map(_is_task_decorator, node.decorator_list))
         }
+
+    def parameters(self) -> dict[str, Sequence[str]]:
+        """Return the arguments of the tasks whose decorators are all the kit's."""
+        tasks = [node for node in self._nodes if isinstance(node, ast.FunctionDef) and _is_plain_task(node)]
+        return {
+            task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
+            for task in tasks
+        }
+
+    def _argument(self, parameter: ast.arg, has_default: bool) -> str:
+        """Return an argument's name, with a question mark if it may be left out; empty if the kit fills it."""
+        annotation = _unquoted(parameter.annotation)
+        if annotation is None:
+            return f"{parameter.arg}?" if has_default else parameter.arg
+        if self._kit_name(annotation) in FILLED:
+            return ""
+        return f"{parameter.arg}?" if has_default or not _names(annotation) <= PLAIN else parameter.arg
 
     def never_run(self) -> list[str]:
         """Return the tasks whose code a call would not run, each with the reason."""
@@ -452,6 +476,32 @@ def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     return values, options
 
 
+def _parameters(task: ast.FunctionDef) -> Iterator[tuple[ast.arg, bool]]:
+    """Iterate over the parameters, each with whether it has a default."""
+    positional = [*task.args.posonlyargs, *task.args.args]
+    without = len(positional) - len(task.args.defaults)
+    yield from ((parameter, index >= without) for index, parameter in enumerate(positional))
+    keywords = zip(task.args.kwonlyargs, task.args.kw_defaults, strict=True)
+    yield from ((parameter, default is not None) for parameter, default in keywords)
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation, a quoted one as the expression in the quotes, if it is one."""
+    if not isinstance(annotation, ast.Constant) or not isinstance(annotation.value, str):
+        return annotation
+    try:
+        return ast.parse(annotation.value, mode="eval").body
+    except SyntaxError:
+        return ast.Name(annotation.value, ast.Load())
+
+
+def _names(annotation: ast.expr) -> set[str]:
+    """Return the names in an annotation."""
+    attributes = {node.attr for node in ast.walk(annotation) if isinstance(node, ast.Attribute)}
+    names = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    return attributes | names - {"typing", "t"}
+
+
 def _yields(function: ast.FunctionDef) -> bool:
     """Return whether a function itself contains ``yield``."""
     left: list[ast.AST] = list(function.body)
@@ -478,6 +528,12 @@ def _is_task_decorator(node: ast.expr) -> bool:
     return _is_decorator(node, TASK_DECORATOR) or (
         isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
     )
+
+
+def _is_plain_task(function: ast.FunctionDef) -> bool:
+    """Return whether a function is decorated as a task, and by nothing that is not the kit's."""
+    others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
+    return bool(others) and all(map(_is_task_decorator, others))
 
 
 def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:

@@ -112,6 +112,8 @@ class Function:
     secrets: dict[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     vpc: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, list[str]] = field(default_factory=dict)
+    """The arguments of each task whose arguments are known, an optional one with a question mark."""
 
     def __post_init__(self) -> None:
         refuse(not NAME.fullmatch(self.name), "the name must be lower case words joined by single underscores")

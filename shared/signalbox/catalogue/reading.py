@@ -18,7 +18,7 @@ function.
 import dataclasses
 import difflib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -45,7 +45,9 @@ from signalbox.catalogue.folders import python_files
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.version import VERSION
+from signalbox.core.calls import Call, check_arguments
 from signalbox.core.names import ANYONE, CALL_OBJECT, KIT, LINK_FAN_OUT, TASKS_QUEUE, WRITERS
+from signalbox.core.problems import BadArgument
 from signalbox.history.model import HistoryRule
 
 __all__ = [
@@ -136,6 +138,11 @@ class Catalogue:
         invoked = (each for each in self.functions.values() if "queue" in each.invoked_by)
         users = (each for each in invoked if each.tasks or not self.is_of_the_kit(each))
         return {each.name: frozenset((*each.tasks, *([CALL_OBJECT] if each.objects else ()))) for each in users}
+
+    @property
+    def task_parameters(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """Return the arguments of the tasks of each function, by the names of the tasks whose arguments are known."""
+        return {name: each.parameters for name, each in sorted(self.functions.items()) if each.parameters}
 
     @property
     def origins(self) -> Mapping[str, frozenset[str]]:
@@ -268,6 +275,15 @@ class Catalogue:
                 known = ", ".join(tasks) or "none"
                 unknown = f"schedules.{name}: {schedule.function} has no task {schedule.task!r}; its tasks: {known}"
                 refuse(schedule.task not in tasks, unknown)
+                self._arguments_fit(schedule)
+
+    def _arguments_fit(self, schedule: Schedule) -> None:
+        """Check the names of a schedule's arguments, if those of its task are known. Raises `CatalogueError`."""
+        try:
+            known = {schedule.function: self.functions[schedule.function].parameters}
+            check_arguments(known, Call(schedule.function, schedule.task, schedule.arguments), "arguments")
+        except BadArgument as wrong:
+            raise CatalogueError(f"schedules.{schedule.name}.arguments: {wrong.detail}") from None
 
     def _one_function_a_class_and_a_flow(self) -> None:
         for function in self.functions.values():

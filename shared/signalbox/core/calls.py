@@ -11,15 +11,16 @@ the functions that create it when the first flow is registered. Until then nothi
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from signalbox.core.effects import Effect, Json
-from signalbox.core.limits import LIMITS
+from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.problems import BadCall, TooLarge
+from signalbox.core.problems import BadArgument, BadCall, TooLarge
 from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339
 
@@ -138,6 +139,49 @@ def _delay(value: Any, field: str) -> float:
     if not is_number or not 0 <= value <= LIMITS.delay_seconds_max:
         raise BadCall(f"`{field}` must be a number of seconds, 0 to {LIMITS.delay_seconds_max:,}.", field=field)
     return float(value)
+
+
+# --- arguments, as far as the catalogue knows those of a task ---
+
+
+Parameters = Mapping[str, Mapping[str, Sequence[str]]]
+"""The arguments of tasks, by the names of function and task; an optional one has a question mark: ``["size?"]``."""
+
+
+def check_arguments(known: Parameters, call: Call, field: str) -> None:
+    """Check that a call has the arguments that its task needs, and no others; their types are not known.
+
+    Of a task that is not `known` nothing is checked. `field` is the place of the payload. Raises `BadArgument`.
+    """
+    check_names(known, call, field)
+    parameters = known.get(call.function, {}).get(call.task, ())
+    required = {parameter for parameter in parameters if not parameter.endswith("?")}
+    if missing := sorted(required - call.payload.keys()):
+        raise BadArgument(f"{call.task} needs the argument {missing[0]!r}.", field=f"{field}.{missing[0]}")
+
+
+def check_names(known: Parameters, call: Call, field: str) -> None:
+    """Check that a call has only arguments that its task takes. Raises `BadArgument`."""
+    parameters = known.get(call.function, {}).get(call.task)
+    if parameters is None:
+        return
+    names = {parameter.rstrip("?") for parameter in parameters}
+    if unknown := sorted(call.payload.keys() - names):
+        taken = ", ".join(parameters) or "none"
+        detail = f"{call.task} takes no argument {unknown[0]!r}. Its arguments (? may be left out): {taken}."
+        raise BadArgument(detail, field=f"{field}.{unknown[0]}")
+
+
+def declared_parameters() -> Parameters:
+    """Return the arguments of tasks that the catalogue of this process declares."""
+    return parsed_parameters(DECLARED.get("task_parameters", "{}"))
+
+
+@lru_cache(maxsize=8)
+def parsed_parameters(text: str) -> Parameters:
+    """Parse the arguments of tasks, as the settings have them."""
+    parsed: Parameters = json.loads(text)
+    return parsed
 
 
 # --- calls inside the code of a flow ---

@@ -86,7 +86,7 @@ class Standings:
         declaration = Declaration.from_request(self.kind, {"by": parts})
         thresholds = tuple(task.threshold for task in on_threshold)
         for threshold in thresholds:
-            check_deployed(on_threshold=threshold.call)
+            check_deployed(on_threshold=threshold.call_with({}))
         service.declare(runtime.ports(), self.kind, Declaration(declaration.by, thresholds))
 
     def get(self) -> dict[str, Any]:

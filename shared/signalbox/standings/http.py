@@ -69,7 +69,7 @@ def count_all(request: Request) -> Response:
 def declare(request: Request, kind: str) -> Response:
     declaration = Declaration.from_request(kind, request.json_object())
     for index, threshold in enumerate(declaration.thresholds):
-        check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call})
+        check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call_with({})})
     service.declare(runtime.ports(), kind, declaration)
     return Response(200, {"kind": kind, **declaration.to_json()})
 

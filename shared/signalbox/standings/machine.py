@@ -332,9 +332,5 @@ def threshold_tasks(key: StandingKey, standing: Standing, reached: Iterable[Thre
     """Return the tasks of the thresholds that a standing has reached; each has one name for ever."""
     shown = standing.shown(key)
     return [
-        replace(
-            threshold.call.effect(name_of(key.path, "threshold", threshold.name), now),
-            payload={**threshold.call.payload, "standing": shown},
-        )
-        for threshold in reached
+        threshold.call_with(shown).effect(name_of(key.path, "threshold", threshold.name), now) for threshold in reached
     ]

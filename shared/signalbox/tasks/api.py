@@ -84,6 +84,11 @@ class Task(Generic[P, R]):
         calls.note_created(call, f"{self.name}.call()")
         return call
 
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the arguments, those that may be left out with a question mark."""
+        return self._signature.parameters
+
     def accepts(self, payload: Mapping[str, Any]) -> bool:
         """Return whether a payload fits the code."""
         try:

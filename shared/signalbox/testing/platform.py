@@ -97,6 +97,7 @@ class FunctionTable:
         self._flows: dict[str, str] = {}
         self._auth: dict[str, str] = {}
         self._open: dict[str, frozenset[str]] = {}
+        self._parameters: dict[str, dict[str, list[str]]] = {}
         self.triggers = [
             Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2])
             for trigger in self._catalogue.triggers.values()
@@ -119,7 +120,8 @@ class FunctionTable:
         flows = {**self._catalogue.flow_functions, **self._flows}
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
         chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
-        return replace(chosen, auth=auth, open_functions=opened)
+        parameters = json.dumps({**self._catalogue.task_parameters, **self._parameters})
+        return replace(chosen, auth=auth, open_functions=opened, task_parameters=parameters)
 
     def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
         """Add a function made in a test; it replaces one of the same name.
@@ -129,6 +131,7 @@ class FunctionTable:
         self._apps[function.name] = application(function)
         self._note_code(function.name, function.class_names, function.flow_names)
         self._auth[function.name] = auth
+        self._parameters[function.name] = function.task_parameters
         self._open.pop(function.name, None)
         if exposes is not None:
             self._open[function.name] = frozenset(exposes)
@@ -139,6 +142,7 @@ class FunctionTable:
         """Add the function of ``main.py`` in `folder`."""
         self._apps[name] = load(name, folder.resolve(), signature_type)
         usage = usage_of(python_files(folder))
+        self._parameters[name] = {task: list(each) for task, each in usage.parameters.items()}
         self._note_code(name, usage.objects, usage.flows)
 
     def _note_code(self, function: str, classes: Iterable[str], flows: Iterable[str]) -> None:

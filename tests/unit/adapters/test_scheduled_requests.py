@@ -16,7 +16,8 @@ from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())
 SCHEDULER, ANN = "scheduler@p.example", "ann@p.example"
 SCHEDULED = {"X-CloudScheduler-JobName": "weekly", "X-CloudScheduler-ScheduleTime": "2026-01-05T00:00:00Z"}
-CALL = {"function": "quilt", "task": "paint", "payload": {}}
+CALL = {"function": "quilt", "task": "paint", "payload": {"row": 0, "column": 0}}
+FORGED = {"payload": {"row": 6, "column": 6}}
 FUNCTIONS = ("tasks", "verifications", "standings")
 
 
@@ -48,12 +49,12 @@ def forged(function: str) -> list[dict[str, str]]:
 def test_another_callers_headers_claim_no_time_of_a_schedule(harness: Harness) -> None:
     client = client_of(harness, "tasks")
     for token in forged("tasks"):
-        client.post("/", json=CALL | {"payload": {"forged": True}}, headers=SCHEDULED | token)
+        client.post("/", json=CALL | FORGED, headers=SCHEDULED | token)
     before = len(harness.tasks)
     assert before == len(forged("tasks")), "each is a call of its own, as without these headers"
     for _ in range(2):
         client.post("/", json=CALL, headers=SCHEDULED | bearer(SCHEDULER, "tasks"))
-    assert [task.payload for task in harness.tasks[before:]] == [{}]
+    assert [task.payload for task in harness.tasks[before:]] == [CALL["payload"]]
 
 
 def test_another_callers_headers_are_not_the_nightly_verification(harness: Harness) -> None:
@@ -76,12 +77,12 @@ def test_the_scheduler_and_people_are_answered(harness: Harness, function: str) 
 def test_no_id_of_a_caller_takes_the_place_of_a_schedules_time(harness: Harness) -> None:
     client, scheduler = client_of(harness, "tasks"), bearer(SCHEDULER, "tasks")
     for id_ in ("weekly 2026-01-05T00:00:00Z", "schedule weekly 2026-01-05T00:00:00Z"):
-        client.post("/", json=CALL | {"id": id_, "payload": {"forged": True}})
-        client.post("/", json=CALL | {"payload": {"forged": True}}, headers={"Idempotency-Key": id_})
+        client.post("/", json=CALL | FORGED | {"id": id_})
+        client.post("/", json=CALL | FORGED, headers={"Idempotency-Key": id_})
     before = len(harness.tasks)
     for _ in range(2):
         assert client.post("/", json=CALL, headers=SCHEDULED | scheduler).status_code == 202
-    assert [task.payload for task in harness.tasks[before:]] == [{}]
+    assert [task.payload for task in harness.tasks[before:]] == [CALL["payload"]]
 
 
 def test_no_key_of_a_caller_takes_the_place_of_the_nightly_verification(harness: Harness) -> None:

@@ -53,6 +53,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_HISTORY": '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
             "SIGNALBOX_DOCUMENT_WRITERS": "kit",
             "SIGNALBOX_CATALOGUE": "bucket/catalogue.json",
+            "SIGNALBOX_TASK_PARAMETERS": '{"kitchen": {"cook": ["dish", "pot?"]}}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -89,6 +90,7 @@ def test_every_setting_has_its_variable() -> None:
         '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
         "kit",
         "bucket/catalogue.json",
+        '{"kitchen": {"cook": ["dish", "pot?"]}}',
     )
 
 

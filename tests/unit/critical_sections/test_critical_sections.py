@@ -217,7 +217,7 @@ def test_a_wake_task_that_was_purged_is_replaced_by_the_next_call(harness: Harne
 
 # --- HTTP ---
 
-CALL = {"function": "quilt", "task": "paint", "payload": {"square": 1, "squares": [1]}}
+CALL = {"function": "quilt", "task": "paint", "payload": {"row": 1, "column": [1]}}
 
 
 def test_a_call_over_http_and_what_is_shown(harness: Harness) -> None:
@@ -240,7 +240,7 @@ def test_a_call_over_http_and_what_is_shown(harness: Harness) -> None:
         ({"continuation": CALL, "debounce_max_seconds": 0}, "debounce_max_seconds"),
         ({"continuation": CALL, "debounce_max_seconds": 1e9}, "debounce_max_seconds"),
         ({"continuation": CALL, "lease_seconds": 0}, "lease_seconds"),
-        ({"continuation": CALL, "collect": "square"}, "continuation.payload.square"),
+        ({"continuation": CALL, "collect": "row"}, "continuation.payload.row"),
         ({"continuation": CALL, "collect": 1}, "collect"),
         ({"continuation": CALL, "id": 1}, "id"),
         ({"continuation": CALL, "x": 1}, "x"),
@@ -253,12 +253,12 @@ def test_a_wrong_request_is_refused_with_the_field(harness: Harness, body: dict[
 
 
 def test_arguments_that_differ_only_in_their_type_are_other_arguments(harness: Harness) -> None:
-    for square in (0, 1, True):
-        call = CALL | {"payload": {"square": square}}
+    for row in (0, 1, True):
+        call = CALL | {"payload": {"row": row, "column": 0}}
         harness.post("critical-section/k", json={"continuation": call})
     [record] = harness.store.read("critical_sections/k")
     assert record.data is not None
-    assert json.loads(record.data["next"]["call"]["payload"]) == {"square": True}
+    assert json.loads(record.data["next"]["call"]["payload"]) == {"row": True, "column": 0}
 
 
 def test_an_idempotency_key_is_the_id_of_a_call(harness: Harness) -> None:

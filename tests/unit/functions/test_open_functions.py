@@ -85,6 +85,7 @@ ENTRY = {
     "exposes": ["Cart", "order"],
 }
 CHARGE = {"function": "shop", "task": "charge", "payload": {}}
+OF_THE_EXAMPLE = CHARGE | {"payload": {"order": "1", "amount": 1}}
 
 
 def catalogue_of(root: Any, main: str = MAIN, **changes: Any) -> Catalogue:
@@ -175,12 +176,12 @@ def test_a_private_function_has_all_routes_and_no_rule_is_asked(tmp_path: Any) -
 
 
 OPEN_CALLS = [
-    ("semaphore_wait", "/door", {"continuation": CHARGE, "lease_seconds": 60}),
-    ("semaphore_wait", "/door", {"lease_seconds": 60, "on_timeout": CHARGE, "continuation": CHARGE}),
-    ("critical_section", "/key", {"continuation": CHARGE}),
-    ("batches", "/", {"task": CHARGE, "units": [{}]}),
-    ("batches", "/", {"units": [], "on_complete": CHARGE}),
-    ("tasks", "/", CHARGE),
+    ("semaphore_wait", "/door", {"continuation": OF_THE_EXAMPLE, "lease_seconds": 60}),
+    ("semaphore_wait", "/door", {"lease_seconds": 60, "on_timeout": OF_THE_EXAMPLE, "continuation": OF_THE_EXAMPLE}),
+    ("critical_section", "/key", {"continuation": OF_THE_EXAMPLE}),
+    ("batches", "/", {"task": OF_THE_EXAMPLE, "units": [{}]}),
+    ("batches", "/", {"units": [], "on_complete": OF_THE_EXAMPLE}),
+    ("tasks", "/", OF_THE_EXAMPLE),
 ]
 
 

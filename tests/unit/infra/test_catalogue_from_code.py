@@ -13,6 +13,7 @@ from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
+from signalbox.core.names import CALL_OBJECT
 
 QUEUE = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1, "backoff_min_seconds": 0.1}
 QUEUES = {
@@ -186,3 +187,43 @@ def test_a_second_schedule_of_a_name_in_another_file_is_refused() -> None:
     code = b"@app.schedule('0 6 * * 1', name='weekly')\n@app.task\ndef %s(): ...\n"
     with pytest.raises(CatalogueError, match=r"other\.py:1 is a second schedule weekly: give it a name="):
         usage_of({"main.py": code % b"report", "other.py": code % b"sweep"})
+
+
+ARGUMENTS = """
+import functools
+import typing
+
+import signalbox
+from signalbox import Lease, Unit as U
+
+Money = int
+
+
+@app.schedule("0 6 * * *")
+@app.task(queue="slow")
+def charge(order: int, card: "str | None", price: Money, *, tip: typing.Literal[1, 2] = 1, note) -> None: ...
+
+
+@app.task
+def pack(lease: Lease, unit: "U", context: signalbox.TaskContext, shelf: list[dict[str, typing.Any]]) -> None: ...
+
+
+@app.task
+@functools.cache
+def count(order: int) -> None: ...
+"""
+
+
+def test_the_arguments_of_a_task_are_those_of_its_code_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    arguments = {"order": 1, "card": None, "note": 2}
+    schedule = {"function": "orders", "task": "charge", "cron": "0 6 * * *", "arguments": arguments}
+    found = catalogue(tmp_path, ARGUMENTS, {}, schedules={"orders-charge": schedule})
+    known = {"charge": ["order", "card", "price?", "tip?", "note"], "pack": ["shelf"]}
+    assert found.functions["orders"].parameters == found.task_parameters["orders"] == known
+
+
+def test_the_example_shop_of_the_catalogue_has_the_arguments_that_its_code_has() -> None:
+    from examples.checkout.main import app
+
+    own = {name: parameters for name, parameters in app.task_parameters.items() if name != CALL_OBJECT}
+    assert load(CATALOGUE).functions["shop"].parameters == own

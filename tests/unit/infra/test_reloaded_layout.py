@@ -35,6 +35,7 @@ AFTER: dict[str, Any] = {
             "objects": ["Cart"],
             "flows": ["order"],
             "exposes": ["Cart"],
+            "parameters": {"work": ["shelf"]},
             "auth": "firebase",
             "cors": ["https://app.example.com"],
         },

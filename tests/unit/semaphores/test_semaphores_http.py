@@ -18,7 +18,8 @@ from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
-CALL = {"function": "philosophers", "task": "eat", "payload": {"seat": 1}}
+MEAL = {"table": "t", "seats": 5, "rounds": 1, "seat": 1, "meal": 1}
+CALL = {"function": "philosophers", "task": "eat", "payload": {**MEAL, "first": "f", "token": "1"}}
 
 
 def entry_point(function: str) -> Any:
@@ -319,7 +320,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
 def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
     world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
     lease = world.ask("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
-    late = {"function": "philosophers", "task": "wait_for_second_fork"}
+    late = {"function": "philosophers", "task": "wait_for_second_fork", "payload": MEAL}
     wide = {"continuation": CALL, "permits": 2, "on_timeout": late}
     for id_, body in (("a", wide), ("b", wide), ("c", {"continuation": CALL}), ("d", wide)):
         world.ask("POST", "semaphore-wait/fork", body | {"id": id_})

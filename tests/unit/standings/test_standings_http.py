@@ -161,6 +161,22 @@ def test_a_threshold_runs_its_task_once_for_each_standing(harness: Harness) -> N
     assert harness.record("standings/item/entries/y")["crossed"] == []
 
 
+def test_a_threshold_whose_task_takes_other_arguments_is_refused(harness: Harness) -> None:
+    app = Function("charts")
+
+    @app.task
+    def popular(standing: dict[str, Any], since: int) -> None:
+        raise AssertionError
+
+    harness.add(app)
+    call = {"function": "charts", "task": "popular", "payload": {}}
+    threshold = {"field": "sum", "reaches": 3, "continuation": call}
+    refused = harness.put("standings/item", json={"by": ["item"], "on_threshold": [threshold]})
+    assert (refused.status, refused.json["field"]) == (400, "on_threshold[0].continuation.payload.since")
+    call["payload"] = {"since": 1}
+    assert harness.put("standings/item", json={"by": ["item"], "on_threshold": [threshold]}).status == 200
+
+
 def test_a_recount_repairs_what_another_client_broke(harness: Harness) -> None:
     rate(harness, {("a", "x"): 1, ("b", "x"): 2})
     harness.run()

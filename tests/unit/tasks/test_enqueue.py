@@ -1,17 +1,19 @@
 """A call is enqueued now or later, once for an id, and once for all deliveries of the task that makes it."""
 
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from signalbox import Call, Function, Lease, Request, semaphore
+from signalbox import Call, Function, Lease, Request, Unit, batch, critical_section, semaphore, sub_batch
 from signalbox.adapters.meter import Cost
+from signalbox.batches.problems import BadBatch
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Query
-from signalbox.core.problems import BadCall, BadKey, OtherBody, Unavailable
+from signalbox.core.problems import BadArgument, BadCall, BadKey, OtherBody, Unavailable
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.cost_table import row_cost
@@ -210,7 +212,11 @@ def test_people_enqueue_over_http_under_an_id_or_a_key(harness: Harness, mails: 
     ]
     assert [each.status for each in answers] == [202] * 3
     assert answers[0].json == answers[1].json != answers[2].json
-    assert harness.post("tasks", json=CALL | {"id": "order-7", "payload": {}}).json["type"].endswith(":other-body")
+    assert (
+        harness.post("tasks", json=CALL | {"id": "order-7", "payload": {"to": "bob"}})
+        .json["type"]
+        .endswith(":other-body")
+    )
     harness.run()
     assert mails.sent == ["ann", "ann"]
 
@@ -248,17 +254,98 @@ def test_times_of_another_zone_are_the_same_time(harness: Harness, mails: Mails)
     assert [task.not_before for task in harness.tasks] == [datetime(2026, 1, 2, tzinfo=UTC)]
 
 
-def test_wrong_arguments_of_a_posted_call_become_a_failure_that_names_them(harness: Harness) -> None:
-    app = Function("till")
+class Till:
+    """A function with a task that needs an order, and may get a tip."""
 
-    @app.task
-    def charge(order: int) -> None:
-        raise AssertionError(order)
+    def __init__(self, harness: Harness) -> None:
+        app = Function("till")
 
-    harness.add(app)
-    body = {"function": "till", "task": "charge", "payload": {"oder": 7}}
+        @app.task
+        def charge(order: int, unit: Unit, tip: int = 0) -> None:
+            raise AssertionError(order)
+
+        self.charge = charge
+        harness.add(app)
+
+    def call(self, **payload: Any) -> dict[str, Any]:
+        return {"function": "till", "task": "charge", "payload": payload}
+
+
+WRONG = pytest.mark.parametrize(
+    ("payload", "field", "detail"),
+    [
+        ({"oder": 7}, "oder", "charge takes no argument 'oder'. Its arguments (? may be left out): order, tip?."),
+        ({"tip": 1}, "order", "charge needs the argument 'order'."),
+    ],
+)
+
+
+@WRONG
+def test_a_request_with_a_call_whose_arguments_do_not_fit_is_refused_with_the_argument(
+    harness: Harness, payload: dict[str, int], field: str, detail: str
+) -> None:
+    wrong = Till(harness).call(**payload)
+    harness.put("semaphores/s", json={"permits": 1})
+    unit = {"task": Till(harness).call(), "units": [{"order": 1}, payload]}
+    for path, body, place in (
+        ("tasks", wrong, "payload"),
+        ("semaphore_wait/s", {"continuation": wrong}, "continuation.payload"),
+        ("critical_section/k", {"continuation": wrong}, "continuation.payload"),
+        ("batches", {"units": [1], "on_complete": wrong}, "on_complete.payload"),
+        ("batches", unit, "units[1]"),
+        ("batches", {"units": [1], "then": unit}, "then.units[1]"),
+    ):
+        refused = harness.post(path, json=body)
+        found = (refused.status, refused.json["type"].rpartition(":")[2], refused.json["field"], refused.json["detail"])
+        assert found == (400, "bad-argument", f"{place}.{field}", detail), path
+    assert not harness.tasks
+
+
+def test_types_of_a_posted_call_are_not_known_so_it_becomes_a_failure_that_names_them(harness: Harness) -> None:
+    body = Till(harness).call(order="7")
     assert harness.post("tasks", json=body).status == 202
     harness.run(raise_errors=False)
     [failure] = harness.get("failures").json["failures"]
-    assert (failure["problem"], failure["payload"]) == ("bad-argument", {"oder": 7})
-    assert failure["detail"] == "charge takes no argument 'oder'."
+    assert (failure["problem"], failure["payload"]) == ("bad-argument", {"order": "7"})
+    assert failure["detail"] == "charge: order must be int, not str."
+
+
+@WRONG
+def test_a_call_by_name_whose_arguments_do_not_fit_is_refused_where_it_is_made(
+    harness: Harness, payload: dict[str, int], field: str, detail: str
+) -> None:
+    till = Till(harness)
+    wrong = Call("till", "charge", payload)
+    for make in (
+        wrong.enqueue,
+        lambda: semaphore("s").wait(wrong),
+        lambda: critical_section("k").run(wrong),
+        lambda: batch("b").populate([till.charge.call(order=1), wrong]),
+        lambda: sub_batch([till.charge.call(order=1), wrong]),
+        lambda: batch("b").populate([till.charge.call(order=1)], on_complete=wrong),
+    ):
+        with pytest.raises(BadArgument, match=re.escape(detail)) as refused:
+            make()
+        assert str(refused.value.field).endswith(f".{field}")
+    assert not harness.tasks
+
+
+def test_units_that_are_added_or_retried_later_are_checked_too(harness: Harness) -> None:
+    call = Till(harness).call()
+    assert harness.post("batches", json={"id": "b", "task": call, "units": []}).status == 201
+    page = {"page": 0, "units": [{"order": 1}, {"oder": 2}]}
+    lines = b'{"order": 1}\n{"oder": 2}\n'
+    for refused in (
+        harness.post("batches/b/units", json=page),
+        harness.post("batches/b/units", data=lines, headers={"Content-Type": "application/x-ndjson"}),
+    ):
+        assert (refused.status, refused.json["field"]) == (400, "units[1].oder")
+    refused = harness.post("batches/b/retry", json={"payload": {"oder": 2}})
+    assert (refused.status, refused.json["field"]) == (400, "payload.oder")
+    assert harness.post("batches/b/retry", json={"payload": {"tip": 2}}).status == 202
+
+
+def test_all_calls_of_a_sub_batch_are_of_one_task(harness: Harness, mails: Mails) -> None:
+    harness.add(mails.app)
+    with pytest.raises(BadBatch, match="calls of one task"):
+        sub_batch([mails.send.call(to="ann"), Till(harness).charge.call(order=1)])

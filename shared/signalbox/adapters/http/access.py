@@ -5,11 +5,11 @@ in `exposes` of its catalogue entry, and a rule in its code decides each request
 later (`on_complete`, `continuation`): the tasks of every private function would be open to all callers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.http.deployed_tasks import check_deployed, check_deployed_units
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
@@ -68,11 +68,22 @@ class AccessRules:
 def check_calls(request: Request, **calls: Call | None) -> None:
     """Check the calls of tasks in a request, each by the name of its field, empty for the whole body.
 
-    Raises `PermissionDenied` for any call if the function is open, else `BadCall` for one that cannot be delivered.
+    Raises `PermissionDenied` for any call if the function is open, else `BadCall` for one that cannot be delivered, and
+    `BadArgument` for one with an argument that its task does not take, or without one that it needs.
     """
+    _check_open(request, calls)
+    check_deployed(**calls)
+
+
+def check_unit_calls(request: Request, **calls: Call | None) -> None:
+    """Check the calls of units, which have only a part of their arguments. Raises as `check_calls` does."""
+    _check_open(request, calls)
+    check_deployed_units(**calls)
+
+
+def _check_open(request: Request, calls: Mapping[str, Call | None]) -> None:
     for field, call in calls.items():
         if call is not None and request.is_open:
             of = f"`{field}`" if field else "the task"
             detail = f"An open function accepts no task of a request: leave out {of}, or name it in a function's code."
             raise PermissionDenied(detail)
-    check_deployed(**calls)

@@ -11,7 +11,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import batches
-from signalbox.core.calls import Call
+from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.tasks.storage import last_error_of_batch
 
 Status = Mapping[str, Any]
@@ -109,10 +109,11 @@ def sub_batch(
     The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     if no batch can have the calls.
     """
-    units = list(calls)
+    checked = _Units(calls)
+    units = list(checked)
     return BatchSpec(
-        units=_payloads(units),
-        task=_task_of(units),
+        units=units,
+        task=checked.task,
         concurrency=concurrency if units else None,
         on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
         sealed=True,
@@ -121,14 +122,6 @@ def sub_batch(
         on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         semaphore=semaphore if units else "",
     )
-
-
-def _payloads(calls: Sequence[Call]) -> list[dict[str, Any]]:
-    return [dict(call.payload) for call in calls]
-
-
-def _task_of(units: Sequence[Call]) -> Call | None:
-    return _Units(units).task
 
 
 class _Units:
@@ -151,3 +144,4 @@ class _Units:
     def _check(self, call: Call) -> None:
         if self.task != replace(call, payload={}):
             raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
+        check_arguments(declared_parameters(), call, "units")

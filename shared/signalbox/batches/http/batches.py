@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.access import check_calls
+from signalbox.adapters.http.access import check_calls, check_unit_calls
+from signalbox.adapters.http.deployed_tasks import read_parameters
 from signalbox.adapters.http.json_text import render
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
@@ -57,6 +58,8 @@ def populate(request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
     spec = BatchSpec.from_request(body)
     check_calls(request, **spec.calls())
+    check_unit_calls(request, **spec.unit_calls())
+    spec.check_arguments()
     batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
     populated = batches.populate(runtime.ports(), batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())
@@ -108,6 +111,7 @@ def listed(batch: str, header: Header) -> dict[str, Any]:
 
 @routes.on("POST", "/{id}/units", query=("page",))
 def add_page(request: Request, id: str) -> Response:
+    read_parameters()
     if request.has_lines:
         return _add_lines(request, id)
     if "page" in request.query:
@@ -141,6 +145,7 @@ def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
 
 @routes.on("POST", "/{id}/retry")
 def retry(request: Request, id: str) -> Response:
+    read_parameters()
     batches.retry(runtime.ports(), id, RetryRequest.from_request(request.json_object()))
     return Response(202, {"id": id})
 

@@ -57,6 +57,7 @@ from signalbox.batches.requests import (
 from signalbox.batches.service import propagation
 from signalbox.batches.service.units import begin_chains, retry_all, retry_named
 from signalbox.core import outbox
+from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write
@@ -360,12 +361,13 @@ def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRec
 
 
 def retry(ports: Ports, batch: str, request: RetryRequest) -> None:
-    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed` or `NotFound`."""
+    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed`, `BadArgument` or `NotFound`."""
     run, header, now = storage.read_header_at(ports, batch)
     if header.task is None:
         raise NothingToRun("The batch has no task: its units are completed from outside.")
     if header.state == "cancelled":
         raise BatchSealed("The batch was cancelled, so its units cannot be retried.")
+    check_names(declared_parameters(), replace(header.task, payload=request.payload), "payload")
     call, indexes = ports.store.new_id(), None if request.units is None else sorted(set(request.units))
     if header.concurrency is not None:
         chain = Retries(call, microseconds(now), request.payload)

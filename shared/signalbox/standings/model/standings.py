@@ -60,6 +60,10 @@ class Threshold:
     def name(self) -> str:
         return name_of("threshold", self.field, self.reaches, self.call.function, self.call.task)[:16]
 
+    def call_with(self, shown: Mapping[str, Any]) -> Call:
+        """Return the call with the numbers of a standing as its argument `standing`."""
+        return replace(self.call, payload={**self.call.payload, "standing": shown})
+
     @classmethod
     def from_request(cls, value: Any, at: str) -> Self:
         """Parse a threshold. Raises `BadStanding` or `BadCall`."""

@@ -78,6 +78,11 @@ class Signature:
             raise WrongArguments(f"{self.task} has two values for {min(twice)!r}.", min(twice))
         return dict(zip(names, args, strict=True)) | dict(kwargs)
 
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the arguments, those that may be left out with a question mark: ``["order", "size?"]``."""
+        return [name if name in self.required else f"{name}?" for name in self.arguments]
+
     def check(self, values: Mapping[str, Any]) -> None:
         """Check arguments against the annotations. Raises `WrongArguments`."""
         for name, value in values.items():
