@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import Call, Function, Lease, Request, Unit, batch, critical_section, semaphore, sub_batch
+from signalbox import Call, Function, Lease, Request, batch, critical_section, semaphore, sub_batch
 from signalbox.adapters.meter import Cost
 from signalbox.batches.problems import BadBatch
 from signalbox.core.effects import Effect
@@ -261,7 +261,7 @@ class Till:
         app = Function("till")
 
         @app.task
-        def charge(order: int, unit: Unit, tip: int = 0) -> None:
+        def charge(order: int, tip: int = 0) -> None:
             raise AssertionError(order)
 
         self.charge = charge
@@ -315,7 +315,7 @@ def test_a_call_by_name_whose_arguments_do_not_fit_is_refused_where_it_is_made(
     harness: Harness, payload: dict[str, int], field: str, detail: str
 ) -> None:
     till = Till(harness)
-    wrong = Call("till", "charge", payload)
+    wrong: Call[None] = Call("till", "charge", payload)
     for make in (
         wrong.enqueue,
         lambda: semaphore("s").wait(wrong),
