@@ -335,6 +335,41 @@ def test_a_visible_mistake_is_refused_when_the_flow_is_loaded(code: Callable[[],
         Function("f").flow(code)
 
 
+async def hides_flow_in_a_lambda(flights: list[Any]) -> Any:
+    return sorted(flights, key=lambda flow: flow.total)
+
+
+async def hides_flow_in_a_comprehension(flights: list[Any]) -> Any:
+    return [flow.total for flow in flights]
+
+
+async def hides_flow_in_a_nested_function(flights: list[Any]) -> Any:
+    def total(flow: Any) -> Any:
+        return flow.total
+
+    return total(flights[0])
+
+
+def hiding_flow_around_it(flow: Any) -> Callable[[], Any]:
+    async def hidden() -> Any:
+        return flow.total
+
+    return hidden
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        hides_flow_in_a_lambda,
+        hides_flow_in_a_comprehension,
+        hides_flow_in_a_nested_function,
+        hiding_flow_around_it(None),
+    ],
+)
+def test_a_name_that_hides_flow_is_not_refused(code: Callable[..., Any]) -> None:
+    Function("f").flow(code)
+
+
 def test_a_forgotten_command_that_the_source_does_not_show_is_stuck_at_the_next_await(harness: Harness) -> None:
     app = Function("f")
     create = flow.sleep

@@ -14,7 +14,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
@@ -229,11 +229,22 @@ def _named(node: ast.expr, function: Callable[..., Any]) -> tuple[Any, str]:
         return inner, f"{name}.{node.attr}" if name else ""
     if not isinstance(node, ast.Name):
         return None, ""
-    if node.id in function.__code__.co_varnames:
+    if node.id in _bound(function):
         return None, _imported(function).get(node.id, "")
     known = function.__globals__
     value = known.get(node.id)
     return value, _full_name(value, node.id) if node.id in known else node.id
+
+
+def _bound(function: Callable[..., Any]) -> set[str]:
+    """Return the names that a function, or code nested in it or around it, binds instead of the global ones."""
+    names = set(function.__code__.co_freevars) & function.__globals__.keys()
+    unseen = [function.__code__]
+    while unseen:
+        code = unseen.pop()
+        names.update(code.co_varnames, code.co_cellvars)
+        unseen += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return names
 
 
 def _imported(function: Callable[..., Any]) -> dict[str, str]:
