@@ -517,7 +517,7 @@ def _yields(function: ast.FunctionDef) -> bool:
 def _needs_permits(call: ast.Call) -> bool:
     """Return whether a call creates a batch whose units run under permits: ``populate(…, semaphore=…)``."""
     name = ast.unparse(call.func).rpartition(".")[2]
-    return name in ("populate", "sub_batch") and any(keyword.arg == "semaphore" for keyword in call.keywords)
+    return name in ("populate", "sub_batch", "batch") and any(keyword.arg == "semaphore" for keyword in call.keywords)
 
 
 def _is_enqueue(call: ast.Call) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from signalbox import Function, Lease, Problem, Task, flow, flows, semaphore
 from signalbox.core.problems import BadArgument
+from signalbox.flows.machine.commands import BatchResult
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message
@@ -609,3 +610,42 @@ def test_map_waits_for_many_a_few_at_a_time_and_keeps_their_order(harness: Harne
 def test_map_takes_as_many_at_once_as_a_flow_may_wait_for(at_once: int) -> None:
     with pytest.raises(ValueError, match="at_once must be from 1 to 90"):
         flow.map(step, ["a"], at_once=at_once).send(None)
+
+
+def test_the_units_of_a_flows_batch_run_under_permits(harness: Harness) -> None:
+    app = Function("press")
+    free: list[bool] = []
+
+    @app.task
+    def print_page(page: int) -> int:
+        free.append(bool(semaphore("printers").acquire(id=f"between {page}")))
+        return page
+
+    @app.flow
+    async def printing(pages: int) -> int:
+        ended = await flow.batch([print_page.call(page) for page in range(pages)], semaphore="printers")
+        return ended["succeeded"]
+
+    harness.add(app)
+    semaphore("printers").ensure(permits=1, lease_seconds=600)
+    run = printing.start("1", pages=3)
+    harness.run()
+    assert (run.status().result, free) == (3, [False] * 3)
+    assert semaphore("printers").acquire(id="afterwards")
+
+
+def test_the_units_of_a_flows_batch_fail_without_their_semaphore(harness: Harness) -> None:
+    app = Function("press")
+
+    @app.task
+    def print_page(page: int) -> int:
+        return page
+
+    @app.flow
+    async def printing() -> BatchResult:
+        return await flow.batch([print_page.call(1)], semaphore="printers")
+
+    harness.add(app)
+    run = printing.start("1")
+    harness.run()
+    assert (run.status().result["succeeded"], run.status().result["failed"]) == (0, 1)

@@ -77,9 +77,12 @@ def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None
     return created(Lock(semaphore, permits, lease_seconds), "flow.lock()")
 
 
-def batch(calls: Iterable["Call[Any]"], *, failures_max: int | None = None) -> Batch:
-    """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`."""
-    return created(batch_of(calls, failures_max), "flow.batch()")
+def batch(calls: Iterable["Call[Any]"], *, failures_max: int | None = None, semaphore: str = "") -> Batch:
+    """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`.
+
+    With `semaphore`, each unit runs under a permit of the semaphore of this name, as in `batch(…).populate`.
+    """
+    return created(batch_of(calls, failures_max, semaphore), "flow.batch()")
 
 
 @overload

@@ -273,6 +273,7 @@ class Batch(Command[BatchResult]):
     refusals = (BadBatch,)
     calls: tuple[Call, ...]
     failures_max: int | None = None
+    semaphore: str = ""
 
     @property
     def name(self) -> str:
@@ -286,12 +287,12 @@ def command_of(value: Any) -> Command[Any] | None:
     return value if isinstance(value, Command) else None
 
 
-def batch_of(calls: Iterable[Call], failures_max: int | None) -> Batch:
+def batch_of(calls: Iterable[Call], failures_max: int | None, semaphore: str) -> Batch:
     """Return a batch of calls. Raises `BadFlow` if they are not all of one task."""
     known = tuple(calls)
     if len({(call.function, call.task, call.queue) for call in known}) > 1:
         raise BadFlow("All calls of a flow's batch must be of one task.", field="calls")
-    return Batch(known, failures_max)
+    return Batch(known, failures_max, semaphore if known else "")
 
 
 # --- groups of commands ---

@@ -429,7 +429,8 @@ def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:
     """Return the task that populates a batch."""
     task = replace(batch.calls[0], payload={}).to_record() if batch.calls else None
     units = [dict(call.payload) for call in batch.calls]
-    return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max)
+    permits = {"semaphore": batch.semaphore} if batch.semaphore else {}
+    return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max, **permits)
 
 
 def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
