@@ -102,7 +102,7 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert main(["--steps=1000000", "--puts=1000"]) == 0
     shown = capsys.readouterr().out
     assert "steps of flows" in shown
-    assert main(["--steps=1000000", "--json"]) == 0
+    assert main(["--steps=1000000", "--puts=1000", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert money_range(*answer["total"]) in shown
     assert main(["--copies=-3"]) == 2

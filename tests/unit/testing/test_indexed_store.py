@@ -99,12 +99,17 @@ def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(
 
 SEARCHED = re.compile(r"  searched = \{(.*?)\n  \}", re.DOTALL)
 SEARCHED_FIELDS = re.compile(r"^ +(\w+) += \[(.*?)\]$", re.MULTILINE)
+SEARCHED_EVERYWHERE = re.compile(r'\{ collection = "(\w+)", field = "(\w+)" \}')
 
 
 def searched() -> dict[str, set[str]]:
     """Read the fields with an index in the cloud, of the collections whose other fields have none."""
-    [block] = SEARCHED.findall((reading.CATALOGUE.parent / "indexes.tf").read_text("utf-8"))
-    return {collection: set(json.loads(f"[{names}]")) for collection, names in SEARCHED_FIELDS.findall(block)}
+    text = (reading.CATALOGUE.parent / "indexes.tf").read_text("utf-8")
+    [block] = SEARCHED.findall(text)
+    found = {collection: set(json.loads(f"[{names}]")) for collection, names in SEARCHED_FIELDS.findall(block)}
+    for collection, field in SEARCHED_EVERYWHERE.findall(text):
+        found[collection] = found.get(collection, set()) | {field}
+    return found
 
 
 def test_the_kits_own_queries_name_no_field_that_the_cloud_keeps_no_index_of(asked: list[Query]) -> None:
