@@ -13,7 +13,7 @@ from signalbox.batches.model import batches, units
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
-from signalbox.core.effects import TaskEnvelope, WakeUp
+from signalbox.core.effects import Effect, TaskEnvelope, WakeUp
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
 from signalbox.critical_sections.model import Grant, Section
@@ -156,6 +156,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "batches/*/counters/*": _counter,
     "batches/*/pages/*": _page,
     "batches/*/units/*": lambda data: units.UnitRecord.from_record(data).to_record(),
+    "completions/*": lambda data: {"task": Effect.from_record(data["task"]).to_record()},
     "counted/*": _counted,
     "critical_sections/*": lambda data: Section.from_record(data).to_record(NOW) | {"idle_since": None},
     "documents/*": _document,
