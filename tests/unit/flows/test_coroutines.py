@@ -529,6 +529,91 @@ def test_a_cancelled_flow_waits_for_its_step_and_then_undoes_it(harness: Harness
     assert (did, run.status().state) == (["charged", "undone"], "cancelled")
 
 
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_a_cancel_that_is_due_when_a_flow_continues_as_new_is_raised_in_the_next_generation(
+    harness: Harness, seconds: float
+) -> None:
+    app = Function("loops")
+    cleaned_up: list[int] = []
+
+    @app.task
+    def clean_up(number: int) -> None:
+        cleaned_up.append(number)
+
+    @app.flow
+    async def loop(number: int) -> Any:
+        if number < 2:
+            await flow.shield(flow.sleep(10))
+            return flow.continue_as_new(number=number + 1)
+        try:
+            await flow.event("never")
+        finally:
+            await clean_up.call(number)
+
+    harness.add(app)
+    run = loop.start("1", number=0)
+    harness.travel(seconds)
+    run.event("kept", 5)
+    run.cancel("enough")
+    harness.run()
+    assert (run.status().state, cleaned_up) == ("cancelled", [2])
+    replay(loop, run.log())
+
+
+def test_a_cancel_that_is_due_is_raised_before_another_shielded_command_begins() -> None:
+    for after in (lambda: flow.shield(step("b")), lambda: flow.all(flow.shield(step("b")), _branch("c")), flow.all):
+
+        async def code(after: Callable[[], Any] = after) -> Any:
+            await flow.shield(step("a"))
+            await after()
+
+        driver = Driver(code, Position("1")).start(BEGIN)
+        driver.apply(Cancel("enough", BEGIN))
+        driver.apply(done(driver, "0"))
+        assert driver.ended is not None
+        assert isinstance(driver.ended.exception(), flow.Cancelled)
+
+
+def test_the_first_of_several_is_cancelled_only_after_its_shielded_command() -> None:
+    async def code() -> Any:
+        seen: list[Any] = []
+        try:
+            seen.append(await flow.first(flow.sleep(5), flow.shield(step("a"))))
+            await flow.sleep(1)
+        except flow.Cancelled:
+            seen.append("cancelled")
+        return seen
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(Cancel("", BEGIN))
+    assert (set(driver.pending), driver.ended) == ({"0.0", "0.1"}, None)
+    driver.apply(done(driver, "0.1", 5))
+    assert driver.ended is not None
+    assert driver.ended.value == [(1, 5), "cancelled"]
+
+
+def test_a_shielded_command_that_is_not_the_first_is_abandoned() -> None:
+    async def code() -> Any:
+        await flow.first(flow.sleep(5), flow.shield(step("a")))
+        await flow.sleep(1)
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    driver.apply(done(driver, "0.0"))
+    assert set(driver.pending) == {"1"}
+
+
+def test_a_shielded_event_that_is_kept_decides_before_another_is_taken() -> None:
+    async def code() -> Any:
+        await step("first")
+        return [await flow.first(flow.shield(flow.event("a")), flow.event("b")), await flow.event("b")]
+
+    driver = Driver(code, Position("1")).start(BEGIN)
+    for entry in (Event("a", 1, BEGIN), Event("b", 2, BEGIN), done(driver, "0")):
+        driver.apply(entry)
+    assert driver.ended is not None
+    assert driver.ended.value == [(0, 1), 2]
+
+
 # --- what a run knows of itself, and many steps ---
 
 

@@ -203,7 +203,7 @@ def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):
         return []
-    [definition] = tree.body
+    definition = tree.body[0]  # of several lambdas in one statement or line, the source begins with the first
     body = definition.body if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef) else []
     return [node for statement in body for node in ast.walk(statement)]
 

@@ -184,6 +184,12 @@ class Driver:
         """The place in the flow's own code where it waits."""
         return self.branches[0].location
 
+    @property
+    def due_cancel(self) -> str | None:
+        """The reason of a cancel that the flow's own code has not received yet, or None."""
+        due = self.branches[0].cancel_due
+        return None if due is None else str(due.exception())
+
     def _run(self) -> "Driver":
         for _ in range(LIMITS.flow_advances_max):
             if not self.ready:

@@ -138,7 +138,7 @@ class Branch:
         self._code = code
         self._waits = 0
         self._waits_for: Node | None = None
-        self._cancel_due: CallOutcome | None = None
+        self.cancel_due: CallOutcome | None = None
         self._cancelled = False
         tree.branches.append(self)
 
@@ -149,8 +149,8 @@ class Branch:
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
-        if self._cancel_due and not self._waits:
-            outcome, self._cancel_due = self._cancel_due, None
+        if self.cancel_due and not self._waits:
+            outcome, self.cancel_due = self.cancel_due, None
         self._waits_for = None
         try:
             item = self._resume(outcome)
@@ -184,18 +184,22 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
+        """Wait for what the code awaits, or raise a cancel that is due: what has not begun does not begin any more."""
         path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
         self._waits += 1
-        self._waits_for = self.tree.place(item, path, self, 0, self.location)
-        if self._cancel_due and self._waits_for.cancel(self._cancel_due):
-            self._cancel_due = None
+        if self.cancel_due:
+            due, self.cancel_due = self.cancel_due, None
+            discard(item)
+            self.tree.ready.append((self, 0, due))
+        else:
+            self._waits_for = self.tree.place(item, path, self, 0, self.location)
 
     def cancel(self, outcome: CallOutcome) -> bool:
         """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
         if not self._cancelled:
             self._cancelled = True
             if self._waits_for is None or not self._waits_for.cancel(outcome):
-                self._cancel_due = outcome
+                self.cancel_due = outcome
         return True
 
     @property

@@ -329,11 +329,16 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
 
 
 def new_entries(turn: FlowTurn) -> list[Message]:
-    """Return the new entries of the log; if the flow continues as new, the kept events, which begin the next log."""
+    """Return the new entries of the log. If the flow continues as new, what was kept begins the next log.
+
+    These are the kept events, and a cancel that the code has not received.
+    """
     if turn.continued is None:
         return turn.applied
     kept = turn.driver.kept.items()
-    return [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
+    events = [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
+    reason = turn.driver.due_cancel
+    return [*events, *([] if reason is None else [Cancel(reason, _known(turn.now))])]
 
 
 def end_of(outcome: CallOutcome, now: datetime | None) -> End:
