@@ -37,7 +37,7 @@ from signalbox.core.ports import (
     Write,
     unlimited,
 )
-from signalbox.core.problems import PartlyEnqueued, Problem, TooLarge, Unavailable
+from signalbox.core.problems import PartlyEnqueued, TooLarge, Unavailable
 from signalbox.core.queries import Field
 
 COLLECTION = "outbox"
@@ -56,7 +56,7 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
     for record, part in parts.items():
         try:
             enqueue(ports, record, complete_wake_ups(part, committed.commit_time))
-        except (Unavailable, Problem):
+        except Exception:  # noqa: BLE001  the commit has landed, and the record keeps the tasks
             ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(part))
     return committed
 
@@ -128,8 +128,8 @@ def _is_left_behind(snapshot: Snapshot) -> bool:
 def _swept(ports: Ports, snapshot: Snapshot) -> bool:
     try:
         enqueue(ports, snapshot.path, _not_enqueued(snapshot))
-    except (Unavailable, Problem):
-        ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path)
+    except Exception as error:  # noqa: BLE001  a record that cannot be read must not keep the sweeper from the others
+        ports.log.error("outbox tasks refused by the queue", outbox=snapshot.path, exception=error)
         return False
     return True
 

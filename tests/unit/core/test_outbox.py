@@ -71,7 +71,7 @@ def test_a_commit_that_loses_its_guard_has_no_effects() -> None:
     assert (world.record("counters/a"), world.ids("outbox"), world.tasks) == (None, [], [])
 
 
-@pytest.mark.parametrize("refusal", [Unavailable("away"), BadValue("never")])
+@pytest.mark.parametrize("refusal", [Unavailable("away"), BadValue("never"), RuntimeError("a bug")])
 def test_a_commit_that_landed_does_not_fail_because_the_queue_does(refusal: Exception) -> None:
     world = OperationsPlatform()
     world.refusal = refusal
@@ -88,6 +88,18 @@ def test_the_sweeper_enqueues_what_was_left_behind_under_the_same_names() -> Non
     assert outbox.sweep(world.ports) == 1
     assert (world.tasks, world.ids("outbox")) == (list(TWO), [])
     assert outbox.sweep(world.ports) == 0
+
+
+def test_a_record_that_cannot_be_read_does_not_keep_the_sweeper_from_the_others() -> None:
+    world = OperationsPlatform()
+    left_behind(world, *TWO)
+    [good] = world.ids("outbox")
+    unreadable = {"tasks": [{"name": "of another release", "unknown": 1}]}
+    world.ports.store.commit([Put("outbox/!first", unreadable)])
+    world.pass_time(LIMITS.outbox_patience_seconds + 1)
+    assert outbox.sweep(world.ports) == 1
+    assert (world.tasks, world.ids("outbox")) == (list(TWO), ["!first"])
+    assert good not in world.ids("outbox")
 
 
 def test_the_sweeper_leaves_records_whose_operation_may_still_run() -> None:
@@ -125,7 +137,8 @@ def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others()
     assert sorted(task.name for task in world.tasks) == ["one", "two"]
     [stays] = world.ids("outbox")
     assert world.record(f"outbox/{stays}")["tasks"][0]["name"] == "poison"
-    assert world.reported == [("outbox tasks refused by the queue", {"outbox": f"outbox/{stays}"})]
+    [(message, values)] = world.reported
+    assert (message, values["outbox"]) == ("outbox tasks refused by the queue", f"outbox/{stays}")
 
 
 class Partial(OperationsPlatform):
