@@ -327,8 +327,12 @@ def _condition_text(condition: Any) -> str:
 
 
 def condition_text(field: str, operator: str, value: Any) -> str:
-    """Return a condition as a URL has it."""
-    return f"{field} {operator} {json.dumps(value)}"
+    """Return a condition as a URL has it. Raises `BadQuery` for a field or an operator that would be read otherwise."""
+    parts = (field, operator, json.dumps(value))
+    match = _CONDITION.match(text := " ".join(parts))
+    if match is None or match.group("field", "operator", "value") != parts:
+        raise BadQuery(f"{field!r} {operator!r} is not a field and one of == != < <= > >= in contains.", field="where")
+    return text
 
 
 def _condition(text: str) -> Condition:
