@@ -29,8 +29,15 @@ class DocumentLimits(Limits):
     """Dependent documents that one request or one task deletes after the document that they depend on. A task deletes
     the rest."""
 
+    cascade_page_documents_max: int = 100
+    """Dependent documents that are read together."""
+
     cascade_task_delay_seconds: int = 10
     """Seconds from the read of a document that is deleted to the task that deletes what its process did not."""
+
+    put_seconds_max: int = 600
+    """Seconds from the read of a put to its commit, at most: no request runs longer. A record with an older stamp was
+    imported."""
 
     transaction_documents_max: int = 100
     """Documents that a transaction reads or writes, or that a write-back writes: all are in memory until the commit."""

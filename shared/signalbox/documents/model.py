@@ -205,6 +205,14 @@ def hops_of(document: Document | None) -> int:
 # --- contents ---
 
 
+def goes_with(content: Content) -> list[str]:
+    """Return the keys of the documents whose deletion also deletes a document with this content."""
+    meta = content.get(RESOURCE_META)
+    keys = meta.get("goes_with") if isinstance(meta, dict) else None
+    found = keys if isinstance(keys, list) else []
+    return [key for key in found if isinstance(key, str) and not key.endswith(RESOURCE_SEPARATOR)]
+
+
 def digest_of(content: Content) -> str:
     """Return a hash that equal contents share, and different ones do not."""
     return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]

@@ -8,8 +8,8 @@ is missing and the items are few, all of them are read, and filtered and sorted 
 
 Deletion: an item is deleted first, and what depends on it afterwards, by a task of the same commit
 (`documents/service/dependents.py`). Dependent items are found by `goes_with` in their documents, so they may belong to
-any resource of any function. An item that is created during the deletion of the item that it refers to may remain, with
-a missing reference.
+any resource of any function. An item that is created during the deletion of the item on which it depends is deleted
+when its copies are compared.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

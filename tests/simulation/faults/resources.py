@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Ports, Put
+from signalbox.core.ports import Delete, Ports, Put, Snapshot
 from signalbox.documents.model import Content, path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
 from signalbox.documents.service.documents import check_precondition
 from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from signalbox.resources.model.fields import key_of
 from signalbox.resources.model.items import Item, Resource
 from signalbox.resources.service import Receipt, existing, own_item
@@ -23,6 +25,8 @@ from tests.simulation.worlds import resources as resources_world
 delete_item = original("resources.delete_item")
 delete_with_dependents = original("resources.delete_with_dependents")
 commit = original("documents._commit in dependents")
+dependents_task = original("documents.dependents_task")
+put_write = original("resources.put_write")
 receipt_write = Receipt.write.fget  # type: ignore[attr-defined]  # a property has the function that computes it
 
 
@@ -80,12 +84,29 @@ def _replacing(receipt: Receipt) -> Put:
     return replace(receipt_write(receipt), guard=None)
 
 
+def _unread(_: Ports, keys: Sequence[str]) -> list[Deletion]:
+    return [Deletion((Delete(path_of(key)),), ()) for key in keys]
+
+
+def _named_by_the_item(_: str, key: str, part: int = 0, not_before: datetime | None = None) -> Effect:
+    return dependents_task(key, key, part, not_before)
+
+
+def _without_tasks(before: Found, embedded: Content, header: Snapshot | None = None) -> DocumentWrite:
+    return replace(put_write(before, embedded, header=header), effects=())
+
+
 FAULTS = (
     _resources("resource-1", "the item before its dependents", "resources.delete_with_dependents", _dependents_first),
     _resources("resource-1", "the precondition before the dependents", "resources.delete_item", _checked_at_the_end),
     _resources("resource-1", "the task of a deletion", "documents._commit in dependents", _without_its_task),
     _resources("resource-1", "the absence of what was deleted", "documents._Cascade._exists", lambda *_: False),
+    _resources("resource-1", "the task of a linked item", "documents.counts_as_linked in dependents", lambda _: False),
+    _resources("resource-1", "a dependent that came too late", "links.delete_late_dependent", lambda *_: False),
+    _resources("resource-1", "the deletion in the name of its task", "documents.dependents_task", _named_by_the_item),
     _resources("resource-2", "conditions on what a reader may see", "resources._masked", _every_copy),
     _resources("resource-3", "comparing a repeated creation", "resources._check_repeated", lambda *_: None),
     _resources("resource-3", "a receipt that must not exist", "resources.Receipt.write", property(_replacing)),
+    _resources("resource-4", "the tasks of a written item", "resources.put_write", _without_tasks),
+    _resources("resource-4", "the read of what a hook deletes", "documents._deletions in dependents", _unread),
 )

@@ -4,6 +4,10 @@
 `parts` are deleted with their note, and `leaves` with their part. Items of both are created under idempotency keys, and
 the creation is repeated: at once while its answer is lost, late, and under the same key with another body.
 
+In some worlds users also put plain documents, pins, that embed items or a pin, and delete notes together with a pin. So
+items with and without dependents are linked, and what a cascade deletes is embedded elsewhere. In others the first note
+has parts to begin with, and a request deletes fewer than there are.
+
 Checked at every write: no dependent is deleted whose note has existed all the time since the dependent was created; no
 item is created twice under one key. Checked at every answer: a creation is answered with the item that its body asked
 for, and a list has only items that match by what their reader may see. Checked at rest: what a deletion found is gone.
@@ -19,15 +23,20 @@ from functools import partial
 from random import Random
 from typing import Annotated, Any
 
-from signalbox.core import outbox
+from signalbox.core import outbox, values
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import ANYONE
 from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import OtherBody, Problem
+from signalbox.documents import model
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import COLLECTION, GOES_WITH, path_of
-from signalbox.documents.requests import UNCONDITIONAL, Precondition, Tags
+from signalbox.documents.model import COLLECTION
+from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
+from signalbox.documents.service import documents
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
@@ -64,8 +73,17 @@ LEAVES = Resource("leaves", Model.from_class(_Leaf), owned=True)
 
 USERS, IDS, WORDS = ("ann", "ben"), ("x", "y"), ("red", "blue")
 OPERATIONS_MAX = 9
-SMALL_LIMITS = {"cascade_documents_max": 2}
+CASCADES = (1, 2, 10)
+"""Dependents that a request or a task deletes here. They are read one by one if these are more than any item has."""
+
+PARTS_RATE, PARTS_MAX = 0.4, 4
+"""The share of worlds whose first note has parts to begin with, and how many."""
+
 REPEATS_MAX = 6
+
+PINS = ("pin", "tack")
+PINS_RATE, PIN_RATE, ALSO_RATE = 0.5, 0.25, 0.5
+"""The share of worlds with pins; there, that of acts that put one, and that of deletions that delete one too."""
 
 OWNER_RATE = 0.8
 """The share of acts whose user is the last known owner of the note."""
@@ -103,7 +121,7 @@ class ResourcesWorld:
         rates = FaultRates(abort=0.05, lose_answer=0.08, kill=0.05, duplicate=0.05, left=6)
         self.world = World(seed, rates, trace)
         self.writers = Random(f"{seed}-writers").choice(CHOICES)
-        self.world.events.handler = refreshes.fan_out
+        self.world.events.handler = refreshes.fan_out if self.writers == ANYONE else None
         self.world.task_handlers["link_refresh"] = _refresh
         self.world.observers.append(self._check_write)
         self.existing_since: dict[str, datetime] = {}
@@ -114,14 +132,25 @@ class ResourcesWorld:
         self.created: Counter[str] = Counter()
         self.posted: list[Creation] = []
         self.sent: dict[str, set[str]] = defaultdict(set)
+        self.pins = Random(f"{seed}-pins")
+        self.has_pins = self.pins.random() < PINS_RATE
+        cascade = self.pins.choice(CASCADES)
+        self.limits = {
+            "cascade_documents_max": cascade,
+            "cascade_page_documents_max": 1 if cascade > PARTS_MAX else cascade,
+        }
+        self.parts = self.pins.randint(1, PARTS_MAX) if self.pins.random() < PARTS_RATE else 0
 
     def run(self) -> None:
-        with WRITERS.replaced(self.writers), replaced(**SMALL_LIMITS):
+        with WRITERS.replaced(self.writers), replaced(**self.limits):
             random = self.world.random
             first = random.choice(USERS)
             self._put(first, IDS[0], None)
             self.world.run()
             self._put(random.choice((first, first, *USERS)), IDS[1], random.choice((None, *IDS[:1] * 3)))
+            self.world.run()
+            for _ in range(self.parts):
+                self._post(first, PARTS, IDS[0])
             self.world.run()
             acts = random.randint(3, operations_max(OPERATIONS_MAX))
             self.world.run([self._act] * acts)
@@ -133,11 +162,17 @@ class ResourcesWorld:
                 self.world.start("sweep", lambda: _sweep(self.world.ports))
                 self.world.run()
             self._check_rest()
+            for user in USERS:
+                for text in WORDS:
+                    self._check_list(user, text)
 
     # --- users ---
 
     def _act(self) -> None:
         random = self.world.random
+        if self.has_pins and self.pins.random() < PIN_RATE:
+            self._pin()
+            return
         user, id_ = random.choice(USERS), random.choice(IDS)
         if random.random() < OWNER_RATE:
             user = self.owners.get(key_of(NOTES.name, id_), user)
@@ -155,6 +190,17 @@ class ResourcesWorld:
             partial(self._list, user),
         ]
         random.choice(acts)()
+
+    def _pin(self) -> None:
+        items = [key_of(NOTES.name, id_) for id_ in IDS] + [self._key(creation) for creation in self.posted]
+        pin, item = self.pins.choice(PINS), self.pins.choice([*items, PINS[0]])
+        content = {"text": self.pins.choice(WORDS), "of": {"key": item}}
+        request = PutRequest.from_request(pin, content)
+
+        def work() -> None:
+            documents.put(self.world.ports, request)
+
+        self.world.start(f"{pin} is put on {item}", work)
 
     def _put(self, user: str, id_: str, other: str | None) -> None:
         sent = machine.checked(NOTES.model, {"text": self.world.random.choice(WORDS), "other": other})
@@ -189,12 +235,12 @@ class ResourcesWorld:
         self.sent[creation.key].add(creation.text)
 
         def work() -> None:
-            model = creation.resource.model
-            sent = machine.checked(model, body, is_new=True)
+            fields = creation.resource.model
+            sent = machine.checked(fields, body, is_new=True)
             receipt = Receipt(creation.operation, name_of("body", creation.text, creation.of))
 
             def change(before: Item | None) -> Values | None:
-                return None if before is not None else machine.complete(model, sent)
+                return None if before is not None else machine.complete(fields, sent)
 
             wanted = ItemWrite(creation.resource, creation.id, creation.owner, sent, change, receipt=receipt)
             stored = service.write_item(self.world.ports, wanted)
@@ -241,11 +287,12 @@ class ResourcesWorld:
         if etag and self.world.random.random() < 0.5:
             condition = Precondition(if_match=Tags(frozenset([etag]), frozenset(), False))
         began = self.world.now()
+        also = self.pins.sample(PINS, 1) if self.has_pins and self.pins.random() < ALSO_RATE else []
 
         def work() -> None:
             self.begun[key].append(began)
             try:
-                service.delete_item(self.world.ports, resource, id_, user, condition, lambda _: ())
+                service.delete_item(self.world.ports, resource, id_, user, condition, lambda _: also)
             except Problem:
                 REACHED[DELETIONS_REFUSED] += 1
                 raise
@@ -255,19 +302,18 @@ class ResourcesWorld:
     def _list(self, user: str) -> None:
         """List the notes that refer to a note with a text, or all of them by the text of what they refer to."""
         text = self.world.random.choice(WORDS)
+        self.world.start(f"{user} lists", lambda: self._check_list(user, text, self.world.ports))
+
+    def _check_list(self, user: str, text: str, ports: Ports | None = None) -> None:
         parameters = {"other.text": [text], "_limit": ["100"]}
-
-        def work() -> None:
-            request = ListRequest.from_request(NOTES, parameters, conditions_of(NOTES, user, ()), user)
-            page = service.list_items(self.world.ports, NOTES, request)
-            REACHED[LISTED_BY_COPIES] += len(page.items)
-            shown = [item.values["other"] for item in page.items]
-            if any(not _may_see(copy, user) or copy.get("text") != text for copy in shown):
-                raise Violation(f"{user} finds {shown} by the text {text}")
-            if page.total != len(page.items):
-                raise Violation(f"{user} is answered {len(page.items)} of {page.total} items")
-
-        self.world.start(f"{user} lists", work)
+        request = ListRequest.from_request(NOTES, parameters, conditions_of(NOTES, user, ()), user)
+        page = service.list_items(ports or self.world.reliable_ports(), NOTES, request)
+        REACHED[LISTED_BY_COPIES] += len(page.items)
+        shown = [item.values["other"] for item in page.items]
+        if any(not _may_see(copy, user) or copy.get("text") != text for copy in shown):
+            raise Violation(f"{user} finds {shown} by the text {text}")
+        if page.total != len(page.items):
+            raise Violation(f"{user} is answered {len(page.items)} of {page.total} items")
 
     # --- what must hold ---
 
@@ -277,40 +323,35 @@ class ResourcesWorld:
             return
         if before.data is None and after.data is not None:
             self.existing_since[key] = self.world.now()
-            self.created[key] += not key.startswith(f"{NOTES.name}~")
+            self.created[key] += key.startswith((f"{PARTS.name}~", f"{LEAVES.name}~"))
             if self.created[key] > 1:
                 raise Violation(f"{key} was created twice under one idempotency key")
         if before.data is not None and after.data is None:
+            self.owners.pop(key, None)
             self._check_deleted(key, before.data)
 
     def _check_deleted(self, key: str, content: Any) -> None:
         """Check that a deleted dependent was deleted by its user, or that what it depends on was absent meanwhile."""
         since = self.existing_since.pop(key)
-        found_at = [self.deleted[target] for target in _targets(content) if target in self.deleted]
+        found_at = [self.deleted[target] for target in model.goes_with(content) if target in self.deleted]
         self.deleted[key] = min([*self.begun[key], *found_at], default=self.world.now())
-        for target in _targets(content):
+        for target in model.goes_with(content):
             REACHED[DEPENDENTS_DELETED] += not self.begun[key]
             existing_since = self.existing_since.get(target)
             if not self.begun[key] and existing_since is not None and existing_since < since:
                 raise Violation(f"{key} was deleted, and {target}, on which it depends, was not")
 
     def _check_rest(self) -> None:
-        for record in self.world.store.query(Query(COLLECTION, limit=1_000)):
-            assert record.data is not None
-            assert record.create_time is not None
-            for target in _targets(record.data):
-                found_at = self.deleted.get(target)
-                is_absent = self.world.store.read(path_of(target))[0].data is None
-                if is_absent and found_at is not None and record.create_time < found_at:
-                    raise Violation(f"{record.id} is left, and {target}, on which it depends, was deleted")
-
-
-def _targets(content: Any) -> list[str]:
-    """Return the keys that a document depends on."""
-    meta: Any = content
-    for name in GOES_WITH:
-        meta = (meta or {}).get(name)
-    return [key for key in meta or [] if not key.endswith("~")]
+        records = self.world.store.query(Query(COLLECTION, limit=1_000))
+        contents = {record.id: model.content_of(record.data) or {} for record in records}
+        for key, content in contents.items():
+            for target in model.goes_with(content):
+                if target not in contents:
+                    raise Violation(f"{key} is left, and {target}, on which it depends, was deleted")
+            embedding = Embedding({target: contents.get(target) for target in links.link_keys(content)})
+            expected = links.embed_links(key, content, embedding)
+            if not values.same(expected, content):
+                raise Violation(f"{key} shows {content}, a put now would embed {expected}")
 
 
 def _may_see(copy: Any, user: str) -> bool:

@@ -205,6 +205,22 @@ def test_another_clients_write_is_found_by_the_verification(world: OperationsPla
     assert world.record(path_of("t"))["_signalbox"]["linked"] is True
 
 
+def test_another_clients_write_over_a_put_is_brought_into_shape_by_the_puts_own_task(world: OperationsPlatform) -> None:
+    world.put("p", a={"key": "t"})
+    world.write_past("p", {"a": {"key": "u"}})
+    work_off(world)
+    assert world.shown("p")["a"] == {"key": "u", "n": 1}
+    assert world.record(path_of("u"))["_signalbox"]["linked"] is True
+
+
+def test_a_bulk_put_over_another_links_compares_its_copies(world: OperationsPlatform) -> None:
+    world.put("p", a={"key": "t"})
+    work_off(world)
+    bulk.put_each(world.ports, BulkPutRequest.from_request([{"key": "p", "a": {"key": "u"}}]))
+    work_off(world)
+    assert world.record(path_of("u"))["_signalbox"]["linked"] is True
+
+
 def test_a_put_over_another_clients_write_refreshes_the_copies(world: OperationsPlatform) -> None:
     world.put("p", a={"key": "t"})
     work_off(world)

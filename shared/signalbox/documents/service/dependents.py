@@ -10,6 +10,11 @@ same way.
 A dependent is deleted only if the document that it depends on is absent after the dependent was read: the document may
 have been created again since, with new dependents. So a dependent of the deleted document survives if the document is
 created again before its dependents are deleted.
+
+A dependent may be created between the look for dependents and the commit of the deletion. Its creation, like every put,
+causes a comparison of its copies, which marks the document as linked. If the comparison comes before the deletion, the
+document is linked when it is deleted: therefore the deletion of a linked document always contains the task. If it comes
+after, it finds the document absent, and the dependent is deleted then (`delete_late_dependent`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,14 +30,20 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine.links import links_of
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import COLLECTION, GOES_WITH, RESOURCE_SEPARATOR, path_of
+from signalbox.documents.model import (
+    COLLECTION,
+    GOES_WITH,
+    RESOURCE_SEPARATOR,
+    Document,
+    counts_as_linked,
+    goes_with,
+    path_of,
+)
 from signalbox.documents.storage.reads import Found, log_header
 from signalbox.documents.storage.writes import Deletion, deletion
 from signalbox.history.model import HISTORY
-
-DEPENDENTS_PAGE = 100
-"""Dependents that are read together."""
 
 
 def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ()) -> None:
@@ -57,6 +68,32 @@ def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
         ports.queue.create([dependents_task(event_id, key, part + 1)])
 
 
+def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
+    """Delete a document that was put while the one that it depends on was deleted; return whether it is such a one.
+
+    `key` has been found absent after the document was read. The document still shows the content of `key` from its own
+    put: what was put without that content stays, and so does a record that was imported, whose stamp is older than the
+    record. Raises `Unavailable` if it is written meanwhile.
+    """
+    found = Found.of(record)
+    if found.document is None or not _was_put_with(found.document, record, key):
+        return False
+    try:
+        delete_with_dependents(ports, found)
+    except Conflict as error:
+        raise Unavailable(f"{found.key} was written while it was deleted") from error
+    return True
+
+
+def _was_put_with(document: Document, record: Snapshot, key: str) -> bool:
+    shown = (link for _, link in links_of(document.content) if link["key"] == key)
+    if key not in goes_with(document.content) or all("link_missing" in link for link in shown):
+        return False
+    assert record.create_time is not None, "the document exists"
+    oldest = record.create_time - timedelta(seconds=LIMITS.put_seconds_max)
+    return document.stamp is not None and document.stamp.version >= microseconds(oldest)
+
+
 def dependents_task(event_id: str, key: str, part: int = 0, not_before: datetime | None = None) -> Effect:
     """Return the task that deletes what depends on a document whose deletion is the event."""
     payload = {"event": event_id, "work": {"dependents": key, "part": part}}
@@ -78,7 +115,7 @@ class _Cascade:
         while pending:
             if not self._left:
                 return False
-            page = self._going_with(pending[-1], min(DEPENDENTS_PAGE, self._left))
+            page = self._going_with(pending[-1], min(LIMITS.cascade_page_documents_max, self._left))
             if not page or self._exists(pending[-1]):
                 pending.pop()
                 continue
@@ -87,8 +124,11 @@ class _Cascade:
         return True
 
     def tasks_of(self, found: Found) -> tuple[Effect, ...]:
-        """Return the task of a document's deletion: none if nothing depends on the document."""
-        if not self._going_with(found.key, 1):
+        """Return the task of a document's deletion: none if nothing depends on the document.
+
+        A look is enough only for an unlinked document. What is created after it compares its copies after the deletion.
+        """
+        if not counts_as_linked(found.document) and not self._going_with(found.key, 1):
             return ()
         assert found.record.update_time is not None, "the document exists"
         event_id = name_of(found.record.path, microseconds(found.record.update_time))
@@ -102,9 +142,14 @@ class _Cascade:
     def _exists(self, key: str) -> bool:
         return self._ports.store.read(path_of(key))[0].data is not None
 
-    def _may_have_dependents(self, key: str) -> bool:
-        """Return whether any document depends on an item of the key's resource, with one query for each resource."""
-        resource = key.partition(RESOURCE_SEPARATOR)[0] + RESOURCE_SEPARATOR
+    def _may_have_dependents(self, found: Found) -> bool:
+        """Return whether a document is linked, or any document depends on an item of its resource.
+
+        The second takes one query for each resource. Its answer may be old: that matters only for linked documents.
+        """
+        if counts_as_linked(found.document):
+            return True
+        resource = found.key.partition(RESOURCE_SEPARATOR)[0] + RESOURCE_SEPARATOR
         if resource not in self._resources:
             self._resources[resource] = bool(self._going_with(resource, 1))
         return self._resources[resource]
@@ -117,7 +162,7 @@ class _Cascade:
         """
         with_dependents, plain = [], []
         for found in map(Found.of, page):
-            effects = self.tasks_of(found) if self._may_have_dependents(found.key) else ()
+            effects = self.tasks_of(found) if self._may_have_dependents(found) else ()
             made = _deletion(self._ports, found)
             if not effects and _is_one_write(made):
                 plain.append(made.writes[0])

@@ -43,6 +43,7 @@ from signalbox.documents.model import (
     path_of,
     wanted_path,
 )
+from signalbox.documents.service.dependents import delete_late_dependent
 from signalbox.documents.storage import reads
 from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
 from signalbox.documents.storage.writes import DocumentWrite, document_write, write_each
@@ -346,9 +347,11 @@ def verify_copies(
 
 
 def refresh_copy(ports: Ports, key: str, document: str) -> None:
-    """Refresh one document's copy of a key."""
+    """Refresh one document's copy of a key, or delete the document if it depends on that key and came too late."""
     linking = ports.store.read(path_of(document))
     inputs = ports.store.read(path_of(key), *transform_paths_in(linking, [key]))
+    if inputs[0].data is None and delete_late_dependent(ports, linking[0], key):
+        return
     refresh(ports, key, linking, inputs)
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect, complete_wake_ups
 from signalbox.core.names import KIT
-from signalbox.core.ports import Committed, Ports, Write
+from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.model import Document
 from signalbox.documents.storage import writes
 from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_world
-from tests.simulation.faults.points import always
-from tests.simulation.worlds.links.kinds import KINDS, NARROW, WIDE, Kinds
+from tests.simulation.faults.points import always, original
+from tests.simulation.worlds.links.kinds import KINDS, NARROW, VERSATILE, WIDE, WRITES_BACK, Kinds
 
 own_tasks = writes.own_tasks
+plan_writes = original("documents._Plan.writes")
 
 Record = Mapping[str, Any] | None
 
@@ -55,6 +58,24 @@ def _enqueued_before_the_commit(ports: Ports, made: Sequence[Write], effects: Se
     return ports.store.commit(made)
 
 
+def _without_tasks(before: Found, embedded: Any, *more: Any, **named: Any) -> DocumentWrite:
+    return replace(writes.put_write(before, embedded, *more, **named), effects=())
+
+
+def _pages_alone(before: Found, embedded: Any) -> DocumentWrite:
+    made = writes.put_write(before, embedded)
+    return replace(made, effects=tuple(task for task in made.effects if task.task == "page"))
+
+
+def _deletion_alone(before: Found, header: Snapshot | None = None) -> Deletion:
+    return replace(writes.deletion(before, header), effects=())
+
+
+def _tasks_of_the_last(plan: Any) -> list[DocumentWrite]:
+    *sources, last = plan_writes(plan)
+    return [*(replace(made, effects=()) for made in sources), last]
+
+
 def _own(clause: str, without: str, point: str, instead: Any, kinds: Kinds = KINDS) -> Fault:
     return Fault(clause, without, always((point, instead)), in_world(kinds, KIT))
 
@@ -64,6 +85,11 @@ FAULTS = (
     _own("link-13", "the fan-out of a refresh", "documents.own_tasks", _none_of_a_refresh, WIDE),
     _own("link-13", "the fan-out of a deletion", "documents.own_tasks", _none_of_a_deletion),
     _own("link-13", "the comparison of new copies", "documents.own_tasks", _no_comparison),
+    _own("link-13", "the tasks of a merge", "documents.put_write in patches", _without_tasks, VERSATILE),
+    _own("link-13", "the tasks of a write-back", "documents._Plan.writes", _tasks_of_the_last, WRITES_BACK),
+    _own("link-13", "the comparison of a bulk put", "documents.put_write in bulk", _pages_alone, VERSATILE),
+    _own("link-13", "the tasks of a transaction", "documents.put_write in transactions", _without_tasks, VERSATILE),
+    _own("link-13", "the deletion in a transaction", "documents.deletion in transactions", _deletion_alone, VERSATILE),
     _own("link-13", "the tasks in the commit", "core.commit", _enqueued_after_the_commit),
     _own("link-13", "the tasks after the commit", "core.commit", _enqueued_before_the_commit),
     _own("link-14", "the guard of a new document", "documents._unwanted", lambda _: ()),

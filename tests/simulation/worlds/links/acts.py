@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from signalbox.core.ports import Put, Snapshot
@@ -10,8 +11,9 @@ from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
 from signalbox.documents.requests import UNCONDITIONAL, BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
-from signalbox.documents.service import bulk, documents
+from signalbox.documents.service import bulk, documents, transactions
 from signalbox.documents.service import patches as documents_patches
+from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage.reads import etag_of
 from signalbox.transforms import service
 from signalbox.transforms.model import PutTransformRequest
@@ -20,12 +22,16 @@ from tests.simulation.worlds.links.checks import Act, Checks, bare
 from tests.simulation.worlds.links.kinds import FIELDS, Kind
 from tests.simulation.worlds.links.write_backs import WriteBacks
 
+TRANSACTION_RATE = 0.2
+"""The share of actions of versatile users that are transactions."""
+
 
 class Users:
     """Users who put, merge and delete, and another client; with few contents, so that contents recur."""
 
-    def __init__(self, world: World, kind: Kind, checks: Checks) -> None:
+    def __init__(self, world: World, kind: Kind, checks: Checks, transactions: Random) -> None:
         self._world = world
+        self._transactions = transactions
         self._kind = kind
         self._keys = kind.names
         self._expect = checks.expect
@@ -36,6 +42,9 @@ class Users:
     def act(self) -> None:
         """Start one random action."""
         random = self._world.random
+        if self._kind.versatile and self._transactions.random() < TRANSACTION_RATE:
+            self._transact()
+            return
         if self._kind.transformed and random.random() < self._kind.transform_share:
             self._change_a_transform()
             return
@@ -67,6 +76,33 @@ class Users:
         else:
             content = self._content(key)
             self._world.start(f"another client on {key}", lambda: self._write_past(key, content))
+
+    def _transact(self) -> None:
+        """Put a document and put or delete another one in one transaction, after a read of one of them or of none."""
+        random = self._transactions
+        keys = random.sample(self._keys, 2)
+        contents = {key: self._content(key) for key in keys}
+        if random.random() < 0.5:
+            contents.pop(keys[1])
+        read = keys[: random.randint(0, 1)]
+
+        def check(before: Snapshot, written: model.Content) -> None:
+            if bare(written) != bare(contents[before.id]):
+                raise Violation(f"{before.id} was put as {contents[before.id]} and stored as {written}")
+
+        def code(t: Transaction) -> None:
+            t.get_many(read)
+            for key in keys:
+                if key in contents:
+                    t.put(key, contents[key])
+                else:
+                    t.delete(key)
+
+        def work() -> None:
+            self._expect(Act(check))
+            transactions.run_transaction(self._world.ports, code, kind=Transaction)
+
+        self._world.start(f"a transaction writes {' '.join(keys)}", work)
 
     def _change_a_transform(self) -> None:
         random = self._world.random

@@ -63,7 +63,7 @@ class Kind:
         crowded      records are so small that copies do not fit
         narrow       one source changes to another value and back, as does its transform; one document embeds it
         unlucky      there are many faults
-        versatile    users also merge, put under a condition, and put several documents in one call
+        versatile    users also merge, put under a condition, put several documents in one call, and run transactions
         transformed  transforms are put, changed and deleted
         round        each document links to the next, the last to the first: the output of a transform grows on each
                      round; in a crowded world a document that embeds the next is too large for the one before

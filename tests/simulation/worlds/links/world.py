@@ -83,7 +83,7 @@ class LinksWorld:
         )
         self.world.observers.append(self._check_write)
         self.checks = Checks(self.kind)
-        self.users = Users(self.world, self.kind, self.checks)
+        self.users = Users(self.world, self.kind, self.checks, Random(f"{seed}-transactions"))
 
     def run(self) -> None:
         with (
