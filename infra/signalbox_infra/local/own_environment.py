@@ -1,10 +1,11 @@
 """The variables of users' functions on this machine: `env` of the catalogue, and secrets from a file ``.env``.
 
 The file has a line such as ``STRIPE_KEY=sk_test_1`` for each secret; git ignores it. A variable of the shell overrides
-its line.
+its line. A ``#`` after a space or a closing quote begins a comment, except within quotes.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from signalbox.catalogue.entries import refuse
 from signalbox.catalogue.reading import Catalogue
 
 FILE = ".env"
+QUOTED = re.compile(r"""\s*(["'])(.*?)\1\s*(#.*)?""")
+COMMENT = re.compile(r"\s#.*")
 
 
 def own_environment(catalogue: Catalogue) -> dict[str, str]:
@@ -40,10 +43,11 @@ def _read(file: Path) -> Mapping[str, str]:
         if text and not text.startswith("#"):
             name, equals, value = text.partition("=")
             refuse(not equals, f"{FILE}:{number}: write NAME=value")
-            found[name.strip()] = _unquoted(value.strip())
+            found[name.strip()] = _value(value)
     return found
 
 
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value
+def _value(text: str) -> str:
+    """Return the value in the text after ``=``, without its quotes and without a comment."""
+    quoted = QUOTED.fullmatch(text)
+    return quoted[2] if quoted else COMMENT.sub("", text).strip()

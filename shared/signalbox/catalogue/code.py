@@ -118,8 +118,8 @@ class Usage:
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
     """Return the declarations in the Python files of a function, by path.
 
-    Raises `CatalogueError` for a file that does not compile, a second schedule of one name, or a decorator's argument
-    that is not a constant.
+    Raises `CatalogueError` for a file that does not compile, a task, class or flow whose name another file declares
+    too, a second schedule of one name, or a decorator's argument that is not a constant.
     """
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
@@ -138,10 +138,10 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
         parameters = {**module.parameters(), **parameters}
-        tasks = {**module.tasks(), **tasks}
+        tasks = _joined("task", tasks, module.tasks())
         queues = {**module.queues(), **queues}
-        objects = {**module.objects(), **objects}
-        flows = {**module.flows(), **flows}
+        objects = _joined("class of objects", objects, module.objects())
+        flows = _joined("flow", flows, module.flows())
         rules = {**module.rules(), **rules}
         never_run += module.never_run()
         named = {**module.named_functions(), **named}
@@ -170,6 +170,13 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         each_user,
         parameters,
     )
+
+
+def _joined(kind: str, before: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the places in several files. Raises `CatalogueError` for a name that two of them declare."""
+    for name in sorted(before.keys() & more.keys()):
+        raise CatalogueError(f"{more[name]} declares {name}, a second {kind} of this name ({before[name]}): rename one")
+    return {**before, **more}
 
 
 @lru_cache(maxsize=64)
@@ -291,6 +298,7 @@ class _Module:
         self._path = path
         self._nodes = list(ast.walk(tree))
         self._kit = dict(self._kit_names())
+        self._follow_assignments()
         self._read_only = {
             id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
         }
@@ -393,6 +401,9 @@ class _Module:
             if _is_decorator(call, SCHEDULE_DECORATOR):
                 place = f"{self._path}:{call.lineno}"
                 crons, options = _constants(self._path, call)
+                if len(crons) > 1:
+                    more = ", ".join(map(repr, crons[1:]))
+                    raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
                 name = options.pop("name", url_segment(task.name))
                 if name in found:
                     raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
@@ -424,7 +435,8 @@ class _Module:
 
     def _queues_of(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call) and id(node) not in self._read_only:
-            yield from QUEUES.get(self._kit_name(node.func), ())
+            for called in (node.func, *node.args):  # an argument: partial(semaphore, "printer")
+                yield from QUEUES.get(self._kit_name(called), ())
             yield from self._queues_of_method(node.func)
             yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
@@ -452,6 +464,22 @@ class _Module:
         if isinstance(node, ast.Attribute):
             return node.attr if self._kit.get(ast.unparse(node.value)) == KIT else ""
         return self._kit.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _follow_assignments(self) -> None:
+        """Add the names to which a public name or the kit itself is assigned: ``sem = semaphore``."""
+        assignments = [
+            (target.id, node.value)
+            for node in self._nodes
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        ]
+        known = -1
+        while known < len(self._kit):
+            known = len(self._kit)
+            for name, value in assignments:
+                if of := self._kit_name(value):
+                    self._kit.setdefault(name, of)
 
     def _kit_names(self) -> Iterator[tuple[str, str]]:
         for node in self._nodes:

@@ -49,6 +49,12 @@ RESERVED_VARIABLES = frozenset(
         *("FIRESTORE_EMULATOR_HOST", "CLOUD_TASKS_EMULATOR_HOST"),
     }
 )
+TAKEN_OVER = re.compile(
+    r"(LD|DYLD)_(PRELOAD|AUDIT|INSERT_LIBRARIES|LIBRARY_PATH)|GLIBC_TUNABLES|GCONV_PATH|OPENSSL_.*|SSLKEYLOGFILE"
+    r"|BASH_ENV|(HTTP|HTTPS|ALL)_PROXY|GCE_METADATA_.*|NO_GCE_CHECK|GCLOUD_PROJECT"
+)
+"""Variables that change which code a process loads, or where its requests and credentials go."""
+
 SECRET = re.compile(r"[A-Za-z0-9_-]{1,255}(:([1-9][0-9]*|latest))?")
 ROLE = re.compile(r"roles/[A-Za-z0-9.]+")
 BROAD_ROLE = re.compile(
@@ -191,6 +197,11 @@ class Function:
             refuse(not VARIABLE.fullmatch(name), f"{kind} names {name!r}; write capitals, digits and underscores")
             reserved = name.startswith(RESERVED_BEGINNINGS) or name in RESERVED_VARIABLES
             refuse(reserved, f"{kind} names {name}, a variable of the platform or the kit: choose another name")
+            refuse(
+                bool(TAKEN_OVER.fullmatch(name)),
+                f"{kind} names {name}, which changes the code that the whole process loads, or where it sends its "
+                "requests and credentials: choose another name, and pass the value in your code",
+            )
             refuse(not isinstance(value, str), f"{kind}.{name} must be a string, not {value!r}: put it in quotes")
         twice = sorted(self.env.keys() & self.secrets.keys())
         refuse(bool(twice), f"{', '.join(twice)}: name it in env or in secrets, not in both")

@@ -266,9 +266,9 @@ def _page(parameters: Parameters) -> tuple[int, int]:
 
 
 def _number(parameters: Parameters, name: str, default: int, least: int, most: int) -> int:
-    text = _one(parameters, name)
-    if not text:
+    if name not in parameters:
         return default
+    text = _one(parameters, name)
     if not (text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= most):
         raise BadQuery(f"`{name}` must be an integer from {least:,} to {most:,}.", field=name)
     return int(text)

@@ -43,6 +43,18 @@ CODE = {
         "enqueues": ["admit", "tasks"],
         "tasks": ["pack"],
     },
+    "sem = semaphore\nlock = sem\n@app.http('POST')\ndef start(request): lock('a').acquire()": {
+        "invoked_by": ["people"],
+        "enqueues": ["admit", "tasks"],
+    },
+    "import signalbox\nkit = signalbox\n@app.http('POST')\ndef start(request): kit.semaphore('a').acquire()": {
+        "invoked_by": ["people"],
+        "enqueues": ["admit", "tasks"],
+    },
+    "from functools import partial\nsem = partial(semaphore, 'a')\n@app.http('POST')\ndef start(request): sem()": {
+        "invoked_by": ["people"],
+        "enqueues": ["admit", "tasks"],
+    },
     "@app.object\nclass Cart: ...": {
         "invoked_by": ["people", "queue"],
         "enqueues": ["objects", "tasks"],
@@ -181,6 +193,26 @@ def test_the_times_of_a_schedule_are_those_of_its_time_zone() -> None:
     assert of_days("30 2 * * *", 3, 28, 2) == ["28 01:30"]  # 02:30 does not exist on the 29th
     assert of_days("30 2 * * *", 10, 24, 2) == ["24 00:30", "25 00:30"]  # it exists twice on the 25th
     assert of_days("0 0 29 * *", 3, 27, 3) == ["28 23:00"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (b"@app.task\ndef pack(): ...", "task"),
+        (b"@app.object\nclass pack: ...", "class of objects"),
+        (b"@app.flow\nasync def pack(): ...", "flow"),
+    ],
+)
+def test_a_name_that_two_files_declare_is_refused(code: bytes, kind: str) -> None:
+    complaint = rf"other\.py:\d declares pack, a second {kind} of this name \(main\.py:\d\): rename one"
+    with pytest.raises(CatalogueError, match=complaint):
+        usage_of({"main.py": code, "other.py": code})
+
+
+def test_a_second_cron_expression_is_refused() -> None:
+    code = b"@app.schedule('0 6 * * 1', 'Europe/Rome')\n@app.task\ndef report(): ..."
+    with pytest.raises(CatalogueError, match=r"main\.py:1: a schedule has one .*; write 'Europe/Rome' as time_zone=…"):
+        usage_of({"main.py": code})
 
 
 def test_a_second_schedule_of_a_name_in_another_file_is_refused() -> None:

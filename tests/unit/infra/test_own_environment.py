@@ -23,6 +23,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"env": {"shop": "a"}}, "env names 'shop'; write capitals"),
     ({"env": {"SIGNALBOX_PROJECT": "a"}}, "a variable of the platform or the kit"),
     ({"env": {"PORT": "1"}}, "a variable of the platform or the kit"),
+    ({"env": {"LD_PRELOAD": "/a.so"}}, "env names LD_PRELOAD, which changes the code that the whole process loads"),
+    ({"env": {"LD_LIBRARY_PATH": "/a"}}, "env names LD_LIBRARY_PATH, which changes the code"),
+    ({"env": {"HTTPS_PROXY": "http://a"}}, "or where it sends its requests and credentials: choose another name"),
+    ({"secrets": {"HTTP_PROXY": "proxy"}}, "secrets names HTTP_PROXY, which"),
+    ({"env": {"GCE_METADATA_HOST": "a"}}, "env names GCE_METADATA_HOST, which"),
+    ({"env": {"SSLKEYLOGFILE": "/a"}}, "env names SSLKEYLOGFILE, which"),
+    ({"env": {"PYTHONPATH": "/a"}}, "a variable of the platform or the kit"),
+    ({"env": {"GOOGLE_APPLICATION_CREDENTIALS": "/a"}}, "a variable of the platform or the kit"),
     ({"env": {"LEVEL": 3}}, "env.LEVEL must be a string, not 3: put it in quotes"),
     ({"secrets": {"KEY": "a/b"}}, "secrets.KEY is 'a/b'; write the secret's name"),
     ({"secrets": {"KEY": "stripe:0"}}, "with :3 for a version"),
@@ -42,6 +50,11 @@ def test_an_entry_that_cannot_be_is_refused_with_what_to_write(entry: dict[str, 
     assert complaint in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["LD_SDK_KEY", "ENV", "PROXY_URL", "METADATA_HOST"])
+def test_a_name_that_only_resembles_a_refused_one_is_accepted(name: str) -> None:
+    assert changed(quilt={"env": {name: "a"}}).functions["quilt"].env == {name: "a"}
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Catalogue:
     asked = {"env": {"SHOP": "Print"}, "secrets": {"STRIPE_KEY": "stripe-key", "MAIL_KEY": "mail:3"}}
@@ -59,6 +72,26 @@ def test_a_secret_has_its_value_from_a_file_that_git_ignores_or_from_the_shell(
 def test_a_file_of_secrets_may_begin_with_a_byte_order_mark(project: Catalogue) -> None:
     (project.root / ".env").write_bytes("\ufeffSTRIPE_KEY=1\r\nMAIL_KEY=2\r\n".encode())
     assert own_environment(project) == {"SHOP": "Print", "STRIPE_KEY": "1", "MAIL_KEY": "2"}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("a # of the test account", "a"),
+        ("a#b", "a#b"),
+        (" # none yet", ""),
+        ("#a", "#a"),
+        ('"a # b"', "a # b"),
+        ("'a # b' # quoted", "a # b"),
+        ('"a" # not "b"', "a"),
+        ("a'#b", "a'#b"),
+        ('"a', '"a'),
+        ('\'{"a": "b"}\'', '{"a": "b"}'),
+    ],
+)
+def test_a_comment_behind_a_value_is_not_part_of_it(project: Catalogue, line: str, value: str) -> None:
+    (project.root / ".env").write_text(f"STRIPE_KEY={line}\nMAIL_KEY=2\n")
+    assert own_environment(project)["STRIPE_KEY"] == value
 
 
 def test_a_secret_without_a_value_is_refused_before_anything_starts(project: Catalogue) -> None:

@@ -420,6 +420,8 @@ def test_ids_sort_both_ways_and_are_searched(harness: Harness) -> None:
         ("_sort=text,text", "_sort"),
         ("_sort=text&_order=up", "_order"),
         ("_start=x", "_start"),
+        ("_start=", "_start"),
+        ("_page=", "_page"),
         ("_start=3&_end=2", "_end"),
         ("_limit=0", "_limit"),
         ("_page=2&_page=3", "_page"),
