@@ -20,7 +20,7 @@ from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.documents.model import RESERVED, Document
 from signalbox.flows import model as flows
-from signalbox.flows.tasks import StepOfFlow, run_own_task
+from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
 from signalbox.history import model as history
 from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify

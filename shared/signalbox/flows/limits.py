@@ -44,6 +44,33 @@ class FlowLimits(Limits):
     flow_log_entries_max: int = 50_000
     """Entries of the log of one execution. A turn replays them all, in 10 to 16 ms for a thousand."""
 
+    inline_timeout_seconds: float = 60
+    """The time within which an inline step must end, if its code says nothing else."""
+
+    inline_timeout_seconds_max: float = 480
+    """The longest such time. Cloud Tasks ends a delivery after ten minutes; a longer step is a task."""
+
+    inline_steps_max: int = 8
+    """Inline steps that one delivery runs at once, each in a thread. Their instance serves other requests, too."""
+
+    inline_starts_max: int = 10
+    """Starts of one attempt of an inline step after which it is given up: each raised an error, or lost its process."""
+
+    inline_claim_seconds: float = 60
+    """The time after a commit for which no other delivery runs the code: a process that dies delays it so long."""
+
+    inline_renewal_seconds: float = 20
+    """The time after which a delivery renews its claims: early enough to try again."""
+
+    inline_look_seconds: float = 1
+    """The interval at which a delivery with inline steps looks for messages, for instance a cancel: one read."""
+
+    inline_margin_seconds: float = 20
+    """The time that a delivery keeps for the commit after its last inline step."""
+
+    inline_pause_seconds_max: float = 60
+    """The longest pause before an inline step starts again after an error. It doubles from one second."""
+
     flow_siblings_max: int = 4
     """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""
 

@@ -34,6 +34,9 @@ FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 RUNNING, STUCK = "running", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+RUNNING_STEPS = "running"
+"""The field of the header with the claims of inline steps."""
+
 STATES = (RUNNING, STUCK, COMPLETED, FAILED, CANCELLED)
 
 
@@ -161,13 +164,39 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The right of one delivery to run the code of an inline step until a time, which it moves while the code runs.
+
+    `starts` counts the starts of the current attempt, also those of deliveries that died. After an `error` other than a
+    `Problem` the claim has no delivery, and nobody starts the code before `until`.
+    """
+
+    delivery: str
+    starts: int
+    until: datetime
+    error: str = ""
+
+    def to_json(self) -> list[Any]:
+        return [self.delivery, self.starts, rfc3339(self.until), *([self.error] if self.error else [])]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        delivery, starts, until, *error = value
+        return cls(delivery, starts, datetime.fromisoformat(until), *error)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a command. `at` is the time of the turn that applied it, None in the mailbox."""
+    """The outcome of a command. `at` is the time of the turn that applied it, None in the mailbox.
+
+    `delivery` is the one that has run the code of an inline step; empty for other commands.
+    """
 
     kind: ClassVar[str] = "done"
     wait: Wait
     outcome: CallOutcome
     at: datetime | None = None
+    delivery: str = ""
 
     @property
     def lease(self) -> dict[str, Any] | None:
@@ -176,7 +205,8 @@ class Result:
         return dict(result["granted"]) if isinstance(result, dict) and "granted" in result else None
 
     def body(self) -> dict[str, Any]:
-        return {**self.wait.to_json(), "outcome": self.outcome.to_json()}
+        delivery = {"delivery": self.delivery} if self.delivery else {}
+        return {**self.wait.to_json(), "outcome": self.outcome.to_json(), **delivery}
 
     def entry(self) -> list[Any]:
         return [self.wait.path, self.wait.signature, self.outcome.to_json()]
@@ -185,8 +215,8 @@ class Result:
         return {"path": self.wait.path, "command": self.wait.signature, **self.outcome.to_json()}
 
     def id_for(self, address: FlowAddress) -> str:
-        """Return the id of the message: one per execution, path, attempt and lease."""
-        granted = self.lease["id"] if self.lease else ""
+        """Return the id of the message: one per execution, path, attempt, and lease or delivery of an inline step."""
+        granted = self.lease["id"] if self.lease else self.delivery
         return name_of("done", address.base, self.wait.execution_id, self.wait.path, self.wait.attempt, granted)
 
 
@@ -241,7 +271,7 @@ def message_from_record(data: Mapping[str, Any]) -> Message:
             return Event(body["name"], body["value"])
         case Cancel.kind:
             return Cancel(body["reason"])
-    return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]))
+    return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))
 
 
 def timer_id(address: FlowAddress, wait: Wait) -> str:
@@ -350,8 +380,9 @@ class FlowHeader:
     """A flow as its last turn committed it.
 
     `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
-    code of this generation has been started. `pending` has the waits and `leases` the held leases of locks, both by
-    path. `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
+    code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
+    the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
+    has the first of their names.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
     """
 
@@ -367,6 +398,7 @@ class FlowHeader:
     start_at: datetime | None = None
     log: StoredLog = StoredLog()
     pending: Mapping[str, Wait] = field(default_factory=dict)
+    running: Mapping[str, Claim] = field(default_factory=dict)
     leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     patches: Mapping[str, int] = field(default_factory=dict)
     kept: int = 0
@@ -405,7 +437,7 @@ class FlowHeader:
 
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
-        return replace(self, end=end, pending={}, leases={}, stuck=None)
+        return replace(self, end=end, pending={}, running={}, leases={}, stuck=None)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
@@ -435,7 +467,12 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
+            **self._claims_record(),
         }
+
+    def _claims_record(self) -> dict[str, str]:
+        claims = {path: claim.to_json() for path, claim in self.running.items()}
+        return {RUNNING_STEPS: json.dumps(claims)} if claims else {}
 
     @classmethod
     def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
@@ -452,6 +489,7 @@ class FlowHeader:
             begun=data["begun"],
             start_at=data["start_at"],
             log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
+            running=_claims(json.loads(data.get(RUNNING_STEPS, "{}"))),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
             kept=data.get("kept", 0),  # headers of older code have none of the three
@@ -463,6 +501,10 @@ class FlowHeader:
             end=End.from_json(end) if end else None,
         )
         return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"])))
+
+
+def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
+    return {path: Claim.from_json(claim) for path, claim in stored.items()}
 
 
 def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]]) -> dict[str, Wait]:

@@ -29,3 +29,8 @@ class FlowCancelled(Problem):
 class TooManyEvents(Problem):
     status = 409
     title = "The flow has too many events that it has not waited for"
+
+
+class StepTimedOut(Problem):
+    status = 504
+    title = "The step took too long"

@@ -9,8 +9,8 @@ is fixed.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,18 +18,20 @@ from signalbox.core import listings, outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import AlreadyExists, Ports, Query, Snapshot, Store
+from signalbox.core.ports import AlreadyExists, Committed, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import SubFlow, check_event_name
 from signalbox.flows.machine.failures import Stuck, json_text, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     STATES,
     Cancel,
+    Claim,
     Event,
     FlowAddress,
     FlowDefinition,
@@ -309,13 +311,16 @@ def _shown(listing: Snapshot) -> dict[str, Any]:
 class FlowMailbox:
     """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
 
-    `repeats`: the turn schedules again what the flow waits for.
+    `repeats`: the turn schedules again what the flow waits for. `carrier` is the delivery that runs inline steps after
+    the commit, and `ended` the results of those whose code has ended there; they come before the messages.
     """
 
     address: FlowAddress
     mailbox: Mailbox
     own: Result | None = None
     repeats: bool = False
+    carrier: Carrier = NOBODY
+    ended: Sequence[Result] = ()
 
     @property
     def header(self) -> FlowHeader | None:
@@ -323,35 +328,119 @@ class FlowMailbox:
         return header_of(self.mailbox.header, self.address)
 
 
-def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
-    """Commit a turn. Return whether nothing is left of the outcome in hand: it was applied, or is not waited for.
+@dataclass(frozen=True, slots=True)
+class LiveTurn:
+    """A turn whose commit has landed, with its driver: the next one needs no read while `snapshot` is the header.
 
-    It is left if the flow is stuck, or if the turn is so large that its commit has room for earlier messages only.
+    `now` is the server's time at the commit.
+    """
+
+    turn: FlowTurn
+    snapshot: Snapshot
+    last_chunk: str
+    now: datetime
+
+    def close(self) -> None:
+        """Close the code. Code that never ends is noticed by a turn that is not live."""
+        with suppress(Stuck):
+            self.turn.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A turn that has ended. `claims` are those of inline steps, by path; `cancel_waits` for their code.
+
+    `complete`: nothing is left of the outcomes in hand. They are left if the flow is stuck, or if the turn is so large
+    that its commit has room for earlier messages only. `live` is the turn if its carrier has inline steps to run; it
+    must be closed.
+    """
+
+    complete: bool
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    live: LiveTurn | None = None
+    cancel_waits: bool = False
+
+
+def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
+    """Commit a turn.
+
     Raises `Conflict` if another turn committed first, and `Unavailable` if this process cannot run the flow's code.
     """
     header = read.header
     if header is None or header.end:
         _drop_all(ports, read, flows.function)
-        return True
+        return Advanced(complete=True)
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
-    log = read_log(ports.store, header)
+    log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
-        commit, complete = _commit_that_fits(ports, flows, read, header, log)
-        if commit:
-            _commit_turn(ports, commit)
+        turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
+        with _closed_after_error(turn):
+            committed = _commit_turn(ports, commit) if commit else None
     except Stuck as stuck:
         mark_stuck(ports, read, header, stuck)
-        return False
+        return Advanced(complete=False)
     except Problem as problem:  # the queue must not take it for an answer to the task
         mark_stuck(ports, read, header, Stuck("flow-failed", f"The turn was refused: {problem.detail}"))
-        return False
-    return complete
+        return Advanced(complete=False)
+    live = None
+    if _has_steps_to_run(turn):
+        unchanged = LiveTurn(turn, snapshot, log.last_chunk, snapshot.read_time)
+        live = _live(turn, snapshot, commit, committed) if commit and committed else unchanged
+    return Advanced(complete, turn.running, live, turn.cancels_left > 0)
 
 
-def _commit_turn(ports: Ports, commit: Commit) -> None:
-    outbox.commit(ports, commit.writes, commit.effects)
+def _has_steps_to_run(turn: FlowTurn) -> bool:
+    """Return whether a turn's carrier has inline steps to run after its commit, or is running some."""
+    return bool(turn.claimed or turn.carrier.busy) and turn.driver.ended is None
+
+
+def advance_without_read(
+    ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
+) -> LiveTurn | None:
+    """Commit the next turn of a process under the header of its last one; return None if the code runs no more.
+
+    `ended` are the results of inline steps; `now` is the time of the last header and what has passed since. Raises
+    `Conflict` if another process was faster, and `Stuck`. After any error, read and replay.
+    """
+    turn = live.turn.following(now, carrier)
+    with _closed_after_error(turn):
+        for result in ended:
+            turn.take(result)
+        turn.claim_steps()
+        log = LoadedLog(last_chunk=live.last_chunk)
+        commit = TurnCommit(live.snapshot, turn, log, (), flows.revision, more=False, live=True)
+        decided = commit.commit(ports.store.new_id)
+        return _live(turn, live.snapshot, decided, _commit_turn(ports, decided))
+
+
+def _live(turn: FlowTurn, snapshot: Snapshot, commit: Commit, committed: Committed) -> LiveTurn | None:
+    """Return a turn whose commit has landed, or None, and close it, if its code runs no more."""
+    [put, *_], [result, *_] = commit.writes, committed.results
+    assert isinstance(put, Put), "the first write of a turn is its header"
+    now, created_at = committed.commit_time, snapshot.create_time or result.update_time
+    header = Snapshot(snapshot.path, put.data, now, result.update_time, created_at)
+    live = LiveTurn(replace(turn, header=commit.header or turn.header), header, commit.last_chunk, now)
+    if turn.driver.ended is None:
+        return live
+    live.close()
+    return None
+
+
+@contextmanager
+def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(Stuck):
+            turn.close()
+        raise
+
+
+def _commit_turn(ports: Ports, commit: Commit) -> Committed:
+    committed = outbox.commit(ports, commit.writes, commit.effects)
     _log(commit)
+    return committed
 
 
 def _log(commit: Commit) -> None:
@@ -362,15 +451,15 @@ def _log(commit: Commit) -> None:
 
 def _commit_that_fits(
     ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog
-) -> tuple[Commit | None, bool]:
+) -> tuple[FlowTurn, Commit | None, bool]:
     """Return the commit of a turn that takes all messages, or of one that takes so few that it fits.
 
-    The outcome in hand is the last message. Also return whether the turn takes all of them.
+    The outcome in hand is the last message. Also return the turn, and whether it takes all of them.
     """
     total = count = len(read.mailbox.waiting) + (read.own is not None)
     while True:
         try:
-            return _turn(ports, flows, read, header, log, count), count == total
+            return *_turn(ports, flows, read, header, log, count), count == total
         except TooLarge as error:
             if count <= 1:
                 raise too_large(f"The code schedules too much at once: {error.detail}") from error
@@ -379,30 +468,49 @@ def _commit_that_fits(
 
 def _turn(
     ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog, count: int
-) -> Commit | None:
-    """Return the commit of a turn that takes `count` messages, or None if there is nothing to commit."""
+) -> tuple[FlowTurn, Commit | None]:
+    """Return a turn that takes `count` messages, and its commit, or None if there is nothing to commit.
+
+    The turn is closed, unless its carrier has inline steps to run.
+    """
     mailbox = read.mailbox
     own = read.own if count > len(mailbox.waiting) else None
     definition = flows.of(header.address.name)
-    with closing(FlowTurn.begin(definition, header, log.entries, mailbox.read_time)) as turn:
+    turn = FlowTurn.begin(definition, header, log.entries, mailbox.read_time, read.carrier)
+    with _closed_after_error(turn):
         turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
-        taken = _take(turn, mailbox.waiting[:count], own)
-        if not taken and not turn.changes_anything and not turn.dropped_leases:
-            return None
-        more = mailbox.more or len(taken) < len(mailbox.waiting)
-        return TurnCommit(mailbox.header, turn, log, taken, flows.revision, more).commit(ports.store.new_id)
+        for result in read.ended:
+            turn.take(result)
+        turn.give_up_steps()
+        page = mailbox.waiting[:count]
+        taken = _take(turn, page, own)
+        turn.claim_steps()
+        changes = taken or turn.changes_anything or turn.dropped_leases
+        more = mailbox.more or len(taken) + turn.cancels_left < len(mailbox.waiting)
+        decided = TurnCommit(mailbox.header, turn, log, taken, flows.revision, more)
+        commit = decided.commit(ports.store.new_id) if changes else None
+    if not _has_steps_to_run(turn):
+        turn.close()
+    return turn, commit
 
 
 def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:
-    """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones."""
-    page = _cancels_before_events(page)
-    for number, message in enumerate(page):
+    """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
+
+    A cancel that must wait for the code of an inline step is left.
+    """
+    taken: list[StoredMessage] = []
+    for stored in _cancels_before_events(page):
         if turn.is_over:
-            return page[:number]
-        turn.take(message_from_record(message.data))
+            return taken
+        message = message_from_record(stored.data)
+        if turn.must_wait(message):
+            continue
+        turn.take(message)
+        taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)
-    return page
+    return taken
 
 
 def _cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:

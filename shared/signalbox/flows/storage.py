@@ -9,6 +9,7 @@ What a commit contains for each command that the turn schedules or abandons:
     command  scheduled                                       abandoned
     -------  ----------------------------------------------  ------------------------------
     step     a task                                          -
+    run      a claim of the delivery, or a wake-up           -
     sleep    a message to the flow itself, with a due time   the message is deleted
     event    -                                               -
     lock     a task that waits for the semaphore             a task that cancels the wait
@@ -110,7 +111,7 @@ def chunk_paths(header: FlowHeader) -> list[str]:
     return [header.address.chunk_path(header.generation, number) for number in range(header.log.chunks)]
 
 
-def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message]) -> tuple[FlowHeader, list[Write]]:
+def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message]) -> tuple[FlowHeader, list[Put]]:
     """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long."""
     tail = (*header.log.tail, *new)
     text = entries_to_text(tail)
@@ -268,11 +269,16 @@ def _checked_batch(effect: Effect, location: str) -> Effect:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it."""
+    """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
+
+    `header` is the flow's new one, and `last_chunk` the text of the last chunk of its log.
+    """
 
     writes: Sequence[Write]
     effects: Sequence[Effect]
     lines: Sequence[LogRecord] = ()
+    header: FlowHeader | None = None
+    last_chunk: str = "[]"
 
     def checked(self) -> "Commit":
         """Return the commit. Raises `TooLarge` if the store would not accept it."""
@@ -300,7 +306,8 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 class TurnCommit:
     """A turn with its input records: the header as read, the log, the messages that it has applied.
 
-    `revision` is that of the code. `more` says whether messages are left for another turn.
+    `revision` is that of the code. `more` says whether messages are left for another turn. `live`: the turn follows
+    another one of its process and has read nothing, so its revision must not say that it has.
     """
 
     snapshot: Snapshot
@@ -309,16 +316,18 @@ class TurnCommit:
     taken: Sequence[StoredMessage]
     revision: int
     more: bool
+    live: bool = False
 
     def commit(self, new_id: Callable[[], str]) -> Commit:
         """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
         turn, before = self.turn, self.turn.header
+        read_time = EPOCH if self.live else self.snapshot.read_time
         after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn))
         check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
-            header_write(self.snapshot, after, self.snapshot.read_time),
+            header_write(self.snapshot, after, read_time),
             *taken_messages(before.address, self.taken, self.snapshot.read_time),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
@@ -327,16 +336,19 @@ class TurnCommit:
             *end_messages(after),
         ]
         effects = [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]
-        return Commit(writes, effects, turn.driver.logged).checked()
+        last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
+        return Commit(writes, effects, turn.driver.logged, after, last_chunk).checked()
 
     def _releases(self) -> Iterator[Effect]:
         header = self.turn.header
         return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
 
     def _next_wake(self) -> Iterator[Effect]:
-        header = self.turn.header
-        if self.more or self.turn.continued:
+        header, times = self.turn.header, self.turn.wake_times()
+        if self.more or self.turn.continued or None in times:
             yield wake_flow(header.address.base, header.function)
+        for at in sorted({at for at in times if at is not None}):
+            yield wake_flow(header.address.base, header.function, at)
 
 
 def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:

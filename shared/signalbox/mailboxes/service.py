@@ -30,17 +30,25 @@ process was faster, and `Unavailable`."""
 # --- runs ---
 
 
-def run(ports: Ports, delivery: Delivery, next_wake: Effect, turn: Turn) -> None:
+def run(
+    ports: Ports,
+    delivery: Delivery,
+    next_wake: Effect,
+    turn: Turn,
+    has_work: Callable[[Snapshot], bool] = lambda _: False,
+) -> None:
     """Apply what is due. Raises `Unavailable` if the wake-up must be delivered again.
 
-    `next_wake` is enqueued if the wake-up was cut short: the same wake-up, for the same time.
+    `next_wake` is enqueued if the wake-up was cut short: the same wake-up, for the same time. `has_work` says by the
+    header whether there is something to do although a turn has read all messages.
     """
     wake, lost = delivery.wake, 0
     while lost < CORE_LIMITS.rounds_max:
         mailbox = read_mailbox(ports.store, wake.mailbox, LIMITS.mailbox_page)
         check_due(wake, mailbox)
         try:
-            if is_over(wake, mailbox.header) or not turn(mailbox):
+            over = is_over(wake, mailbox.header) and not has_work(mailbox.header)
+            if over or not turn(mailbox):
                 return wake_again(ports, next_wake, wake, mailbox)
         except Conflict:
             pause(ports, lost)

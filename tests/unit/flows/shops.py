@@ -7,9 +7,10 @@ from typing import Any
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.flows import http, service, tasks
+from signalbox.flows import http, service
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
-from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.flows.tasks import steps, turns
+from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.unit.objects.accounts import Objects
@@ -27,6 +28,34 @@ def step(name: str, **payload: Any) -> Call[Any]:
 def flows_of(*codes: Callable[..., Any], revision: int = 0) -> Flows:
     """Return a deployment with these flow functions."""
     return Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in codes}, revision)
+
+
+class Workers:
+    """Runs the code of inline steps when their delivery waits, one after another; time passes only in the code."""
+
+    def __init__(self, world: OperationsPlatform) -> None:
+        self.codes: dict[str, turns.Code] = {}
+        self._world, self._began_at = world, world.now
+
+    @property
+    def running(self) -> list[str]:
+        return list(self.codes)
+
+    def begin(self, path: str, code: turns.Code) -> None:
+        self.codes[path] = code
+
+    def wait(self, _: float) -> dict[str, CallOutcome]:
+        path = next(iter(self.codes))
+        return {path: self.codes.pop(path)()}
+
+    def abandon(self, path: str) -> None:
+        self.codes.pop(path, None)
+
+    def seconds(self) -> float:
+        return (self._world.now - self._began_at).total_seconds()
+
+    def seconds_left(self) -> float:
+        return 540 - self.seconds()
 
 
 @dataclass
@@ -63,11 +92,12 @@ class Shop:
         if task.task == WAKE_UP_TASK and task.payload["mailbox"].startswith(ObjectAddress.COLLECTION):
             Objects(self.world).run(task, deliveries)
         elif task.task == WAKE_UP_TASK:
-            tasks.run_turn(self.ports, self.flows, Delivery(WakeUp.from_payload(task.payload), task.name, deliveries))
-        elif task.task in tasks.OWN_TASKS:
-            tasks.run_own_task(self.ports, attempt)
-        elif tasks.is_step(task.context):
-            tasks.run_step(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
+            wake = Delivery(WakeUp.from_payload(task.payload), task.name, deliveries)
+            turns.run_turn(self.ports, self.flows, wake, Workers(self.world))
+        elif task.task in steps.OWN_TASKS:
+            steps.run_own_task(self.ports, attempt)
+        elif steps.is_step(task.context):
+            steps.run_step(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
         else:
             self.run_task(task)
 

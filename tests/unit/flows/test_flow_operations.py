@@ -14,7 +14,7 @@ from signalbox.batches.service.batches import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.flows import http, sweep, tasks
+from signalbox.flows import http, sweep
 from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
@@ -22,6 +22,7 @@ from signalbox.flows.machine.commands import ObjectCall, SubFlow
 from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
+from signalbox.flows.tasks import steps
 from signalbox.mailboxes.model import HEADER, CallOutcome, ObjectAddress, collection_of, header_path
 from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores import service
@@ -847,7 +848,7 @@ def test_a_batch_that_is_abandoned_while_it_is_populated_is_cancelled(monkeypatc
         shop.settle()  # the time is over, and the task that cancels the batch finds none
         return populate_whole(*arguments)
 
-    monkeypatch.setattr(tasks, "populate_whole", populated_late)
+    monkeypatch.setattr(steps, "populate_whole", populated_late)
     shop.deliver(late)
     [batch] = shop.world.ids("batches")
     assert shop.world.record(f"batches/{batch}")["state"] == "cancelled"

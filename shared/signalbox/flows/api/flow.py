@@ -1,10 +1,13 @@
 """The commands and functions for a flow's code: `from signalbox import flow`, then `await flow.sleep(60)`."""
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
+from signalbox.core.plain_code import check_plain
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
@@ -13,6 +16,7 @@ from signalbox.flows.machine.commands import (
     Batch,
     ContinueAsNew,
     HeldLock,
+    Inline,
     Lock,
     NextEvent,
     Settled,
@@ -28,6 +32,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.model import FlowContext
+from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import is_json_type
 
 if TYPE_CHECKING:
@@ -38,14 +43,75 @@ B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # --- commands ---
 
 
-def step(call: "Call[T]", *, attempts_max: int = 1, pause_seconds: float = 0) -> Step[T]:
-    """Return a command that runs a task. After a `Problem` it runs again, `attempts_max` times in all."""
-    return created(Step(call, attempts_max, pause_seconds), "flow.step()")
+@overload
+def step(what: "Call[T]", *, attempts_max: int = 1, pause_seconds: float = 0) -> Step[T]: ...
+
+
+@overload
+def step(
+    what: Inline[T], *, attempts_max: int = 1, pause_seconds: float = 0, timeout_seconds: float | None = None
+) -> Inline[T]: ...
+
+
+def step(
+    what: "Call[T] | Inline[T]",
+    *,
+    attempts_max: int = 1,
+    pause_seconds: float = 0,
+    timeout_seconds: float | None = None,
+) -> Step[T] | Inline[T]:
+    """Return a command that runs a task, or an inline step: after a `Problem` again, `attempts_max` times in all.
+
+    `pause_seconds` is the time before each further attempt. An inline step must end within `timeout_seconds`, 60 if
+    none is given and 480 at most; the time-out of a task is that of its function.
+    """
+    if not isinstance(what, Inline):
+        return created(Step(what, attempts_max, pause_seconds), "flow.step()")
+    seconds = what.timeout_seconds if timeout_seconds is None else timeout_seconds
+    inline = Inline(what.function, what.code, attempts_max, pause_seconds, seconds)
+    return created(inline, "flow.step()", instead_of=what)
+
+
+@overload
+def run(function: Callable[Concatenate[TaskContext, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Inline[T]: ...
+
+
+@overload
+def run(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Inline[T]: ...
+
+
+def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
+    """Return a command that runs a function in this process, without a task: an inline step. Its result is JSON.
+
+    The function runs at least once; its outcome is in the log once. If its first parameter is a `TaskContext`, it
+    receives one, whose `operation` is the same in every start. After an error other than a `Problem` it is started
+    again, ten times in all. Raises `TypeError` for an `async def` and for a function with `yield`.
+    """
+    check_plain(function, "step")
+
+    def code(context: TaskContext) -> T:
+        return function(*([context] if _takes_context(function) else []), *args, **kwargs)
+
+    return created(Inline(_name_of(function), code), "flow.run()")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function, which replay compares."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Return whether the first parameter of a function is a `TaskContext`."""
+    first = next(iter(inspect.signature(function, eval_str=True).parameters.values()), None)
+    return first is not None and first.annotation is TaskContext
 
 
 def sleep(seconds: float) -> Sleep:
@@ -247,6 +313,7 @@ __all__ = [
     "patched",
     "progress",
     "random",
+    "run",
     "send",
     "settled",
     "shield",

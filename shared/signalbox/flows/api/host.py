@@ -1,21 +1,28 @@
 """The flows of a user's function: registration, and what its queues deliver for flows."""
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
-from signalbox.flows import http, tasks
+from signalbox.flows import http
 from signalbox.flows.api.runs import Flow, FlowCode, P, R
 from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running
 from signalbox.flows.model import FlowDefinition, Flows
+from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.http import delivery_of
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.model import Attempt, RetryLimits
@@ -23,6 +30,43 @@ from signalbox.tasks.model import Attempt, RetryLimits
 
 class InFlow(RuntimeError):
     """A read or write by the code of a flow, which each replay would repeat. The run is stuck."""
+
+
+class Threads:
+    """Runs the code of inline steps in threads, from the receipt of a delivery on."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self._received_at = time.monotonic()
+        self._ended: SimpleQueue[tuple[str, CallOutcome]] = SimpleQueue()
+
+    def begin(self, path: str, code: turns.Code) -> None:
+        """Run code in a thread of its own, in the context of the caller."""
+        self.running.add(path)
+        context = copy_context()
+        Thread(target=lambda: self._ended.put((path, context.run(code))), daemon=True).start()
+
+    def wait(self, seconds: float) -> dict[str, CallOutcome]:
+        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`."""
+        ended = {}
+        with suppress(Empty):
+            path, outcome = self._ended.get(timeout=seconds)
+            while True:
+                if path in self.running:
+                    self.running.remove(path)
+                    ended[path] = outcome
+                path, outcome = self._ended.get_nowait()
+        return ended
+
+    def abandon(self, path: str) -> None:
+        """Ignore the outcome. A thread cannot be ended."""
+        self.running.discard(path)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._received_at
+
+    def seconds_left(self) -> float:
+        return min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) - self.seconds()
 
 
 class FlowHost:
@@ -51,15 +95,15 @@ class FlowHost:
 
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
-        tasks.run_turn(runtime.ports(), self.local, delivery_of(request))
+        turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads())
 
-    def run_step(self, attempt: Attempt, limits: RetryLimits, code: tasks.Code) -> None:
+    def run_step(self, attempt: Attempt, limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""
-        tasks.run_step(runtime.ports(), self.local, attempt, limits, code)
+        steps.run_step(runtime.ports(), self.local, attempt, limits, code)
 
     def run_own_task(self, attempt: Attempt) -> None:
         """Run one of the kit's own tasks of flows."""
-        tasks.run_own_task(runtime.ports(), attempt)
+        steps.run_own_task(runtime.ports(), attempt)
 
     @property
     def local(self) -> Flows:

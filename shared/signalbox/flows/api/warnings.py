@@ -29,7 +29,7 @@ UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
-    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "settled", "shield", "sleep", "step")
+    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "run", "settled", "shield", "sleep", "step")
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})

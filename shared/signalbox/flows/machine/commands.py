@@ -14,7 +14,7 @@ be awaited later, for instance in a clean-up.
 import json
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -33,6 +33,7 @@ from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.problems import NoSuchMethod
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
+from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import type_errors
 
 Created = TypeVar("Created")
@@ -142,6 +143,30 @@ class Step(Command[T]):
     @property
     def name(self) -> str:
         return f"{self.call.function}.{self.call.task}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inline(Command[T]):
+    """Run a function of this process as a step. After a `Problem` it runs again, `attempts_max` times in all.
+
+    The outcome must come within `timeout_seconds`.
+    """
+
+    kind = "run"
+    function: str
+    code: Callable[[TaskContext], T]
+    attempts_max: int = 1
+    pause_seconds: float = 0
+    timeout_seconds: float = LIMITS.inline_timeout_seconds
+
+    def __post_init__(self) -> None:
+        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
+        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+        _check_seconds("timeout_seconds", self.timeout_seconds, LIMITS.inline_timeout_seconds_max)
+
+    @property
+    def name(self) -> str:
+        return self.function
 
 
 @dataclass(frozen=True, slots=True, eq=False)

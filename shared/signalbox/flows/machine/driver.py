@@ -165,6 +165,11 @@ class Driver:
                 self.branches[0].cancel(cancelled(entry.reason))
         return self._run()
 
+    def committed(self, positions: int) -> None:
+        """Note that a commit has landed: what the code has sent, been granted and logged is done."""
+        self.position.committed = positions
+        self.sent, self.granted, self.logged = [], {}, []
+
     def drop(self) -> None:
         """Close the code. Python runs the ``finally`` blocks of closed code; nothing that they do has an effect.
 

@@ -72,7 +72,17 @@ from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEU
 from signalbox.core.problems import BadArgument, GaveUp, Problem, TooLarge
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Lock, Renew, Sleep, Step
+from signalbox.flows.machine.claims import (
+    NOBODY,
+    Carrier,
+    after_error,
+    due_at,
+    is_free,
+    is_given_up,
+    kept_claims,
+    new_claims,
+)
+from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Inline, Lock, Renew, Sleep, Step
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged, json_text, too_large
 from signalbox.flows.machine.groups import PendingCommand
@@ -81,6 +91,7 @@ from signalbox.flows.model import (
     COMPLETED,
     FAILED,
     Cancel,
+    Claim,
     End,
     Event,
     FlowDefinition,
@@ -102,7 +113,8 @@ class FlowTurn:
     `before` are the commands that were pending, and `pending` the waits now. `applied` are the new entries of the log,
     `retried` the paths of steps that are scheduled again, and `repeats` says whether commands that were pending before
     are repeated, since their tasks may be lost. `leases` are those that were held before, by the paths of
-    their locks, and `dropped_leases` those of dropped results.
+    their locks, and `dropped_leases` those of dropped results. `carrier` is the delivery that runs inline steps after
+    the commit, `running` their claims, and `claimed` those that it makes.
     """
 
     header: FlowHeader
@@ -115,15 +127,25 @@ class FlowTurn:
     repeats: bool = False
     leases: dict[str, dict[str, Any]] = field(default_factory=dict)
     dropped_leases: list[dict[str, Any]] = field(default_factory=list)
+    carrier: Carrier = NOBODY
+    running: dict[str, Claim] = field(default_factory=dict)
+    claimed: dict[str, Claim] = field(default_factory=dict)
+    cancels_left: int = 0
+    moves_claims: bool = False
 
     @classmethod
     def begin(
-        cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime | None
+        cls,
+        definition: FlowDefinition,
+        header: FlowHeader,
+        log: Sequence[Message],
+        now: datetime | None,
+        carrier: Carrier = NOBODY,
     ) -> Self:
         """Replay a flow. The caller must close the turn. Raises `Stuck`."""
         position = Position(header.execution_id, header.committed_positions, dict(header.patches))
         driver = Driver(lambda: definition.begin(header.arguments), position, header.context)
-        turn = cls(header, driver, now)
+        turn = cls(header, driver, now, running=dict(header.running), carrier=carrier)
         try:
             return turn._replayed(log)
         except BaseException:
@@ -159,6 +181,21 @@ class FlowTurn:
         self.leases = {path: dict(lease) for path, lease in self.header.leases.items()}
         self._update_pending()
         return self
+
+    def following(self, now: datetime, carrier: Carrier) -> "FlowTurn":
+        """Return the next turn of the same driver, with the header of the last commit. Nothing is replayed."""
+        header = self.header
+        self.driver.committed(header.committed_positions)
+        return FlowTurn(
+            header,
+            self.driver,
+            now,
+            before=dict(self.driver.pending),
+            pending=dict(header.pending),
+            leases={path: dict(lease) for path, lease in header.leases.items()},
+            carrier=carrier,
+            running=dict(header.running),
+        )
 
     def _compare(self) -> None:
         """Raise `Stuck` if the code does not wait for the commands that the last commit has scheduled."""
@@ -198,6 +235,8 @@ class FlowTurn:
             self._drop(message)
             return
         command = self.driver.pending[path].command
+        if failed and isinstance(command, Inline) and not self._counts(message, now):
+            return
         if failed and self._is_retried(command, wait, str((message.outcome.error or {}).get("type"))):
             self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
             self.retried.add(path)
@@ -211,7 +250,83 @@ class FlowTurn:
         """
         if isinstance(command, Lock):
             return self.header.stuck is not None and command.is_refusal(error)
-        return isinstance(command, Step) and error != GaveUp.slug() and wait.attempt < command.attempts_max
+        return isinstance(command, Step | Inline) and error != GaveUp.slug() and wait.attempt < command.attempts_max
+
+    # --- inline steps ---
+
+    @property
+    def inline_steps(self) -> dict[str, tuple[Inline[Any], Wait]]:
+        """The inline steps that the code waits for, by path."""
+        waits = self.driver.pending.items()
+        return {path: (one.command, self.pending[path]) for path, one in waits if isinstance(one.command, Inline)}
+
+    def _counts(self, message: Result, now: datetime) -> bool:
+        """Return whether a failure ends the attempt of an inline step: it must be of the delivery that has its claim.
+
+        An error other than a `Problem` only ends a start, unless it was the last one.
+        """
+        path, raised = message.wait.path, message.outcome.raised
+        claim = self.running.get(path)
+        if claim is None or claim.delivery != message.delivery:
+            return False
+        if raised is None:
+            return True
+        text = f"{type(raised).__name__}: {raised}"[: CORE_LIMITS.error_letters_max]
+        self.running[path] = after_error(claim, text, now)
+        return False
+
+    def give_up_steps(self) -> None:
+        """Give up the inline steps whose starts are all used up."""
+        if self.now is None:
+            return
+        for path, (_, wait) in self.inline_steps.items():
+            claim = self.running.get(path)
+            if claim and is_given_up(claim, self.now):
+                error = f" The last error: {claim.error}" if claim.error else ""
+                gave_up = GaveUp(f"Gave up after {claim.starts} starts of the step's code.{error}")
+                self.take(Result(wait, CallOutcome.from_problem(gave_up), delivery=claim.delivery))
+
+    def must_wait(self, message: Message) -> bool:
+        """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run."""
+        if not isinstance(message, Cancel) or self.now is None:
+            return False
+        claims = [(path, self.running[path]) for path in self.inline_steps if path in self.running]
+        waits = not all(self.carrier.may_interrupt(claim, path, self.now) for path, claim in claims)
+        self.cancels_left += waits
+        return waits
+
+    def claim_steps(self) -> None:
+        """Claim the inline steps that the carrier runs after the commit. Do so once no message is left to apply."""
+        steps = self.inline_steps
+        if not steps or self.now is None:
+            self.running = {}
+            return
+        known = {path: claim for path, claim in self.header.running.items() if path not in self.retried}
+        current = {path: claim for path, claim in self.running.items() if path not in self.retried}
+        kept = kept_claims(current, steps, self.carrier, self.now)
+        if self.carrier is not NOBODY and not self.cancels_left:
+            self.claimed = new_claims(kept, steps, self.carrier, self.now)
+        self.running = {**kept, **self.claimed}
+        self.moves_claims = any(self.running.get(path) != claim for path, claim in known.items() if path in steps)
+
+    def wake_times(self) -> list[datetime | None]:
+        """Return when a carrier is needed for inline steps that the commit leaves: None is at once.
+
+        Who runs a step looks for others after it, and a claim that ends finds its own carrier.
+        """
+        steps, now = self.inline_steps, self.now
+        if not steps or self.driver.ended is not None:
+            return []
+        times: list[datetime | None] = [
+            due_at(step, wait) for path, (step, wait) in steps.items() if path in self.retried or self.repeats
+        ]
+        before = {} if self.repeats else self.header.running
+        times += [one.until for path, one in self.running.items() if not one.delivery and before.get(path) != one]
+        later = [at for at in times if at is not None and (now is None or at > now)]
+        if any(claim.delivery and (now is None or claim.until > now) for claim in self.running.values()):
+            return [*later]
+        waits = any(now is None or is_free(self.running.get(path), *steps[path], now) for path in steps)
+        return [*later, *([None] if waits else [])]
 
     def _drop(self, message: Message) -> None:
         """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
@@ -277,7 +392,9 @@ class FlowTurn:
     @property
     def changes_anything(self) -> bool:
         """Whether there is anything to commit, apart from the messages that it drops."""
-        return bool(self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck)
+        claims = self.claimed or self.moves_claims
+        changes = self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck
+        return bool(changes or claims)
 
 
 def _is_delayed(command: Command[Any]) -> bool:
@@ -303,6 +420,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         begun=True,
         start_at=turn.start_at,
         pending=turn.pending,
+        running=turn.running,
         leases=dict(driver.held),
         patches=dict(driver.position.patches),
     )
@@ -323,6 +441,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
         start_at=None,
         log=StoredLog(),
         pending={},
+        running={},
         leases={},
         patches={},
     )

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows import storage, tasks
+from signalbox.flows import storage
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import turns
 from signalbox.flows.machine.commands import Sleep, running
@@ -22,6 +22,7 @@ from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Mes
 from signalbox.flows.problems import FlowCancelled
 from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites, header_of, header_write
+from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
 from signalbox.mailboxes.storage import read_mailbox
@@ -112,11 +113,11 @@ def _as_the_first_time(ports: Ports, flows: Flows, attempt: Attempt, *others: An
 def _begins_later(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
     """Look first only in deliveries after the first one."""
     step = {name: value for name, value in attempt.context["step"].items() if name != "delayed"}
-    with patch.object(tasks.StepOfFlow, "is_later", False):
+    with patch.object(steps.StepOfFlow, "is_later", False):
         run_step(ports, flows, replace(attempt, context={"step": step}, is_late=False), *others)
 
 
-def _any_attempt(ports: Ports, step: tasks.StepOfFlow, attempt: Attempt) -> bool:
+def _any_attempt(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
     """Begin a step whose path is pending, whichever attempt the flow waits for."""
     wait = replace(step.wait, attempt=LIMITS.flow_step_attempts_max)
     return is_over(ports, replace(step, wait=wait), attempt)
@@ -148,13 +149,13 @@ def _runs_while_collecting(driver: Driver) -> Driver:
     return run_driver(driver)
 
 
-def _overtaking(ports: Ports, flows: Flows, step: tasks.StepOfFlow, result: Result) -> bool:
+def _overtaking(ports: Ports, flows: Flows, step: steps.StepOfFlow, result: Result) -> bool:
     """Apply the outcome in hand with a full page of messages, before those behind the page."""
     if step.together > LIMITS.flow_siblings_max:
         return False
     mailbox = read_mailbox(ports.store, step.address.base, MAILBOXES_LIMITS.mailbox_page)
     try:
-        return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+        return advance(ports, flows, FlowMailbox(step.address, mailbox, result)).complete
     except (Conflict, Unavailable, Problem):
         return False
 

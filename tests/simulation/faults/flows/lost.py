@@ -13,7 +13,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
 from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
-from signalbox.flows import storage, sweep, tasks
+from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
 from signalbox.flows.machine.failures import Stuck
@@ -23,6 +23,7 @@ from signalbox.flows.model import CANCELLED, End, FlowAddress, FlowHeader, Flows
 from signalbox.flows.problems import FlowCancelled
 from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites
+from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
 from signalbox.mailboxes.storage import read_mailbox
@@ -63,7 +64,7 @@ def _knows_held_leases_only(turn: FlowTurn, log: Sequence[Message]) -> FlowTurn:
 # --- wake-ups ---
 
 
-def _over_without_wake_up(ports: Ports, step: tasks.StepOfFlow, attempt: Attempt) -> bool:
+def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
     quiet = Ports(ports.store, _NoQueue(), ports.clock, ports.log)
     return bool(is_over(quiet, step, attempt))
 
@@ -125,13 +126,13 @@ def _refused(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) 
     mark_stuck(ports, read, header, stuck)
 
 
-def _acknowledged(ports: Ports, flows: Flows, step: tasks.StepOfFlow, result: Result) -> bool:
+def _acknowledged(ports: Ports, flows: Flows, step: steps.StepOfFlow, result: Result) -> bool:
     """Take a refusal of the turn for an answer to the task."""
     mailbox = read_mailbox(ports.store, step.address.base, MAILBOXES_LIMITS.mailbox_page)
     if mailbox.more or step.together > LIMITS.flow_siblings_max:
         return False
     try:
-        return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+        return advance(ports, flows, FlowMailbox(step.address, mailbox, result)).complete
     except TooLarge:
         return True
     except (Conflict, Unavailable):

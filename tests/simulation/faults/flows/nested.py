@@ -11,7 +11,7 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import TooLarge
 from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
 from signalbox.flows.model import Flows
-from signalbox.flows.service import FlowMailbox
+from signalbox.flows.service import Advanced, FlowMailbox
 from signalbox.flows.storage import Commit, header_of
 from signalbox.mailboxes.model import CallOutcome, header_path
 from tests.simulation.faults.fault import Fault
@@ -35,13 +35,13 @@ def _stops_at_anything(group: Group) -> bool:
     return bool(group.tree.ready)
 
 
-def _acknowledged(ports: Ports, flows: Flows, read: FlowMailbox) -> bool:
+def _acknowledged(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     """Report the outcome in hand as applied by any turn that commits."""
-    if advance(ports, flows, read):
-        return True
+    if (advanced := advance(ports, flows, read)).complete:
+        return advanced
     [header] = ports.store.read(header_path(read.address.base))
     flow = header_of(header, read.address)
-    return flow is not None and not flow.stuck
+    return Advanced(flow is not None and not flow.stuck)
 
 
 def _uncounted(commit: Commit) -> Commit:

@@ -14,11 +14,12 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOWS_QUEUE
 from signalbox.core.ports import AlreadyExists, Ports
 from signalbox.core.times import EPOCH
-from signalbox.flows import storage, tasks
+from signalbox.flows import storage
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.turns import FlowTurn, wake_flow
 from signalbox.flows.model import FlowAddress, FlowHeader, Message, ParentFlow, Result, Wait, child_id, new_header
 from signalbox.flows.storage import CommandWrites
+from signalbox.flows.tasks import steps
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import RenewRequest
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
@@ -86,19 +87,19 @@ def _always_awaited(_: Ports, __: Mapping[str, Any]) -> bool:
 
 def _populates_without_a_second_look(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Look only before the batch is populated."""
-    if tasks._is_awaited(ports, payload):
-        populate_whole(ports, tasks._child_id(payload), _spec(payload), payload["units"])
+    if steps._is_awaited(ports, payload):
+        populate_whole(ports, steps._child_id(payload), _spec(payload), payload["units"])
 
 
 def _spec(payload: Mapping[str, Any]) -> BatchSpec:
-    return BatchSpec(task=Call.from_record(payload["task"]), on_complete=tasks._result_call(payload))
+    return BatchSpec(task=Call.from_record(payload["task"]), on_complete=steps._result_call(payload))
 
 
 FAULTS = (
     in_flows(
         "flow-19",
         "looking again after the batch is populated",
-        ("flows.COMMANDS", {**tasks.COMMANDS, "populate": _populates_without_a_second_look}),
+        ("flows.COMMANDS", {**steps.COMMANDS, "populate": _populates_without_a_second_look}),
     ),
     in_flows("flow-19", "looking whether a flow waits for its batch", ("flows._is_awaited", _always_awaited)),
     in_flows(
@@ -120,7 +121,7 @@ NESTED = (
         "flow-14",
         "creating a sub-flow in its parent's commit",
         ("flows.CommandWrites._run_flow", _created_by_a_task),
-        ("flows.COMMANDS", {**tasks.COMMANDS, "create": _create}),
+        ("flows.COMMANDS", {**steps.COMMANDS, "create": _create}),
     ),
 )
 """Faults that nested flows notice sooner: they have more sub-flows."""

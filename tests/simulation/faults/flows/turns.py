@@ -9,15 +9,16 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
-from signalbox.core.ports import Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
+from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Flows, Message, Result, Wait
-from signalbox.flows.service import FlowMailbox, advance, mark_stuck
-from signalbox.mailboxes.model import Delivery, StoredMessage, collection_of, message_path
+from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
+from signalbox.mailboxes.model import StoredMessage, collection_of, message_path
 from signalbox.mailboxes.storage import header_put
 from signalbox.testing.limits import replaced
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
@@ -33,22 +34,24 @@ def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
     return replace(header_put(header, fields, revision), guard=None)
 
 
-def _removes_afterwards(ports: Ports, commit: storage.Commit) -> None:
+def _removes_afterwards(ports: Ports, commit: storage.Commit) -> Committed:
     """Remove the applied messages in a second commit."""
     taken = [write for write in commit.writes if not isinstance(write, Put)]
-    outbox.commit(ports, [write for write in commit.writes if isinstance(write, Put)], commit.effects)
+    committed = outbox.commit(ports, [write for write in commit.writes if isinstance(write, Put)], commit.effects)
     if taken:
         ports.store.commit(taken)
+    return committed
 
 
 def _wakes_no_other_run(_: Any) -> Iterator[Effect]:
     return iter(())
 
 
-def _enqueues_without_outbox(ports: Ports, commit: storage.Commit) -> None:
+def _enqueues_without_outbox(ports: Ports, commit: storage.Commit) -> Committed:
     """Enqueue the tasks after the commit, without a record of them."""
     committed = ports.store.commit(commit.writes)
     ports.queue.create(complete_wake_ups(commit.effects, committed.commit_time))
+    return committed
 
 
 def _of_any_execution(turn: FlowTurn, message: Result, now: datetime) -> None:
@@ -81,11 +84,18 @@ class CachedTurn(FlowTurn):
     """A turn whose driver is cached for the next turn, under the length of the log."""
 
     @classmethod
-    def begin(cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime | None) -> Any:
+    def begin(
+        cls,
+        definition: FlowDefinition,
+        header: FlowHeader,
+        log: Sequence[Message],
+        now: datetime | None,
+        carrier: Carrier = NOBODY,
+    ) -> Any:
         """Continue with the driver that has applied as many entries."""
         cached = _cached.pop((header.address.base, header.execution_id, len(log)), None) if header.begun else None
         if cached is None or cached.driver.ended is not None:
-            return super().begin(definition, header, log, now)
+            return super().begin(definition, header, log, now, carrier)
         turn = cls(header, cached.driver, now, dict(cached.driver.pending), dict(header.pending))
         turn.leases = dict(cached.driver.held)
         turn.driver.sent.clear()
@@ -106,14 +116,14 @@ def _permanent(*arguments: Any) -> None:
         return
 
 
-def _counts_deliveries(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox) -> None:
+def _counts_deliveries(self: Any, read: FlowMailbox) -> Advanced:
     """Count the deliveries of a wake-up, whether or not they start the code."""
     header = read.header
-    if header and not header.end and delivery.deliveries >= LIMITS.flow_starts_max:
-        flows.check_revision(header.written_by)
-        mark_stuck(ports, read, header, Stuck("flow-failed", "delivered too often"))
-    else:
-        advance(ports, flows, read)
+    if header and not header.end and self._delivery.deliveries >= LIMITS.flow_starts_max:
+        self._flows.check_revision(header.written_by)
+        mark_stuck(self._ports, read, header, Stuck("flow-failed", "delivered too often"))
+        return Advanced(complete=False)
+    return advance(self._ports, self._flows, read)
 
 
 def _nothing(_: FlowTurn) -> list[Any]:

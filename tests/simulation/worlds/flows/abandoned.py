@@ -18,16 +18,18 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
-from signalbox.flows import service, sweep, tasks
+from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import NoFlow
+from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.model import Delivery
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.flows.workers import SimulatedWorkers
 
 FUNCTION, FLOW, ID = "shop", "mailing", "m"
 ADDRESS = FlowAddress(FLOW, ID)
@@ -64,10 +66,11 @@ class AbandonedWorld:
         before = self.deliveries[effect.name]
         self.deliveries[effect.name] += 1
         if effect.task == WAKE_UP_TASK:
-            tasks.run_turn(ports, self.flows, Delivery(WakeUp.from_payload(effect.payload), effect.name, before))
-        elif effect.task in tasks.OWN_TASKS:
+            wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
+            turns.run_turn(ports, self.flows, wake, SimulatedWorkers(self.world, Random(0)))
+        elif effect.task in steps.OWN_TASKS:
             what = effect.function, effect.task, effect.payload, effect.queue
-            tasks.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))
+            steps.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))
 
     def _start(self) -> None:
         def start() -> None:

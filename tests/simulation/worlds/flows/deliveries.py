@@ -15,7 +15,7 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows import tasks as flows_tasks
+from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.model import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
@@ -26,6 +26,7 @@ from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
+from tests.simulation.worlds.flows.workers import SimulatedWorkers
 from tests.simulation.worlds.objects.remembering import NEW, Version
 
 STARTS_MAX = 60
@@ -50,6 +51,7 @@ class FlowDeliveries:
     code: Callable[[], Code]
     own: Random
     failing: float = FAILING
+    inline: Random = field(default_factory=Random)
     told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     starts: Counter[str] = field(default_factory=Counter)
@@ -94,14 +96,15 @@ class FlowDeliveries:
         attempt = Attempt(effect.name, effect.context, 0, before, *what, is_late=late)
         flows = self.code().flows()
         if effect.task == WAKE_UP_TASK:
-            flows_tasks.run_turn(ports, flows, Delivery(WakeUp.from_payload(effect.payload), effect.name, before))
-        elif effect.task in flows_tasks.OWN_TASKS:
-            flows_tasks.run_own_task(ports, attempt)
-        elif flows_tasks.is_step(effect.context):
+            wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
+            turns.run_turn(ports, flows, wake, SimulatedWorkers(self.world, self.inline))
+        elif effect.task in steps.OWN_TASKS:
+            steps.run_own_task(ports, attempt)
+        elif steps.is_step(effect.context):
             looks = before > 0 or late or effect.context["step"]["attempt"] > 1
             begins = not looks or self.history.is_awaited(effect.context["step"])
             code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731  what the step runs
-            flows_tasks.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
+            steps.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
         else:
             self._user_task(effect)
 
@@ -145,7 +148,7 @@ class FlowDeliveries:
         """
         self._deliveries[effect.name] = 0
         repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
-        if flows_tasks.is_step(effect.context):
+        if steps.is_step(effect.context):
             repeated |= effect.name in names_in_old_records(self.world)
         if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and not repeated:
             allow_from_an_old_outbox_record(self.world, effect)
@@ -153,7 +156,7 @@ class FlowDeliveries:
 
 def _is_found_again(effect: Effect) -> bool:
     """Return whether a silent flow enqueues the task again."""
-    if effect.task == WAKE_UP_TASK or flows_tasks.is_step(effect.context):
+    if effect.task == WAKE_UP_TASK or steps.is_step(effect.context):
         return True
     return effect.payload.get("act") in REPEATED[1:] or (
         effect.task == FLOW_RESULT_TASK and "outcome" in effect.context

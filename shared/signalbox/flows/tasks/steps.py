@@ -1,6 +1,5 @@
-"""Tasks of flows: the wake-up that runs a mailbox, steps, and the kit's own tasks.
+"""Tasks of flows: steps, and the kit's own tasks.
 
-    turn           applies the messages of a flow's mailbox
     flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one
     flow_result    posts a result: a lease was granted, a call of an object has its outcome, a batch is complete
 
@@ -29,58 +28,20 @@ from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import step_outcome, wake_flow
 from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, message_to_record
-from signalbox.flows.service import FlowMailbox, advance, mark_stuck
+from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, Delivery, header_path, message_path
-from signalbox.mailboxes.service import run
-from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
+from signalbox.mailboxes.model import CallOutcome, header_path, message_path
+from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, RetryLimits, Start
 from signalbox.tasks.service import runs
-from signalbox.tasks.storage import count_start, uncount_start
 
 Code = Callable[[None, Start], Json]
 """A task's code, as `tasks` runs it. A step has no subject."""
-
-
-# --- the mailbox ---
-
-
-def run_turn(ports: Ports, flows: Flows, delivery: Delivery) -> None:
-    """Apply the messages that are due to a flow. Raises `Unavailable` if the wake-up must be delivered again."""
-    base = delivery.wake.mailbox
-
-    def turn(mailbox: Mailbox) -> bool:
-        _run_turn(
-            ports, flows, delivery, FlowMailbox(FlowAddress.of_base(base), mailbox, repeats=delivery.wake.repeats)
-        )
-        return False
-
-    run(ports, delivery, wake_flow(base, flows.function, delivery.wake.until), turn)
-
-
-def _run_turn(ports: Ports, flows: Flows, delivery: Delivery, read: FlowMailbox) -> None:
-    header = read.header
-    if header is None or header.end or delivery.deliveries < LIMITS.flow_careful_deliveries:
-        advance(ports, flows, read)
-        return
-    flows.check_revision(header.written_by)
-    flows.of(header.address.name)
-    attempt = Attempt(delivery.id, {})
-    if count_start(ports, attempt).number > LIMITS.flow_starts_max:
-        detail = f"The code ended the process, or took too long, in {LIMITS.flow_starts_max} starts of one turn."
-        mark_stuck(ports, read, header, Stuck("flow-failed", detail))
-        return
-    try:
-        advance(ports, flows, read)
-    except (Conflict, Unavailable):
-        uncount_start(ports, attempt)  # the code returned
-        raise
 
 
 # --- steps ---
@@ -168,7 +129,7 @@ def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result)
         if mailbox.more:
             return False
         try:
-            return advance(ports, flows, FlowMailbox(step.address, mailbox, result))
+            return advance(ports, flows, FlowMailbox(step.address, mailbox, result)).complete
         except Conflict:
             continue
         except (Unavailable, Problem):  # a `Problem` would acknowledge the task

@@ -1,0 +1,131 @@
+"""Who runs the code of inline steps: the claims in a flow's header. All pure.
+
+A *carrier* is a delivery of a flow's wake-up. The commit that ends one inline step claims the next ones for it, and it
+runs their code after that commit. A claim says only who runs the code: the log is protected by the header's guard.
+
+What a turn does with each inline step that the code waits for:
+
+    its claim                                 a carrier's turn        another turn
+    ----------------------------------------  ----------------------  ----------------------
+    none                                      claims it               leaves it
+    of this delivery, whose code runs         renews it               -
+    of this delivery, whose code did not      claims it, same start   -
+    of another delivery, not over             leaves it               leaves it
+    of another delivery, over                 claims it, next start   leaves it
+    of nobody after an error, not over        leaves it               leaves it
+    of nobody after an error, over            claims it, next start   leaves it
+    over, after ten starts                    gives it up             gives it up
+
+A step is not claimed while a cancel waits, nor before the pause of its attempt is over, nor if it may take longer than
+the delivery has left. From its second start on it is claimed alone: another step must not be given up for the deaths
+that it causes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import Inline
+from signalbox.flows.model import Claim, Wait
+
+Steps = Mapping[str, tuple[Inline[object], Wait]]
+"""The inline steps that the code waits for, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A delivery that can run inline steps: the paths whose code it runs now, and the time that it has left.
+
+    `identify` draws its id, at the first step. `seconds` is the time that it had in all.
+    """
+
+    identify: Callable[[], str]
+    busy: frozenset[str] = frozenset()
+    seconds_left: float = LIMITS.inline_timeout_seconds_max
+    seconds: float = LIMITS.inline_timeout_seconds_max
+
+    @property
+    def delivery(self) -> str:
+        """The id of the delivery."""
+        return self.identify()
+
+    def has_time_for(self, step: Inline[object]) -> bool:
+        """Return whether a step can end in time. One that may take longer than any delivery has gets all of one."""
+        margin = LIMITS.inline_margin_seconds
+        return self.seconds_left >= min(step.timeout_seconds + margin, self.seconds - margin)
+
+    def owns(self, claim: Claim) -> bool:
+        """Return whether a claim is of this delivery."""
+        return bool(claim.delivery) and claim.delivery == self.delivery
+
+    def may_interrupt(self, claim: Claim, path: str, now: datetime) -> bool:
+        """Return whether no code runs under a claim, so that a cancel need not wait for it."""
+        if self.owns(claim):
+            return path not in self.busy
+        return not claim.delivery or claim.until <= now
+
+
+NOBODY = Carrier(str, seconds_left=0)
+"""Another turn: that of a start, or of a step's task. It claims nothing."""
+
+
+def due_at(step: Inline[object], wait: Wait) -> datetime | None:
+    """Return the end of the pause before an attempt, or None if there is none."""
+    if wait.attempt == 1 or not step.pause_seconds:
+        return None
+    return datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=step.pause_seconds)
+
+
+def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
+    """Return the claims of steps that are still waited for: those of running code renewed, those of other code not.
+
+    A claim whose code the carrier has not begun is given back, since the carrier did not know that it had it.
+    """
+    kept: dict[str, Claim] = {}
+    for path, claim in claims.items():
+        if path in steps and not carrier.owns(claim):
+            kept[path] = claim
+        elif path in steps and path in carrier.busy:
+            kept[path] = replace(claim, until=now + timedelta(seconds=LIMITS.inline_claim_seconds))
+        elif path in steps and claim.starts > 1:
+            kept[path] = Claim("", claim.starts - 1, now, claim.error)
+    return kept
+
+
+def new_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
+    """Return the claims that a carrier's turn makes, by path, next to those that are kept."""
+    until = now + timedelta(seconds=LIMITS.inline_claim_seconds)
+    free = {
+        path: Claim(carrier.delivery, claims[path].starts + 1 if path in claims else 1, until)
+        for path, (step, wait) in steps.items()
+        if path not in carrier.busy and is_free(claims.get(path), step, wait, now) and carrier.has_time_for(step)
+    }
+    if any(claims[path].starts > 1 for path in carrier.busy if path in claims):
+        return {}
+    if first := {path: claim for path, claim in free.items() if claim.starts == 1}:
+        return dict(list(first.items())[: LIMITS.inline_steps_max - len(carrier.busy)])
+    if carrier.busy or not free:
+        return {}
+    path = min(free, key=lambda path: (free[path].starts, path))
+    return {path: free[path]}
+
+
+def is_free(claim: Claim | None, step: Inline[object], wait: Wait, now: datetime) -> bool:
+    """Return whether a carrier may begin a step now."""
+    pause_ends_at = due_at(step, wait)
+    if pause_ends_at is not None and now < pause_ends_at:
+        return False
+    return claim is None or claim.until <= now
+
+
+def is_given_up(claim: Claim, now: datetime) -> bool:
+    """Return whether all starts of a step are used up, and the last one is over."""
+    return claim.starts >= LIMITS.inline_starts_max and claim.until <= now
+
+
+def after_error(claim: Claim, error: str, now: datetime) -> Claim:
+    """Return the claim of a step whose code has raised an error other than a `Problem`."""
+    is_last = claim.starts >= LIMITS.inline_starts_max
+    pause_seconds = 0 if is_last else min(2 ** (claim.starts - 1), LIMITS.inline_pause_seconds_max)
+    return Claim("", claim.starts, now + timedelta(seconds=pause_seconds), error)

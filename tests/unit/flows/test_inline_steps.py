@@ -1,0 +1,38 @@
+"""Inline steps: functions that run within the turn of a flow, one commit a step."""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, TaskContext, flow, flows
+from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.core.problems import GaveUp, Unavailable
+from signalbox.flows import service
+from signalbox.flows.machine.failures import Cancelled
+from signalbox.flows.model import FlowAddress
+from signalbox.flows.problems import StepTimedOut
+from signalbox.testing import Harness
+from signalbox.testing.limits import replaced
+from tests.unit.flows.shops import Shop, flows_of
+
+
+def add(one: int, two: int = 1) -> int:
+    return one + two
+
+
+def test_a_chain_of_inline_steps_runs_in_one_delivery() -> None:
+    async def chain() -> int:
+        total = 0
+        for _ in range(20):
+            total = await flow.run(add, total, two=2)
+        return total
+
+    shop = Shop(flows_of(chain))
+    shop.start("chain")
+    wake = shop.take("turn")
+    shop.deliver(wake)
+    assert shop.world.tasks == []
+    assert shop.status("chain")["result"] == 40
