@@ -35,6 +35,7 @@ from tests.simulation.worlds import (
     watch,
 )
 from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flows import inline as inline_steps
 from tests.simulation.worlds.flows import nested as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
@@ -48,6 +49,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "failures": failures.run,
     "flows": flows.run,
     "history": history.run,
+    "inline_steps": inline_steps.run,
     "links": links.run,
     "nested_flows": nested_flows.run,
     "objects": objects.run,

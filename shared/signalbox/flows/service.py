@@ -350,6 +350,8 @@ class LiveTurn:
 class Advanced:
     """A turn that has ended. `claims` are those of inline steps, by path; `cancel_waits` for their code.
 
+    `leaves_steps`: it has committed nothing, and left inline steps to another carrier, for lack of time.
+
     `complete`: nothing is left of the outcomes in hand. They are left if the flow is stuck, or if the turn is so large
     that its commit has room for earlier messages only. `live` is the turn if its carrier has inline steps to run; it
     must be closed.
@@ -359,6 +361,7 @@ class Advanced:
     claims: Mapping[str, Claim] = field(default_factory=dict)
     live: LiveTurn | None = None
     cancel_waits: bool = False
+    leaves_steps: bool = False
 
 
 def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
@@ -387,7 +390,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     if _has_steps_to_run(turn):
         unchanged = LiveTurn(turn, snapshot, log.last_chunk, snapshot.read_time)
         live = _live(turn, snapshot, commit, committed) if commit and committed else unchanged
-    return Advanced(complete, turn.running, live, turn.cancels_left > 0)
+    leaves_steps = commit is None and None in turn.wake_times()
+    return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
 
 
 def _has_steps_to_run(turn: FlowTurn) -> bool:
@@ -481,9 +485,9 @@ def _turn(
         turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
         for result in read.ended:
             turn.take(result)
-        turn.give_up_steps()
-        page = mailbox.waiting[:count]
-        taken = _take(turn, page, own)
+        taken = _take(turn, mailbox.waiting[:count], own)
+        if not mailbox.more and count >= len(mailbox.waiting):
+            turn.give_up_steps()  # no outcome is left
         turn.claim_steps()
         changes = taken or turn.changes_anything or turn.dropped_leases
         more = mailbox.more or len(taken) + turn.cancels_left < len(mailbox.waiting)

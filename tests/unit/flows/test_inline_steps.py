@@ -1,21 +1,6 @@
 """Inline steps: functions that run within the turn of a flow, one commit a step."""
 
-import contextvars
-import threading
-from collections.abc import Callable
-from typing import Any
-
-import pytest
-
-from signalbox import Function, Problem, TaskContext, flow, flows
-from signalbox.adapters.meter import Cost, measure, metered
-from signalbox.core.problems import GaveUp, Unavailable
-from signalbox.flows import service
-from signalbox.flows.machine.failures import Cancelled
-from signalbox.flows.model import FlowAddress
-from signalbox.flows.problems import StepTimedOut
-from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
+from signalbox import flow
 from tests.unit.flows.shops import Shop, flows_of
 
 

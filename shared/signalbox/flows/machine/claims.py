@@ -51,9 +51,8 @@ class Carrier:
         return self.identify()
 
     def has_time_for(self, step: Inline[object]) -> bool:
-        """Return whether a step can end in time. One that may take longer than any delivery has gets all of one."""
-        margin = LIMITS.inline_margin_seconds
-        return self.seconds_left >= min(step.timeout_seconds + margin, self.seconds - margin)
+        """Return whether a step can end in time. One that may take very long gets what is left of a new delivery."""
+        return self.seconds_left >= min(step.timeout_seconds + LIMITS.inline_margin_seconds, self.seconds / 2)
 
     def owns(self, claim: Claim) -> bool:
         """Return whether a claim is of this delivery."""

@@ -277,7 +277,7 @@ class FlowTurn:
 
     def give_up_steps(self) -> None:
         """Give up the inline steps whose starts are all used up."""
-        if self.now is None:
+        if self.now is None or self.driver.ended is not None:
             return
         for path, (_, wait) in self.inline_steps.items():
             claim = self.running.get(path)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from signalbox.core.effects import complete_wake_ups, name_of
+from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.plain_code import check_ran
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
@@ -99,8 +99,8 @@ class _Delivered:
 
     def run(self) -> None:
         """Run the mailbox. Outcomes that cannot be applied here are left in it."""
-        wake = wake_flow(self._base, self._flows.function, self._delivery.wake.until)
         try:
+            wake = self._wake(self._delivery.wake.until)
             run(self._ports, self._delivery, wake, self._turn, self._has_work)
         except Exception:
             self._leave_outcomes()
@@ -127,7 +127,12 @@ class _Delivered:
         if advanced.complete:
             self._abandon(self._workers.running)
         self._wake_for(advanced.claims, mailbox.read_time)
+        if advanced.leaves_steps:
+            self._ports.queue.create(complete_wake_ups([self._wake()], mailbox.read_time))
         return False
+
+    def _wake(self, at: datetime | None = None) -> Effect:
+        return wake_flow(self._base, self._flows.function, at)
 
     def _advance(self, read: FlowMailbox) -> Advanced:
         """Commit a turn; if the wake-up was delivered often, count the start of the flow's code."""
@@ -281,8 +286,7 @@ class _Delivered:
         """Enqueue a wake-up for the time at which another delivery's claim is over: perhaps nothing else comes then."""
         untils = [claim.until for claim in claims.values() if claim.delivery and claim.delivery != self._id]
         if later := [until for until in untils if until > now]:
-            wake = wake_flow(self._base, self._flows.function, min(later))
-            self._ports.queue.create(complete_wake_ups([wake], now))
+            self._ports.queue.create(complete_wake_ups([self._wake(min(later))], now))
 
     def _leave_outcomes(self) -> None:
         """Leave the outcomes of steps in the mailbox, those of running code included: this code cannot apply them."""

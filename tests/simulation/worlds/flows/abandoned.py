@@ -29,7 +29,8 @@ from signalbox.tasks.model import Attempt
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.flows.workers import SimulatedWorkers
+from tests.simulation.worlds.flows.inline_runs import InlineRuns
+from tests.simulation.worlds.flows.workers import InlineSteps, SimulatedWorkers
 
 FUNCTION, FLOW, ID = "shop", "mailing", "m"
 ADDRESS = FlowAddress(FLOW, ID)
@@ -67,7 +68,12 @@ class AbandonedWorld:
         self.deliveries[effect.name] += 1
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
-            turns.run_turn(ports, self.flows, wake, SimulatedWorkers(self.world, Random(0)))
+            turns.run_turn(
+                ports,
+                self.flows,
+                wake,
+                SimulatedWorkers(self.world, wake.wake.mailbox, InlineSteps(self.world, InlineRuns(), Random(0))),
+            )
         elif effect.task in steps.OWN_TASKS:
             what = effect.function, effect.task, effect.payload, effect.queue
             steps.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))

@@ -172,7 +172,7 @@ class FlowsAtRest:
 
     def _check_waits(self, header: FlowHeader) -> None:
         """Check that a flow waits for nothing that has ended, and is waited for if it is another's."""
-        ends = ("step", "sleep", "object", "renew", *([] if self._leases() else ["lock"]))
+        ends = ("step", "run", "sleep", "object", "renew", *([] if self._leases() else ["lock"]))
         if waits := [each for each in header.pending.values() if each.signature.split()[0] in ends]:
             raise Violation(f"{header.address.base} waits for ever for {waits}")
         for wait in header.pending.values():

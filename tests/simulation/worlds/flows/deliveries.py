@@ -15,6 +15,7 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.flows.model import Flows
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.model import Delivery
 from signalbox.objects import service
@@ -26,7 +27,7 @@ from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
-from tests.simulation.worlds.flows.workers import SimulatedWorkers
+from tests.simulation.worlds.flows.workers import InlineSteps, SimulatedWorkers
 from tests.simulation.worlds.objects.remembering import NEW, Version
 
 STARTS_MAX = 60
@@ -51,14 +52,17 @@ class FlowDeliveries:
     code: Callable[[], Code]
     own: Random
     failing: float = FAILING
-    inline: Random = field(default_factory=Random)
     told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     starts: Counter[str] = field(default_factory=Counter)
     purged: set[str] = field(default_factory=set)
+    inline: InlineSteps = field(init=False)
     _due: dict[str, datetime] = field(default_factory=dict)
     _deliveries: Counter[str] = field(default_factory=Counter)
     _numbers: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.inline = InlineSteps(self.world, self.history.inline, Random(0))
 
     def install(self) -> None:
         """Handle all tasks of the world."""
@@ -97,7 +101,7 @@ class FlowDeliveries:
         flows = self.code().flows()
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
-            turns.run_turn(ports, flows, wake, SimulatedWorkers(self.world, self.inline))
+            self._run_turn(ports, flows, wake)
         elif effect.task in steps.OWN_TASKS:
             steps.run_own_task(ports, attempt)
         elif steps.is_step(effect.context):
@@ -107,6 +111,13 @@ class FlowDeliveries:
             steps.run_step(ports, flows, attempt, RetryLimits(STARTS_MAX), code)
         else:
             self._user_task(effect)
+
+    def _run_turn(self, ports: Ports, flows: Flows, wake: Delivery) -> None:
+        workers = SimulatedWorkers(self.world, wake.wake.mailbox, self.inline)
+        try:
+            turns.run_turn(ports, flows, wake, workers)
+        finally:
+            workers.end()
 
     def _step(self, effect: Effect, *, begins: bool) -> str:
         """Run a step: no two runs have the same outcome, so a result in a log identifies its run.

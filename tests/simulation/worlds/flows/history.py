@@ -23,6 +23,7 @@ from signalbox.flows.model import (
 )
 from signalbox.mailboxes.model import HEADER, message_path
 from tests.simulation.world import Violation
+from tests.simulation.worlds.flows.inline_runs import InlineRuns
 
 Execution = tuple[str, str]
 """The base of a flow, and an execution id."""
@@ -53,6 +54,7 @@ class FlowsHistory:
     behind: dict[str, datetime] = field(default_factory=dict)
     cancelled: set[Execution] = field(default_factory=set)
     replaced: bool = False
+    inline: InlineRuns = field(default_factory=InlineRuns)
 
     def observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Observe a write. Raises `Violation` if a header is impossible."""
@@ -121,6 +123,7 @@ class FlowsHistory:
     def _check(self, before: FlowHeader | None, after: FlowHeader) -> None:
         base = after.address.base
         self.headers[base] = after
+        self.inline.note_claims(after)
         self._note_events(after, after.log.tail)
         same_execution = before is not None and before.execution_id == after.execution_id
         self.replaced |= after.generation > 0 or (before is not None and not same_execution)
@@ -159,6 +162,10 @@ class FlowsHistory:
             applied.add(entry.value)
         if isinstance(entry, Result) and entry.wait.signature.startswith("step "):
             self._check_step(before, header, entry)
+        if isinstance(entry, Result) and entry.wait.signature.startswith("run "):
+            self.inline.check_entry(before, header, entry)
+        if isinstance(entry, Cancel):
+            self.inline.check_cancel(header)
 
     def _check_step(self, before: FlowHeader | None, header: FlowHeader, entry: Result) -> None:
         """Check that the outcome is one that the step had; a failure must be of the current attempt."""

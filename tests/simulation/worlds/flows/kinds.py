@@ -33,6 +33,9 @@ class Kind(Enum):
     NESTED = "everything inside everything"
     OVERSIZED = "code that sends more than a commit has room for, and is fixed later"
     """Both of a world of their own (`nested.py`): the draws of the others must not change."""
+    INLINE = "inline steps next to everything else"
+    INLINE_DEADLY = "inline steps whose own code, or whose flow's code, ends its process"
+    """Both of a world of their own (`inline.py`)."""
 
 
 def program(random: Random, kind: Kind) -> Program:
@@ -236,6 +239,39 @@ def _burst(random: Random) -> list[Any]:
     return ["burst", random.choice((1, 4, 8))]
 
 
+def _inline(random: Random) -> Program:
+    """Return a program whose steps are inline, most of them."""
+    drawn = random.random()
+    if drawn < 0.35:
+        return [_inline_step(random) for _ in range(random.randint(1, 6))]
+    if drawn < 0.5:
+        return [["all", [_inline_step(random) for _ in range(random.choice((2, 3, 12)))]], _inline_step(random)]
+    other = random.choice((_mixed, _retries, _again, _locks, _flows, _nested, _nested))
+    return [_inlined(random, operation) for operation in other(random)]
+
+
+def _inline_step(random: Random) -> list[Any]:
+    """Return an inline step: its name, its attempts, the pause before a further one, and its time-out."""
+    seconds = random.choice((60, 60, 1, 0.1))
+    return ["inline", random.choice(NAMES), random.choice((1, 1, 3)), random.choice((0, 0.3)), seconds]
+
+
+def _inlined(random: Random, operation: Any) -> Any:
+    """Return an operation with most of its steps inline."""
+    if not isinstance(operation, list):
+        return operation
+    if operation[:1] == ["step"] and random.random() < 0.7:
+        return [*_inline_step(random)[:2], operation[2], *_inline_step(random)[3:]]
+    return [_inlined(random, part) for part in operation]
+
+
+def _inline_deadly(random: Random) -> Program:
+    """Return a program with an inline step that ends its process next to others, or code that does so itself."""
+    if random.random() < 0.5:
+        return [["all", [["killer"], *(_inline_step(random) for _ in range(random.choice((1, 2, 9))))]], step(random)]
+    return [["deadly", _inline_step(random)], _inline_step(random)]
+
+
 PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.MIXED: _mixed,
     Kind.RETRIES: _retries,
@@ -251,4 +287,6 @@ PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.WIDE: _wide,
     Kind.NESTED: _nested,
     Kind.OVERSIZED: _oversized,
+    Kind.INLINE: _inline,
+    Kind.INLINE_DEADLY: _inline_deadly,
 }

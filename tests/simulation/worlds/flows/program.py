@@ -16,10 +16,11 @@ from typing import Any
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
-from signalbox.flows.machine.commands import ObjectCall, SubFlow
+from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow, created
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.mailboxes.model import ObjectAddress
 from signalbox.tasks.api import Call
+from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.worlds.objects.remembering import CLASS
 
@@ -70,7 +71,7 @@ class Code:
     shielded operations that a cancel interrupted. `leases_max` has the numbers of permits that the parts of the code
     may hold now.
 
-    `early`: a lock is released before the operation that other deployments run under it. `generators`: the flow and its
+    `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run under it. `generators`: the flow and its
     branches are generators, and groups of commands are lists; else they are coroutines.
     """
 
@@ -85,6 +86,7 @@ class Code:
     early: bool = True
     generators: bool = False
     dies: Callable[[], None] = lambda: None
+    runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
     def flows(self) -> Flows:
         """Return the flows of this deployment's processes."""
@@ -313,6 +315,12 @@ class Code:
         match kind:
             case "step":
                 return flow.step(Call(FUNCTION, parts[0], {}), attempts_max=parts[1], pause_seconds=PAUSE_SECONDS)
+            case "inline":
+                name, attempts_max, pause_seconds, timeout_seconds = parts
+                code = partial(self.runs, name)
+                return created(Inline(name, code, attempts_max, pause_seconds, timeout_seconds), "inline")
+            case "killer":
+                return created(Inline("killer", partial(self.runs, "killer")), "inline")
             case "sleep":
                 return flow.sleep(parts[0])
             case "event":
@@ -347,4 +355,5 @@ def ends_by_itself(item: list[Any]) -> bool:
     kind, *parts = item
     if kind in ("each of", "settled of"):
         return all(map(ends_by_itself, parts[0]))
-    return any(map(ends_by_itself, parts[0])) if kind == "one of" else kind in ("step", "sleep", "object")
+    ends = ("step", "inline", "killer", "sleep", "object")
+    return any(map(ends_by_itself, parts[0])) if kind == "one of" else kind in ends

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 
+from signalbox.core.problems import Problem
 from signalbox.flows.tasks.turns import Code
 from signalbox.mailboxes.model import CallOutcome
+from signalbox.tasks.model import TaskContext
+from tests.simulation.processes import Killed
+from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
 from tests.simulation.world import World
+from tests.simulation.worlds.flows.inline_runs import InlineRuns, Run
 
 SLOW = 0.1
 """Probability that no code ends before the time until which a delivery waits."""
 
+FAILING, RAISING = 0.2, 0.1
+
 
 class SimulatedWorkers:
-    """The workers of one delivery, which the platform would end after `lasts_seconds`."""
+    """The workers of one delivery of the mailbox `base`, which the platform would end after `lasts_seconds`."""
 
-    def __init__(self, world: World, own: Random, lasts_seconds: float = 540) -> None:
-        self._world, self._own = world, own
-        self._codes: dict[str, Code] = {}
+    def __init__(self, world: World, base: str, steps: InlineSteps) -> None:
+        self._world, self._base, self._steps = world, base, steps
+        self._codes: dict[str, tuple[Run | None, Code]] = {}
         self._began_at = world.now()
-        self._lasts_seconds = lasts_seconds
 
     @property
     def running(self) -> list[str]:
@@ -28,21 +35,30 @@ class SimulatedWorkers:
 
     def begin(self, path: str, code: Code) -> None:
         """Begin code. It runs when its delivery waits."""
-        self._codes[path] = code
+        self._codes[path] = self._steps.began(self._base, path), code
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
         """Let the others act; then run the code of one step, or let the time pass."""
         self._world.step("waits for inline steps")
-        if self._own.random() < SLOW:
+        if self._steps.own.random() < SLOW:
             self._world.pass_time(seconds)
             return {}
-        path = self._own.choice(list(self._codes))
-        outcome = self._codes[path]()
+        path = self._steps.own.choice(list(self._codes))
+        run, code = self._codes[path]
+        self._steps.current = run
+        outcome = code()
+        self._steps.ended(run)
         return {path: outcome} if self._codes.pop(path, None) else {}
 
     def abandon(self, path: str) -> None:
         """Forget code that has begun."""
-        self._codes.pop(path, None)
+        run, _ = self._codes.pop(path)
+        self._steps.ended(run)
+
+    def end(self) -> None:
+        """End the process: no code runs any more."""
+        for run, _ in self._codes.values():
+            self._steps.ended(run)
 
     def seconds(self) -> float:
         """Return the seconds since the delivery began."""
@@ -50,4 +66,43 @@ class SimulatedWorkers:
 
     def seconds_left(self) -> float:
         """Return the seconds until the delivery is ended."""
-        return self._lasts_seconds - self.seconds()
+        return self._steps.lasts_seconds - self.seconds()
+
+
+class InlineSteps:
+    """The inline steps of a world: what their code does, and what is seen of it."""
+
+    def __init__(self, world: World, runs: InlineRuns, own: Random, lasts_seconds: float = 540) -> None:
+        self.world, self.runs, self.own, self.lasts_seconds = world, runs, own, lasts_seconds
+        self.runs.now = world.now
+        self.current: Run | None = None
+        self._numbers = count()
+
+    def began(self, base: str, path: str) -> Run | None:
+        """Note that a delivery begins the code of a step, under the claim that it has just committed."""
+        header = self.runs.headers[base]
+        claim, wait = header.running.get(path), header.pending.get(path)
+        if claim is None or wait is None:
+            return None  # another turn has ended or abandoned the step since
+        return self.runs.begin(base, path, header.execution_id, wait.attempt, claim.delivery, claim.starts)
+
+    def ended(self, run: Run | None) -> None:
+        """Note that code has ended, perhaps with its process, or is not waited for any more."""
+        if run in self.runs.running:
+            self.runs.running.remove(run)
+
+    def run(self, name: str, context: TaskContext) -> str:
+        """Run the code of a step: no two runs have the same outcome."""
+        run, number = self.current, f"inline {next(self._numbers)}"
+        REACHED[INLINE_STEPS_RUN] += 1
+        self.world.step(f"inline step {name} {context.operation[:6]} ends as {number}")
+        if name == "killer":
+            raise Killed
+        failing = self.own.random()
+        if run:
+            self.runs.outcomes[number] = run
+        if failing < FAILING:
+            raise Problem(number)
+        if failing < FAILING + RAISING and self.world.fault_rates.left:
+            raise ValueError("the code has no luck")
+        return number

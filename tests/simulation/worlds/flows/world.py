@@ -56,13 +56,14 @@ EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
 DAY_SECONDS = 24 * 3600
-USUAL = tuple(kind for kind in Kind if kind not in (Kind.NESTED, Kind.OVERSIZED))
+OTHERS = (Kind.NESTED, Kind.OVERSIZED, Kind.INLINE, Kind.INLINE_DEADLY)
+USUAL = tuple(kind for kind in Kind if kind not in OTHERS)
 KINDS = (*USUAL, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
 SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}
 TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
 """Worlds in which many tasks are delivered twice."""
 
-UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS, Kind.OVERSIZED)
+UNSOUND = (Kind.BROKEN, Kind.DEADLY, Kind.CARELESS, Kind.OVERSIZED, Kind.INLINE_DEADLY)
 """Worlds in which flows get stuck; anywhere else they must not."""
 
 SENDING = (Kind.MIXED, Kind.LOCKS, Kind.NESTED)

@@ -1,0 +1,78 @@
+"""Flows with inline steps, in chains and next to everything else that a flow waits for.
+
+The world is that of `nested.py`, with programs most of whose steps are inline. Claims are short in some seeds, so that
+they run out under live code; deliveries end soon in some; a delivery looks often or seldom for messages.
+
+In addition to the checks of `nested.py`: no code begins without a claim, none runs twice at once unless a claim is over,
+no cancel is received while code runs under a live claim, each outcome in a log is one that the code had, a failure is of
+the delivery that had the claim, no step is given up for the deaths of others, and none waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from signalbox.testing.limits import replaced
+from tests.simulation.lengths import faults
+from tests.simulation.world import Violation
+from tests.simulation.worlds.flows.kinds import Kind
+from tests.simulation.worlds.flows.nested import SMALLEST, NestedWorld
+from tests.simulation.worlds.flows.program import LEASE_SECONDS
+from tests.simulation.worlds.flows.workers import InlineSteps
+from tests.simulation.worlds.flows.world import PAGE, SMALL, STARTS_MAX, STARTS_UNLIMITED
+
+DEADLY_SHARE = 0.15
+CLAIMS = (60.0, 3.0, 0.4)
+"""Seconds of a claim. A third of it is the time after which it is renewed."""
+
+LASTS = (540.0, 2.0, 0.5)
+MARGIN_SECONDS = 0.05
+LOOKS = (1.0, 0.05)
+STEP_STARTS_MAX = 3
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
+    own = Random(f"inline {seed}")
+    kind = Kind.INLINE_DEADLY if own.random() < DEADLY_SHARE else Kind.INLINE
+    claim_seconds = own.choice(CLAIMS)
+    limits: dict[str, float] = {
+        **own.choice(({}, SMALL, SMALLEST)),
+        "inline_claim_seconds": claim_seconds,
+        "inline_renewal_seconds": claim_seconds / 3,
+        "inline_look_seconds": own.choice(LOOKS),
+        "inline_margin_seconds": MARGIN_SECONDS,
+        "inline_steps_max": own.choice((8, 8, 2)),
+        "inline_starts_max": STEP_STARTS_MAX,
+        "inline_pause_seconds_max": 2,
+        "lease_seconds_max": LEASE_SECONDS,
+        "mailbox_page": own.choice((PAGE // 2, PAGE, 50)),
+        "flow_starts_max": STARTS_MAX if kind is Kind.INLINE_DEADLY else STARTS_UNLIMITED,
+    }
+    lasts_seconds = own.choice(LASTS)
+    with replaced(**limits):
+        InlineWorld(seed, own, kind, trace, lasts_seconds).run()
+
+
+class InlineWorld(NestedWorld):
+    """A world of flows with inline steps, whose deliveries last for some seconds."""
+
+    def __init__(
+        self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None, lasts_seconds: float
+    ) -> None:
+        super().__init__(seed, own, kind, trace)
+        self.deliveries.inline = InlineSteps(
+            self.world, self.history.inline, Random(f"inline steps {seed}"), lasts_seconds
+        )
+        self.rest = replace(self.rest, nested=True)
+        self.code.runs = self.deliveries.inline.run
+        self.others = [replace(other, runs=self.code.runs) for other in self.others]
+
+    def _check_deaths(self) -> None:
+        """Check that code which ends its process does not have an inline step repeated that went well."""
+        super()._check_deaths()
+        most = STEP_STARTS_MAX + faults(self.world.faults)
+        if often := [place for place, number in self.history.inline.starts.items() if number > most]:
+            raise Violation(f"the inline steps {often} were started too often")

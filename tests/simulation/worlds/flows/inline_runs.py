@@ -1,0 +1,98 @@
+"""What is seen of the code of inline steps in a simulated world: claims, starts, outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from signalbox.core.problems import GaveUp
+from signalbox.core.times import EPOCH
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import FlowHeader, Result
+from signalbox.flows.problems import StepTimedOut
+from tests.simulation.world import Violation
+
+Place = tuple[str, str, str]
+"""The base of a flow, an execution id and a path."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One start of an inline step's code, by a delivery that has claimed it for an attempt."""
+
+    place: Place
+    attempt: int
+    delivery: str
+    began_at: datetime
+
+
+@dataclass
+class InlineRuns:
+    """The starts of a world. `claims` has the end of each claim, by place and delivery; `running` the starts now.
+
+    `outcomes` has the start that ended with each text, `starts` their numbers by place and attempt, and `claimed` the
+    deliveries that have claimed each attempt, each with the number of the start.
+    """
+
+    now: Callable[[], datetime] = lambda: EPOCH
+    claims: dict[tuple[Place, str], datetime] = field(default_factory=dict)
+    running: list[Run] = field(default_factory=list)
+    outcomes: dict[str, Run] = field(default_factory=dict)
+    starts: Counter[tuple[Place, int]] = field(default_factory=Counter)
+    claimed: dict[tuple[Place, int], set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
+    headers: dict[str, FlowHeader] = field(default_factory=dict)
+
+    def note_claims(self, header: FlowHeader) -> None:
+        """Note the claims of a header that was written."""
+        self.headers[header.address.base] = header
+        for path, claim in header.running.items():
+            if claim.delivery:
+                place = header.address.base, header.execution_id, path
+                self.claims[place, claim.delivery] = claim.until
+                self.claimed[place, header.pending[path].attempt].add((claim.delivery, claim.starts))
+
+    def begin(self, base: str, path: str, execution_id: str, attempt: int, delivery: str, starts: int) -> Run:
+        """Note a start. Raises `Violation` without a claim, and while the code of another live claim runs."""
+        place, now = (base, execution_id, path), self.now()
+        if (place, delivery) not in self.claims:
+            raise Violation(f"the code of {place} begins without a claim")
+        for run in self.running:
+            live = self.claims[run.place, run.delivery] > now
+            if run.place == place and live:
+                raise Violation(f"the code of {place} runs twice at once, and its claim was not over")
+            if run.delivery == delivery and starts > 1:
+                raise Violation(f"the code of {place} is started again while its delivery runs {run.place}")
+        run = Run(place, attempt, delivery, now)
+        self.starts[place, attempt] += 1
+        self.running.append(run)
+        return run
+
+    def check_cancel(self, header: FlowHeader) -> None:
+        """Check that no step runs under a live claim when its flow receives a cancel."""
+        base, now = header.address.base, self.now()
+        for run in self.running:
+            live = self.claims[run.place, run.delivery] > now
+            if run.place[:2] == (base, header.execution_id) and live and run.place[2] in header.pending:
+                raise Violation(f"{base} receives a cancel while {run.place} runs")
+
+    def check_entry(self, before: FlowHeader | None, header: FlowHeader, entry: Result) -> None:
+        """Check an outcome in a log: the code had it, in the attempt, and under the claim, that the flow waited for."""
+        place = header.address.base, header.execution_id, entry.wait.path
+        pending = before.pending.get(entry.wait.path) if before else None
+        error = entry.outcome.error
+        if pending is None:
+            raise Violation(f"{place} has an outcome, and its flow did not wait for it")
+        if error and error["type"] == GaveUp.slug():
+            if len(self.claimed[place, pending.attempt]) < LIMITS.inline_starts_max:
+                raise Violation(f"{place} was given up, and was claimed by {self.claimed[place, pending.attempt]}")
+        elif error and error["type"] == StepTimedOut.slug():
+            return
+        else:
+            run = self.outcomes.get(str(error["detail"] if error else entry.outcome.result))
+            if run is None or run.place != place or (error and run.attempt != pending.attempt):
+                raise Violation(f"{place} has an outcome that its code did not have: {entry.outcome}")
+            claim = before.running.get(entry.wait.path) if before else None
+            if error and (claim is None or claim.delivery != run.delivery):
+                raise Violation(f"{place} has a failure of {run.delivery}, while {claim} runs it")
