@@ -31,7 +31,7 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.flows import lost, nested, parts, turns
+from tests.simulation.faults.flows import inline, lost, nested, parts, turns
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -41,6 +41,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,
     "history": history.FAULTS,
+    "inline_steps": inline.FAULTS,
     "links": links.FAULTS,
     "nested_flows": (*nested.FAULTS, *lost.FAULTS, *turns.NESTED, *parts.NESTED),
     "objects": objects.FAULTS,

@@ -25,6 +25,7 @@ from tests.simulation.reach import (
     FAILURES_RETRIED,
     FLOWS_STUCK,
     GIVEN_UP,
+    INLINE_STEPS_RUN,
     LISTED_BY_COPIES,
     NAMES_REUSED,
     OUTAGES,
@@ -58,6 +59,7 @@ SEEDS = {
     "failures": 1_000,
     "flows": 500,
     "nested_flows": 500,
+    "inline_steps": 500,
     "enqueues": 1_500,
     "standings": 1_000,
     "transactions": 1_500,
@@ -73,6 +75,7 @@ LONG_SEEDS = 60
 REACHED_IN = {
     "flows": (BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
     "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),
+    "inline_steps": (INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES),
     "history": (EVENTS_LATE, RESTORED, SHORTENED),
     "links": (NAMES_REUSED, EVENTS_LATE, EVENTS_LOST, OUTAGES, TASKS_REFUSED, WRITTEN_BACK, WRITTEN_BACK_DEEP),
     "objects": (NAMES_REUSED, OUTAGES, SLOW_CALLS, CALLS_GIVEN_UP, TASKS_PURGED, UPGRADED),

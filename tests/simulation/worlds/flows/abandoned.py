@@ -68,12 +68,8 @@ class AbandonedWorld:
         self.deliveries[effect.name] += 1
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
-            turns.run_turn(
-                ports,
-                self.flows,
-                wake,
-                SimulatedWorkers(self.world, wake.wake.mailbox, InlineSteps(self.world, InlineRuns(), Random(0))),
-            )
+            workers = SimulatedWorkers(self.world, ADDRESS.base, InlineSteps(self.world, InlineRuns(), Random(0)))
+            turns.run_turn(ports, self.flows, wake, workers)
         elif effect.task in steps.OWN_TASKS:
             what = effect.function, effect.task, effect.payload, effect.queue
             steps.run_own_task(ports, Attempt(effect.name, effect.context, 0, before, *what))

@@ -56,7 +56,7 @@ class People:
         for number in range(random.randint(0, EVENTS_MAX)):
             name, id_ = random.choice("xxy"), f"{address.key}-{number}"
             acts.append(Act(f"event {name} {id_}", partial(self._event, address, name, id_)))
-        if random.random() < (CANCELLED_OFTEN if self.kind is Kind.NESTED else CANCELLED_SHARE):
+        if random.random() < (CANCELLED_OFTEN if self.kind in (Kind.NESTED, Kind.INLINE) else CANCELLED_SHARE):
             acts.append(Act(f"cancel {address.key}", lambda: self.cancel(address)))
         if self.kind is Kind.RESTARTED:
             other = program(random, self.kind)

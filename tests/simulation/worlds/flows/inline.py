@@ -3,9 +3,9 @@
 The world is that of `nested.py`, with programs most of whose steps are inline. Claims are short in some seeds, so that
 they run out under live code; deliveries end soon in some; a delivery looks often or seldom for messages.
 
-In addition to the checks of `nested.py`: no code begins without a claim, none runs twice at once unless a claim is over,
-no cancel is received while code runs under a live claim, each outcome in a log is one that the code had, a failure is of
-the delivery that had the claim, no step is given up for the deaths of others, and none waits for ever.
+In addition to the checks of `nested.py`: no code begins without a claim, none runs twice at once unless a claim is
+over, no cancel is received while code runs under a live claim, each outcome in a log is one that the code had, a
+failure is of the delivery that had the claim, a step is started again alone, and none waits for ever.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.simulation.worlds.flows.program import LEASE_SECONDS
 from tests.simulation.worlds.flows.workers import InlineSteps
 from tests.simulation.worlds.flows.world import PAGE, SMALL, STARTS_MAX, STARTS_UNLIMITED
 
-DEADLY_SHARE = 0.15
+DEADLY_SHARE, CALM_SHARE = 0.15, 0.5
 CLAIMS = (60.0, 3.0, 0.4)
 """Seconds of a claim. A third of it is the time after which it is renewed."""
 
-LASTS = (540.0, 2.0, 0.5)
+LASTS = (540.0, 2.0, 0.2)
 MARGIN_SECONDS = 0.05
 LOOKS = (1.0, 0.05)
 STEP_STARTS_MAX = 3
@@ -66,6 +66,9 @@ class InlineWorld(NestedWorld):
         self.deliveries.inline = InlineSteps(
             self.world, self.history.inline, Random(f"inline steps {seed}"), lasts_seconds
         )
+        self.history.inline.is_calm = lambda: self.world.faults == 0
+        if kind is Kind.INLINE_DEADLY and own.random() < CALM_SHARE:
+            self.world.fault_rates.left = 0
         self.rest = replace(self.rest, nested=True)
         self.code.runs = self.deliveries.inline.run
         self.others = [replace(other, runs=self.code.runs) for other in self.others]

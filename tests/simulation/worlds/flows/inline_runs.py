@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from signalbox.core.problems import GaveUp
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowHeader, Result
+from signalbox.flows.model import Claim, FlowHeader, Result, Wait
 from signalbox.flows.problems import StepTimedOut
 from tests.simulation.world import Violation
 
@@ -33,7 +33,8 @@ class InlineRuns:
     """The starts of a world. `claims` has the end of each claim, by place and delivery; `running` the starts now.
 
     `outcomes` has the start that ended with each text, `starts` their numbers by place and attempt, and `claimed` the
-    deliveries that have claimed each attempt, each with the number of the start.
+    deliveries that have claimed each attempt, each with the number of the start. `succeeded` counts the starts that
+    returned, and `is_calm` says whether nothing has failed so far.
     """
 
     now: Callable[[], datetime] = lambda: EPOCH
@@ -42,6 +43,8 @@ class InlineRuns:
     outcomes: dict[str, Run] = field(default_factory=dict)
     starts: Counter[tuple[Place, int]] = field(default_factory=Counter)
     claimed: dict[tuple[Place, int], set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
+    succeeded: Counter[tuple[Place, int]] = field(default_factory=Counter)
+    is_calm: Callable[[], bool] = lambda: False
     headers: dict[str, FlowHeader] = field(default_factory=dict)
 
     def note_claims(self, header: FlowHeader) -> None:
@@ -53,19 +56,20 @@ class InlineRuns:
                 self.claims[place, claim.delivery] = claim.until
                 self.claimed[place, header.pending[path].attempt].add((claim.delivery, claim.starts))
 
-    def begin(self, base: str, path: str, execution_id: str, attempt: int, delivery: str, starts: int) -> Run:
-        """Note a start. Raises `Violation` without a claim, and while the code of another live claim runs."""
-        place, now = (base, execution_id, path), self.now()
-        if (place, delivery) not in self.claims:
-            raise Violation(f"the code of {place} begins without a claim")
+    def begin(self, base: str, wait: Wait, claim: Claim) -> Run:
+        """Note a start. Raises `Violation` during the pause of an attempt, and while the code of a live claim runs."""
+        place, now, delivery, starts = (base, wait.execution_id, wait.path), self.now(), claim.delivery, claim.starts
+        pause = timedelta(seconds=float(wait.signature.split()[-1]))
+        if wait.attempt > 1 and now < datetime.fromisoformat(wait.scheduled_at) + pause:
+            raise Violation(f"the attempt {wait.attempt} of {place} begins before its time")
         for run in self.running:
             live = self.claims[run.place, run.delivery] > now
             if run.place == place and live:
                 raise Violation(f"the code of {place} runs twice at once, and its claim was not over")
             if run.delivery == delivery and starts > 1:
                 raise Violation(f"the code of {place} is started again while its delivery runs {run.place}")
-        run = Run(place, attempt, delivery, now)
-        self.starts[place, attempt] += 1
+        run = Run(place, wait.attempt, delivery, now)
+        self.starts[place, wait.attempt] += 1
         self.running.append(run)
         return run
 
@@ -87,6 +91,8 @@ class InlineRuns:
         if error and error["type"] == GaveUp.slug():
             if len(self.claimed[place, pending.attempt]) < LIMITS.inline_starts_max:
                 raise Violation(f"{place} was given up, and was claimed by {self.claimed[place, pending.attempt]}")
+            if self.is_calm() and self.succeeded[place, pending.attempt] > 1:
+                raise Violation(f"{place} was given up, and its code has returned more than once")
         elif error and error["type"] == StepTimedOut.slug():
             return
         else:

@@ -71,8 +71,9 @@ class Code:
     shielded operations that a cancel interrupted. `leases_max` has the numbers of permits that the parts of the code
     may hold now.
 
-    `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run under it. `generators`: the flow and its
-    branches are generators, and groups of commands are lists; else they are coroutines.
+    `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run
+    under it. `generators`: the flow and its branches are generators, and groups of commands are lists; else they are
+    coroutines.
     """
 
     revision: int
@@ -318,9 +319,10 @@ class Code:
             case "inline":
                 name, attempts_max, pause_seconds, timeout_seconds = parts
                 code = partial(self.runs, name)
-                return created(Inline(name, code, attempts_max, pause_seconds, timeout_seconds), "inline")
+                shown = f"{name} {pause_seconds}"  # the checks read the pause
+                return created(Inline(shown, code, attempts_max, pause_seconds, timeout_seconds), "inline")
             case "killer":
-                return created(Inline("killer", partial(self.runs, "killer")), "inline")
+                return created(Inline("killer 0", partial(self.runs, "killer")), "inline")
             case "sleep":
                 return flow.sleep(parts[0])
             case "event":

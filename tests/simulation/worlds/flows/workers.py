@@ -11,11 +11,14 @@ from signalbox.mailboxes.model import CallOutcome
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.inline_runs import InlineRuns, Run
 
-SLOW = 0.1
+SLOW = 0.2
 """Probability that no code ends before the time until which a delivery waits."""
+
+STEPS_OF_CODE = (1, 1, 3, 12)
+"""Times that the code of a step yields to others."""
 
 FAILING, RAISING = 0.2, 0.1
 
@@ -82,9 +85,11 @@ class InlineSteps:
         """Note that a delivery begins the code of a step, under the claim that it has just committed."""
         header = self.runs.headers[base]
         claim, wait = header.running.get(path), header.pending.get(path)
-        if claim is None or wait is None:
+        if wait is None:
             return None  # another turn has ended or abandoned the step since
-        return self.runs.begin(base, path, header.execution_id, wait.attempt, claim.delivery, claim.starts)
+        if claim is None:
+            raise Violation(f"the code of {base} at {path} begins without a claim")
+        return self.runs.begin(base, wait, claim)
 
     def ended(self, run: Run | None) -> None:
         """Note that code has ended, perhaps with its process, or is not waited for any more."""
@@ -95,7 +100,8 @@ class InlineSteps:
         """Run the code of a step: no two runs have the same outcome."""
         run, number = self.current, f"inline {next(self._numbers)}"
         REACHED[INLINE_STEPS_RUN] += 1
-        self.world.step(f"inline step {name} {context.operation[:6]} ends as {number}")
+        for _ in range(self.own.choice(STEPS_OF_CODE)):
+            self.world.step(f"inline step {name} {context.operation[:6]} will end as {number}")
         if name == "killer":
             raise Killed
         failing = self.own.random()
@@ -103,6 +109,8 @@ class InlineSteps:
             self.runs.outcomes[number] = run
         if failing < FAILING:
             raise Problem(number)
+        if run and failing >= FAILING + RAISING:
+            self.runs.succeeded[run.place, run.attempt] += 1
         if failing < FAILING + RAISING and self.world.fault_rates.left:
             raise ValueError("the code has no luck")
         return number
