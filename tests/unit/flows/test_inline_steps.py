@@ -1,23 +1,417 @@
-"""Inline steps: functions that run within the turn of a flow, one commit a step."""
+"""Inline steps: functions that run within the turns of a flow, one commit a step."""
 
-from signalbox import flow
-from tests.unit.flows.shops import Shop, flows_of
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, TaskContext, documents, flow, flows
+from signalbox.core.problems import GaveUp
+from signalbox.flows import service, storage
+from signalbox.flows.api.host import Threads
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import FlowAddress
+from signalbox.flows.problems import BadFlow, StepTimedOut
+from signalbox.mailboxes.model import CallOutcome
+from signalbox.testing import Harness
+from tests.unit.cost_table import is_within, row_cost
+from tests.unit.flows.shops import Shop, flows_of, step
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as harness:
+        yield harness
 
 
 def add(one: int, two: int = 1) -> int:
     return one + two
 
 
-def test_a_chain_of_inline_steps_runs_in_one_delivery() -> None:
-    async def chain() -> int:
-        total = 0
-        for _ in range(20):
-            total = await flow.run(add, total, two=2)
-        return total
+async def chain(count: int, size: int = 0) -> int:
+    total = 0
+    for _ in range(count):
+        total = len(await flow.run(lambda: "x" * size)) if size else await flow.run(add, total, two=2)
+    return total
 
+
+def run_of(shop: Shop, name: str = "chain") -> service.FlowHeader:
+    return service.get(shop.ports, FlowAddress(name, "1"))
+
+
+def test_one_delivery_carries_a_chain() -> None:
     shop = Shop(flows_of(chain))
-    shop.start("chain")
-    wake = shop.take("turn")
-    shop.deliver(wake)
+    shop.start("chain", count=20)
+    shop.deliver(shop.take("turn"))
     assert shop.world.tasks == []
     assert shop.status("chain")["result"] == 40
+    assert run_of(shop).running == {}
+
+
+@pytest.mark.parametrize("steps", [200, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_an_inline_step_costs_about_one_write(steps: int) -> None:
+    shop = Shop(flows_of(chain))
+    shop.start("chain", count=steps, size=500)
+    wake = shop.take("turn")
+    cost = shop.world.cost_of(lambda: shop.deliver(wake))
+    assert shop.status("chain")["log_length"] == steps
+    assert is_within("flows", "inline", cost, steps) or steps < 1_000
+    assert (cost.tasks, cost.deletes) == (0, 0)
+
+
+def test_the_run_that_begins_a_chain() -> None:
+    async def one() -> Any:
+        return await flow.run(dies)
+
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    shop = Shop(flows_of(one))
+    shop.start("one")
+    wake = shop.take("turn")
+    shop.world.pass_time(10)
+
+    def delivered() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            shop.deliver(wake)
+
+    assert shop.world.cost_of(delivered) == row_cost("flows", "inline_start")
+
+
+def test_a_dead_delivery_is_replaced_when_its_claim_is_over() -> None:
+    ran: list[int] = []
+
+    def charge() -> str:
+        ran.append(1)
+        if len(ran) == 1:
+            raise KeyboardInterrupt
+        return "charged"
+
+    async def sale() -> str:
+        return await flow.run(charge)
+
+    shop = Shop(flows_of(sale))
+    shop.start("sale")
+    wake = shop.take("turn")
+    with pytest.raises(KeyboardInterrupt):
+        shop.deliver(wake)
+    shop.deliver(wake, deliveries=1)  # finds the claim of the dead one
+    [later] = shop.world.tasks
+    assert later.not_before is not None
+    assert (later.not_before - shop.world.now).total_seconds() == pytest.approx(LIMITS.inline_claim_seconds, abs=1)
+    assert len(ran) == 1
+    shop.settle()
+    assert shop.status("sale")["result"] == "charged"
+    assert len(ran) == 2
+
+
+def test_a_problem_is_the_outcome_or_the_next_attempt() -> None:
+    left = [2]
+
+    def flaky() -> str:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Problem("not yet")
+        return "now"
+
+    async def patient() -> list[str]:
+        try:
+            await flow.run(flaky)
+        except Problem as problem:
+            first = problem.detail
+        return [first, await flow.step(flow.run(flaky), attempts_max=3, pause_seconds=60)]
+
+    shop = Shop(flows_of(patient))
+    shop.start("patient")
+    shop.deliver(shop.take("turn"))
+    [again] = shop.world.tasks
+    assert again.not_before is not None
+    assert (again.not_before - shop.world.now).total_seconds() >= 59
+    shop.settle()
+    assert shop.status("patient")["result"] == ["not yet", "now"]
+
+
+def test_another_error_is_retried_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    ran: list[int] = []
+
+    def broken(context: TaskContext) -> None:
+        ran.append(context.attempt)
+        raise ValueError("a bug")
+
+    async def sale() -> None:
+        await flow.run(broken)
+
+    shop = Shop(flows_of(sale))
+    shop.start("sale")
+    shop.settle()
+    assert ran == list(range(1, LIMITS.inline_starts_max + 1))
+    error = shop.status("sale")["error"]
+    assert error["type"] == GaveUp.slug()
+    assert "ValueError: a bug" in error["detail"]
+
+
+def test_an_operation_is_the_same_in_every_start_and_another_in_every_attempt() -> None:
+    operations: list[str] = []
+
+    def charge(context: TaskContext) -> str:
+        operations.append(context.operation)
+        if len(operations) == 1:
+            raise ValueError("started again")
+        if len(operations) == 2:
+            raise Problem("tried again")
+        return "charged"
+
+    async def sale() -> str:
+        return await flow.step(flow.run(charge), attempts_max=2)
+
+    shop = Shop(flows_of(sale))
+    shop.start("sale")
+    shop.settle()
+    first, second, third = operations
+    assert first == second != third
+
+
+def test_a_cancel_waits_for_running_code_and_no_further_step_begins() -> None:
+    ran: list[str] = []
+    shop = Shop(flows_of())
+
+    def charge(number: int) -> None:
+        ran.append(f"charge {number}")
+        if number == 1:
+            service.cancel(shop.ports, FlowAddress("sale", "1"))
+        shop.world.pass_time(0.4)
+
+    def refund() -> None:
+        ran.append("refund")
+
+    async def sale() -> None:
+        try:
+            for number in range(20):
+                await flow.run(charge, number)
+        except flow.Cancelled:
+            await flow.run(refund)
+            raise
+
+    shop.flows = flows_of(sale)
+    shop.start("sale")
+    shop.settle()
+    assert ran[-1] == "refund"
+    assert len(ran) <= 6  # the delivery looks once a second
+    assert shop.status("sale")["state"] == "cancelled"
+
+
+def test_a_second_delivery_leaves_a_cancel_to_the_code_that_runs() -> None:
+    ran: list[str] = []
+    shop = Shop(flows_of())
+
+    def charge(context: TaskContext) -> str:
+        service.cancel(shop.ports, FlowAddress("sale", "1"))
+        wake = shop.take("turn")
+        shop.deliver(wake)  # another process
+        ran.append("charged")
+        assert run_of(shop, "sale").log.length == 0
+        return "receipt"
+
+    async def sale() -> None:
+        try:
+            await flow.run(charge)
+        except flow.Cancelled:
+            ran.append("refund")
+            raise
+
+    shop.flows = flows_of(sale)
+    shop.start("sale")
+    shop.deliver(shop.take("turn"))
+    shop.settle()
+    assert ran == ["charged", "refund"] or ran == ["charged"]
+    assert shop.status("sale")["state"] in ("cancelled", "completed")
+
+
+def test_an_event_is_applied_while_code_runs() -> None:
+    shop = Shop(flows_of())
+
+    def slow() -> str:
+        service.post_event(shop.ports, FlowAddress("sale", "1"), "stop", None, "e")
+        shop.deliver(shop.take("turn"))
+        assert shop.status("sale")["state"] == "completed"
+        return "too late"
+
+    async def sale() -> Any:
+        which, _ = await flow.first(done=flow.run(slow), stopped=flow.event("stop"))
+        return which
+
+    shop.flows = flows_of(sale)
+    shop.start("sale")
+    shop.settle()
+    assert shop.status("sale")["result"] == "stopped"
+
+
+def test_a_delivery_hands_over_when_its_time_is_over() -> None:
+    shop = Shop(flows_of())
+    deliveries: list[int] = []
+
+    def slow(number: int) -> None:
+        deliveries.append(len(shop.world.tasks))
+        shop.world.pass_time(50)
+
+    async def long() -> None:
+        for number in range(30):
+            await flow.run(slow, number)
+
+    shop.flows = flows_of(long)
+    shop.start("long")
+    runs = 0
+    while shop.world.tasks:
+        runs += 1
+        shop.deliver(shop.world.tasks.pop(0))
+    assert shop.status("long")["state"] == "completed"
+    assert 3 <= runs <= 4  # 1,500 seconds, in deliveries of 540
+
+
+def test_a_step_that_takes_longer_than_a_claim_renews_it() -> None:
+    shop = Shop(flows_of())
+    until: list[Any] = []
+
+    class Slow:
+        """Workers whose code ends when they have waited long enough."""
+
+        def __init__(self) -> None:
+            self.codes: dict[str, Callable[[], CallOutcome]] = {}
+            self.passed = 0.0
+
+        @property
+        def running(self) -> list[str]:
+            return list(self.codes)
+
+        def begin(self, path: str, code: Callable[[], CallOutcome]) -> None:
+            self.codes[path] = code
+
+        def wait(self, seconds: float) -> dict[str, CallOutcome]:
+            self.passed += max(seconds, 0.001)
+            shop.world.pass_time(max(seconds, 0.001))
+            until.append(run_of(shop, "long").running["0"].until)
+            return {path: self.codes.pop(path)() for path in self.running} if self.passed > 50 else {}
+
+        def abandon(self, path: str) -> None:
+            self.codes.pop(path)
+
+        def seconds(self) -> float:
+            return self.passed
+
+        def seconds_left(self) -> float:
+            return 540 - self.passed
+
+    async def long() -> int:
+        return await flow.step(flow.run(add, 1), timeout_seconds=300)
+
+    shop.flows = flows_of(long)
+    shop.start("long")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.unit.flows.shops.Workers", lambda _: Slow())
+        shop.deliver(shop.take("turn"))
+    assert shop.status("long")["result"] == 2
+    assert len(set(until)) == 3  # claimed once, renewed twice
+
+
+def test_a_step_ends_at_its_time_out() -> None:
+    shop = Shop(flows_of())
+
+    async def late() -> str:
+        try:
+            await flow.step(flow.run(time.sleep, 5), timeout_seconds=0.05)
+        except Problem as problem:
+            return problem.slug()
+        return "in time"
+
+    shop.flows = flows_of(late)
+    shop.start("late")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.unit.flows.shops.Workers", lambda _: Threads())
+        patch.setattr(storage, "check_log", lambda *_: None)
+        shop.deliver(shop.take("turn"))
+    assert shop.status("late")["result"] == StepTimedOut.slug()
+
+
+def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
+    ran: list[str] = []
+
+    def charge() -> str:
+        ran.append("charged")
+        return "receipt"
+
+    def code(*, fixed: bool) -> Any:
+        async def sale() -> str:
+            paid = await flow.run(charge)
+            if not fixed:
+                raise KeyError("a bug")
+            return paid
+
+        return sale
+
+    shop = Shop(flows_of(code(fixed=False)))
+    shop.start("sale")
+    shop.settle()
+    assert shop.status("sale")["state"] == "stuck"
+    shop.flows = flows_of(code(fixed=True))
+    service.resume(shop.ports, FlowAddress("sale", "1"))
+    shop.settle()
+    assert (shop.status("sale")["result"], ran) == ("receipt", ["charged"])
+
+
+def test_what_cannot_be_an_inline_step_is_refused() -> None:
+    async def pause() -> None: ...
+
+    def values() -> Iterator[int]:
+        yield 1
+
+    for function in (pause, values):
+        with pytest.raises(TypeError, match="step"):
+            flow.run(function)
+    with pytest.raises(BadFlow, match="timeout_seconds"):
+        flow.step(flow.run(add, 1), timeout_seconds=481)
+
+
+def test_a_result_must_be_json() -> None:
+    async def sale() -> Any:
+        return await flow.run(partial(set, "ab"))
+
+    shop = Shop(flows_of(sale))
+    shop.start("sale")
+    shop.settle()
+    assert "cannot be stored" in shop.status("sale")["error"]["detail"]
+
+
+def test_inline_steps_and_tasks_follow_each_other() -> None:
+    async def sale() -> list[Any]:
+        return [await flow.run(add, 1), await step("work"), await flow.all(flow.run(add, 2), step("work")), add(3)]
+
+    shop = Shop(flows_of(sale))
+    shop.start("sale")
+    shop.settle()
+    assert shop.status("sale")["result"] == [2, "work", [3, "work"], 4]
+
+
+def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Harness) -> None:
+    app = Function("studio")
+    threads: set[int] = set()
+    together = threading.Barrier(3, timeout=10)
+
+    def draw(name: str) -> str:
+        together.wait()
+        threads.add(threading.get_ident())
+        documents.put(name, {"drawn": True})
+        return name
+
+    @app.flow
+    async def show(names: list[str]) -> list[str]:
+        return await flow.all(*[flow.run(draw, name) for name in names])
+
+    harness.add(app)
+    show.start("s1", names=["a", "b", "c"])
+    harness.run()
+    assert flows("show", "s1").status().result == ["a", "b", "c"]
+    assert len(threads) == 3
+    assert documents.get("b") == {"drawn": True}

@@ -110,7 +110,10 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def _takes_context(function: Callable[..., Any]) -> bool:
     """Return whether the first parameter of a function is a `TaskContext`."""
-    first = next(iter(inspect.signature(function, eval_str=True).parameters.values()), None)
+    try:
+        first = next(iter(inspect.signature(function, eval_str=True).parameters.values()), None)
+    except (TypeError, ValueError, NameError):  # some builtins have no signature
+        return False
     return first is not None and first.annotation is TaskContext
 
 

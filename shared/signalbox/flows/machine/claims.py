@@ -98,7 +98,10 @@ def new_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now:
     free = {
         path: Claim(carrier.delivery, claims[path].starts + 1 if path in claims else 1, until)
         for path, (step, wait) in steps.items()
-        if path not in carrier.busy and is_free(claims.get(path), step, wait, now) and carrier.has_time_for(step)
+        if path not in carrier.busy
+        and is_free(claims.get(path), step, wait, now)
+        and not (path in claims and is_given_up(claims[path], now))
+        and carrier.has_time_for(step)
     }
     if any(claims[path].starts > 1 for path in carrier.busy if path in claims):
         return {}

@@ -227,7 +227,9 @@ class _Delivered:
             except Problem as problem:
                 return CallOutcome.from_problem(problem)
             except Exception as error:  # noqa: BLE001  the start has failed, and the next one may not
-                self._ports.log.error("step raised", flow=self._base, step=wait.path, of=step.name, exception=error)
+                self._ports.log.error(
+                    "inline step raised", flow=self._base, step=wait.path, of=step.name, exception=error
+                )
                 return CallOutcome(raised=error)
             return step_outcome(returned, CORE_LIMITS.result_bytes_max)
 

@@ -165,7 +165,7 @@ class FlowsHistory:
         if isinstance(entry, Result) and entry.wait.signature.startswith("run "):
             self.inline.check_entry(before, header, entry)
         if isinstance(entry, Cancel):
-            self.inline.check_cancel(header)
+            self.inline.check_cancel(before)
 
     def _check_step(self, before: FlowHeader | None, header: FlowHeader, entry: Result) -> None:
         """Check that the outcome is one that the step had; a failure must be of the current attempt."""

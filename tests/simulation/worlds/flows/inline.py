@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from signalbox.flows.limits import LIMITS
 from signalbox.testing.limits import replaced
 from tests.simulation.lengths import faults
 from tests.simulation.world import Violation
@@ -24,13 +25,14 @@ from tests.simulation.worlds.flows.workers import InlineSteps
 from tests.simulation.worlds.flows.world import PAGE, SMALL, STARTS_MAX, STARTS_UNLIMITED
 
 DEADLY_SHARE, CALM_SHARE = 0.15, 0.5
-CLAIMS = (60.0, 3.0, 0.4)
+CLAIMS = (LONG := 60.0, LONG, 1.0, 0.1)
 """Seconds of a claim. A third of it is the time after which it is renewed."""
 
 LASTS = (540.0, 2.0, 0.2)
 MARGIN_SECONDS = 0.05
 LOOKS = (1.0, 0.05)
-STEP_STARTS_MAX = 3
+STEP_STARTS = (2, 2, 4)
+DUPLICATES = (0.1, 0.1, 0.6)
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -45,7 +47,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
         "inline_look_seconds": own.choice(LOOKS),
         "inline_margin_seconds": MARGIN_SECONDS,
         "inline_steps_max": own.choice((8, 8, 2)),
-        "inline_starts_max": STEP_STARTS_MAX,
+        "inline_starts_max": own.choice(STEP_STARTS),
         "inline_pause_seconds_max": 2,
         "lease_seconds_max": LEASE_SECONDS,
         "mailbox_page": own.choice((PAGE // 2, PAGE, 50)),
@@ -66,9 +68,13 @@ class InlineWorld(NestedWorld):
         self.deliveries.inline = InlineSteps(
             self.world, self.history.inline, Random(f"inline steps {seed}"), lasts_seconds
         )
-        self.history.inline.is_calm = lambda: self.world.faults == 0
+        self.world.fault_rates.duplicate = own.choice(DUPLICATES)
+        if lasts_seconds < 1:
+            self.world.time_jumps, self.world.time_jumps_left = (0.05, 0.2, 1.0), own.choice((0, 20))
         if kind is Kind.INLINE_DEADLY and own.random() < CALM_SHARE:
-            self.world.fault_rates.left = 0
+            self.world.fault_rates.left = self.world.time_jumps_left = 0
+        is_steady = self.world.time_jumps_left == 0 and LIMITS.inline_claim_seconds == LONG
+        self.history.inline.is_calm = lambda: is_steady and self.world.faults == 0
         self.rest = replace(self.rest, nested=True)
         self.code.runs = self.deliveries.inline.run
         self.others = [replace(other, runs=self.code.runs) for other in self.others]
@@ -76,6 +82,6 @@ class InlineWorld(NestedWorld):
     def _check_deaths(self) -> None:
         """Check that code which ends its process does not have an inline step repeated that went well."""
         super()._check_deaths()
-        most = STEP_STARTS_MAX + faults(self.world.faults)
+        most = LIMITS.inline_starts_max + faults(self.world.faults)
         if often := [place for place, number in self.history.inline.starts.items() if number > most]:
             raise Violation(f"the inline steps {often} were started too often")

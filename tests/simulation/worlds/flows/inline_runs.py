@@ -14,6 +14,9 @@ from signalbox.flows.model import Claim, FlowHeader, Result, Wait
 from signalbox.flows.problems import StepTimedOut
 from tests.simulation.world import Violation
 
+ONCE = "once"
+"""In the name of a step that must not run again in a calm world."""
+
 Place = tuple[str, str, str]
 """The base of a flow, an execution id and a path."""
 
@@ -62,6 +65,10 @@ class InlineRuns:
         pause = timedelta(seconds=float(wait.signature.split()[-1]))
         if wait.attempt > 1 and now < datetime.fromisoformat(wait.scheduled_at) + pause:
             raise Violation(f"the attempt {wait.attempt} of {place} begins before its time")
+        if starts > LIMITS.inline_starts_max:
+            raise Violation(f"{place} is started for the {starts}th time")
+        if self.is_calm() and ONCE in wait.signature and self.starts[place, wait.attempt]:
+            raise Violation(f"{place} is started again, although it went well and nothing has failed")
         for run in self.running:
             live = self.claims[run.place, run.delivery] > now
             if run.place == place and live:
@@ -73,8 +80,10 @@ class InlineRuns:
         self.running.append(run)
         return run
 
-    def check_cancel(self, header: FlowHeader) -> None:
-        """Check that no step runs under a live claim when its flow receives a cancel."""
+    def check_cancel(self, header: FlowHeader | None) -> None:
+        """Check that no step that a flow waits for runs under a live claim when it receives a cancel."""
+        if header is None:
+            return
         base, now = header.address.base, self.now()
         for run in self.running:
             live = self.claims[run.place, run.delivery] > now

@@ -267,6 +267,8 @@ def _inlined(random: Random, operation: Any) -> Any:
 
 def _inline_deadly(random: Random) -> Program:
     """Return a program with an inline step that ends its process next to others, or code that does so itself."""
+    if random.random() < 0.3:
+        return [["broken", ["inline", "once", 1, 0, 60]], _inline_step(random)]
     if random.random() < 0.5:
         return [["all", [["killer"], *(_inline_step(random) for _ in range(random.choice((1, 2, 9))))]], step(random)]
     return [["deadly", _inline_step(random)], _inline_step(random)]
