@@ -382,7 +382,7 @@ class FlowHeader:
     `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
     code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
-    has the first of their names.
+    has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
     """
 
@@ -401,6 +401,7 @@ class FlowHeader:
     running: Mapping[str, Claim] = field(default_factory=dict)
     leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     patches: Mapping[str, int] = field(default_factory=dict)
+    cancel_waits: bool = False
     kept: int = 0
     kept_bytes: int = 0
     kept_names: tuple[str, ...] = ()
@@ -437,7 +438,7 @@ class FlowHeader:
 
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
-        return replace(self, end=end, pending={}, running={}, leases={}, stuck=None)
+        return replace(self, end=end, pending={}, running={}, cancel_waits=False, leases={}, stuck=None)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
@@ -470,9 +471,11 @@ class FlowHeader:
             **self._claims_record(),
         }
 
-    def _claims_record(self) -> dict[str, str]:
+    def _claims_record(self) -> dict[str, Any]:
+        """Return the fields of inline steps, which most headers do not have."""
         claims = {path: claim.to_json() for path, claim in self.running.items()}
-        return {RUNNING_STEPS: json.dumps(claims)} if claims else {}
+        waits = {"cancel_waits": True} if self.cancel_waits else {}
+        return {RUNNING_STEPS: json.dumps(claims), **waits} if claims else waits
 
     @classmethod
     def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
@@ -490,6 +493,7 @@ class FlowHeader:
             start_at=data["start_at"],
             log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
             running=_claims(json.loads(data.get(RUNNING_STEPS, "{}"))),
+            cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
             kept=data.get("kept", 0),  # headers of older code have none of the three

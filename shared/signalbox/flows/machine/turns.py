@@ -195,6 +195,7 @@ class FlowTurn:
             leases={path: dict(lease) for path, lease in header.leases.items()},
             carrier=carrier,
             running=dict(header.running),
+            cancels_left=int(header.cancel_waits),
         )
 
     def _compare(self) -> None:
@@ -287,7 +288,11 @@ class FlowTurn:
                 self.take(Result(wait, CallOutcome.from_problem(gave_up), delivery=claim.delivery))
 
     def must_wait(self, message: Message) -> bool:
-        """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run."""
+        """Return whether a message is left in the mailbox: a cancel, while the code of an inline step may run.
+
+        The commit says so in the header. So the delivery that runs the code loses the guard of its next commit, reads,
+        and claims nothing more.
+        """
         if not isinstance(message, Cancel) or self.now is None:
             return False
         claims = [(path, self.running[path]) for path in self.inline_steps if path in self.running]
@@ -392,7 +397,7 @@ class FlowTurn:
     @property
     def changes_anything(self) -> bool:
         """Whether there is anything to commit, apart from the messages that it drops."""
-        claims = self.claimed or self.moves_claims
+        claims = self.claimed or self.moves_claims or (self.cancels_left and not self.header.cancel_waits)
         changes = self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck
         return bool(changes or claims)
 
@@ -421,6 +426,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         start_at=turn.start_at,
         pending=turn.pending,
         running=turn.running,
+        cancel_waits=turn.cancels_left > 0,
         leases=dict(driver.held),
         patches=dict(driver.position.patches),
     )
@@ -442,6 +448,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
         log=StoredLog(),
         pending={},
         running={},
+        cancel_waits=False,
         leases={},
         patches={},
     )

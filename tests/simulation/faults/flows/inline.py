@@ -11,7 +11,7 @@ from signalbox.core.ports import Committed, Ports, Put, Snapshot, WriteResult
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, FlowHeader, Result, time_of
+from signalbox.flows.model import Claim, FlowHeader, Message, Result, time_of
 from signalbox.flows.service import Advanced
 from signalbox.flows.storage import Commit
 from signalbox.mailboxes.storage import header_put
@@ -23,6 +23,7 @@ claim_steps = original("flows.FlowTurn.claim_steps")
 wake_times = original("flows.FlowTurn.wake_times")
 new_claims = original("flows.new_claims")
 kept_claims = original("flows.kept_claims")
+must_wait = original("flows.FlowTurn.must_wait")
 counts = original("flows.FlowTurn._counts")
 commit_turn = original("flows._commit_turn")
 header_write = original("flows.header_write")
@@ -61,6 +62,13 @@ def _only_later(turn: FlowTurn) -> list[datetime | None]:
 
 def _only_now(turn: FlowTurn) -> list[datetime | None]:
     return [at for at in wake_times(turn) if at is None]
+
+
+def _unmarked(turn: FlowTurn, message: Message) -> bool:
+    """Leave a cancel without a change of the header."""
+    waits: bool = must_wait(turn, message)
+    turn.cancels_left = 0
+    return waits
 
 
 def _landed(ports: Ports, commit: Commit) -> Committed:
@@ -121,6 +129,7 @@ FAULTS = (
     in_inline_steps("inline-6", "the wake-up for steps that are left", ("flows.FlowTurn.wake_times", _only_later)),
     in_inline_steps("inline-6", "the wake-up without a commit", ("flows.advance in turns", _leaves_steps)),
     in_inline_steps("inline-7", "a cancel that waits for code", ("flows.FlowTurn.must_wait", lambda *_: False)),
+    in_inline_steps("inline-7", "the mark of a cancel that waits", ("flows.FlowTurn.must_wait", _unmarked)),
     in_inline_steps("inline-8", "reading after a lost answer", ("flows._commit_turn", _landed)),
     in_inline_steps("inline-8", "giving back a claim that was not known", ("flows.kept_claims", _kept_unbegun)),
     in_inline_steps("inline-9", "the claim of a failure", ("flows.FlowTurn._counts", _any_failure)),

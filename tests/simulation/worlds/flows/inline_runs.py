@@ -46,6 +46,7 @@ class InlineRuns:
     outcomes: dict[str, Run] = field(default_factory=dict)
     starts: Counter[tuple[Place, int]] = field(default_factory=Counter)
     claimed: dict[tuple[Place, int], set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
+    claimed_at: dict[tuple[Place, str, int], datetime] = field(default_factory=dict)
     succeeded: Counter[tuple[Place, int]] = field(default_factory=Counter)
     is_calm: Callable[[], bool] = lambda: False
     headers: dict[str, FlowHeader] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class InlineRuns:
                 place = header.address.base, header.execution_id, path
                 self.claims[place, claim.delivery] = claim.until
                 self.claimed[place, header.pending[path].attempt].add((claim.delivery, claim.starts))
+                self.claimed_at.setdefault((place, claim.delivery, claim.starts), self.now())
 
     def begin(self, base: str, wait: Wait, claim: Claim) -> Run:
         """Note a start. Raises `Violation` during the pause of an attempt, and while the code of a live claim runs."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import count
 from random import Random
 
+from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
+from signalbox.flows.model import Cancel
 from signalbox.flows.tasks.turns import Code
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model import CallOutcome, collection_of, message_path
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
@@ -79,6 +82,7 @@ class InlineSteps:
         self.world, self.runs, self.own, self.lasts_seconds = world, runs, own, lasts_seconds
         self.runs.now = world.now
         self.current: Run | None = None
+        self.left: dict[str, dict[str, datetime]] = {}
         self._numbers = count()
 
     def began(self, base: str, path: str) -> Run | None:
@@ -89,7 +93,25 @@ class InlineSteps:
             return None  # another turn has ended or abandoned the step since
         if claim is None:
             raise Violation(f"the code of {base} at {path} begins without a claim")
+        claimed_at = self.runs.claimed_at[(base, wait.execution_id, path), claim.delivery, claim.starts]
+        for cancel, left_at in self.left.get(base, {}).items():
+            if claimed_at > left_at and self._waits(message_path(base, cancel)):
+                raise Violation(f"{base} begins {path} after a run has left a cancel to it")
         return self.runs.begin(base, wait, claim)
+
+    def note_left(self, base: str, began_at: datetime) -> None:
+        """Note the cancels that a delivery has found, and left in the mailbox of a flow that runs."""
+        header = self.runs.headers.get(base)
+        if header is None or header.end or header.stuck:
+            return
+        for message in self.world.store.query(Query(collection_of(base), limit=1_000)):
+            data = message.data or {}
+            if data.get("kind") == Cancel.kind and "since" in data and (message.create_time or began_at) < began_at:
+                self.left.setdefault(base, {}).setdefault(message.id, self.world.now())
+
+    def _waits(self, path: str) -> bool:
+        [message] = self.world.store.read(path)
+        return "since" in (message.data or {})
 
     def ended(self, run: Run | None) -> None:
         """Note that code has ended, perhaps with its process, or is not waited for any more."""
