@@ -341,12 +341,20 @@ class ResourcesWorld:
             if not self.begun[key] and existing_since is not None and existing_since < since:
                 raise Violation(f"{key} was deleted, and {target}, on which it depends, was not")
 
+    def _is_late(self, created: datetime | None, target: str) -> bool:
+        """Return whether a dependent may remain: the last release leaves what is created during a deletion."""
+        found_at = self.deleted.get(target)
+        if self.world.versions is None or found_at is None or created is None:
+            return False
+        return created >= found_at
+
     def _check_rest(self) -> None:
         records = self.world.store.query(Query(COLLECTION, limit=1_000))
         contents = {record.id: model.content_of(record.data) or {} for record in records}
+        created = {record.id: record.create_time for record in records}
         for key, content in contents.items():
             for target in model.goes_with(content):
-                if target not in contents:
+                if target not in contents and not self._is_late(created[key], target):
                     raise Violation(f"{key} is left, and {target}, on which it depends, was deleted")
             embedding = Embedding({target: contents.get(target) for target in links.link_keys(content)})
             expected = links.embed_links(key, content, embedding)

@@ -12,7 +12,7 @@ from signalbox.core import outbox
 from signalbox.core.names import KIT
 from signalbox.core.problems import Unavailable
 from signalbox.documents.machine.reactions import WRITERS, Reaction, reaction_tasks
-from signalbox.documents.model import Content, path_of
+from signalbox.documents.model import WANTED, Content, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest
 from signalbox.documents.service import bulk, documents, patches
 from signalbox.documents.service.transactions import Transaction, run_transaction
@@ -164,6 +164,21 @@ def test_a_deletion_in_a_transaction_refreshes_the_copies(world: OperationsPlatf
     run_transaction(world.ports, lambda transaction: transaction.delete("t"), kind=Transaction)
     work_off(world)
     assert world.shown("p")["a"] == {"key": "t", "link_missing": True}
+
+
+def test_the_note_of_a_wanted_document_goes_when_the_document_comes(world: OperationsPlatform) -> None:
+    world.put("p", a={"key": "w"})
+    for n in range(3):
+        work_off(world)
+        assert world.ids(WANTED) == ["w"]
+        world.put("w", n=n)
+        assert world.ids(WANTED) == []
+        work_off(world)
+        assert world.shown("p")["a"]["n"] == n
+        documents.delete(world.ports, "w")
+    documents.delete(world.ports, "p")
+    work_off(world)
+    assert world.ids(WANTED) == []
 
 
 def test_a_target_that_changes_while_it_is_embedded_is_shown_as_it_is_now(world: OperationsPlatform) -> None:

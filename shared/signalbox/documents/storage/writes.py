@@ -174,10 +174,13 @@ def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] |
 
 
 def _unwanted(before: Found) -> tuple[Write, ...]:
-    """Return the guard that no document wants a new one. Without it, the event of the new document looks."""
-    if before.document is not None or before.wanted or not WRITERS.only_the_kit:
+    """Return the guard that no document wants a new one. Without it, the event of the new document looks.
+
+    If the note was read, the new document is stored as linked, which replaces the note: so the note is deleted.
+    """
+    if before.document is not None or not WRITERS.only_the_kit:
         return ()
-    return (Delete(wanted_path(before.key), Must.NOT_EXIST),)
+    return (Delete(wanted_path(before.key), None if before.wanted else Must.NOT_EXIST),)
 
 
 def _event_id(before: Snapshot, after: Mapping[str, Any] | None) -> str:
