@@ -224,14 +224,23 @@ def _not_replayed() -> bool:
     return False
 
 
+def _no_refusal() -> None:
+    return None
+
+
 object_command: ObjectCommand = _no_command
 is_replayed: Callable[[], bool] = _not_replayed
 """Return whether the code of a flow runs at a place that an earlier turn has passed, and whose calls it has checked."""
 
 note_created: NoteCreated = _no_note
 
+note_refused: Callable[[], None] = _no_refusal
+"""Record that a call in the code of a flow was refused: a replay must refuse it again."""
 
-def install_flow_hooks(command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool]) -> None:
+
+def install_flow_hooks(
+    command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool], refused: Callable[[], None]
+) -> None:
     """Use these functions from now on."""
-    global object_command, note_created, is_replayed
-    object_command, note_created, is_replayed = command, note, replayed
+    global object_command, note_created, is_replayed, note_refused
+    object_command, note_created, is_replayed, note_refused = command, note, replayed, refused

@@ -74,13 +74,17 @@ class Task(Generic[P, R]):
 
         The code of a flow awaits the call; the result is what the task returns. Raises `WrongArguments` (a `TypeError`)
         if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not check again what
-        an earlier turn has checked.
+        an earlier turn has checked, until one was refused.
         """
         arguments = self._signature.named(args, kwargs)
         call: Call[R] = Call(self._function, self.name, arguments, self.queue)
         if not calls.is_replayed():  # most of the time of a replay
-            self._signature.check(arguments)
-            call = call.checked(self.name)
+            try:
+                self._signature.check(arguments)
+                call = call.checked(self.name)
+            except Exception:
+                calls.note_refused()
+                raise
         calls.note_created(call, f"{self.name}.call()")
         return call
 

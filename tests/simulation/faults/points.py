@@ -152,6 +152,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.Driver._apply_event": "signalbox.flows.machine.driver:Driver._apply_event",
     "flows.Driver._apply_result": "signalbox.flows.machine.driver:Driver._apply_result",
     "flows.Driver._run": "signalbox.flows.machine.driver:Driver._run",
+    "flows.Driver.refused": "signalbox.flows.machine.driver:Driver.refused",
     "flows.Driver.drop": "signalbox.flows.machine.driver:Driver.drop",
     "flows.FlowTurn": "signalbox.flows.service:FlowTurn",
     "flows.FlowTurn._compare": "signalbox.flows.machine.turns:FlowTurn._compare",

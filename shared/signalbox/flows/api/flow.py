@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from signalbox.core.plain_code import check_plain
+from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
@@ -226,9 +227,17 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
     results: dict[int, T] = {}
     left = iter(enumerate(items))
 
+    failed = False
+
     async def take() -> None:
-        for number, item in left:
-            results[number] = await function(item)
+        nonlocal failed
+        while not failed and (taken := next(left, None)):  # after an error, code that catches its cancel begins no more
+            number, item = taken
+            try:
+                results[number] = await function(item)
+            except Problem:
+                failed = True
+                raise
 
     await all(*[take() for _ in range(at_once)])
     return [results[number] for number in sorted(results)]
@@ -237,8 +246,11 @@ async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_o
 def continue_as_new(**arguments: Any) -> ContinueAsNew:
     """Return a value that the flow returns to start again with other arguments and an empty log.
 
-    Events that it has not waited for are kept.
+    Events that it has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not fit
+    the flow.
     """
+    if is_running():
+        running_flow(CONTINUE_AS_NEW).accepts(arguments)
     return created(ContinueAsNew(arguments), CONTINUE_AS_NEW)
 
 

@@ -18,7 +18,7 @@ from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http
 from signalbox.flows.api.runs import Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running
+from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running, note_refused
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.http import delivery_of
@@ -137,5 +137,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-calls.install_flow_hooks(_object_command, _note_created, is_replayed)
+calls.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
 runtime.refuse_where(_refusal)

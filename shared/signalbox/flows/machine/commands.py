@@ -44,13 +44,21 @@ T = TypeVar("T")
 
 
 class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last wait."""
+    """The driver, as commands see it. `created` are the commands that the code has created since its last wait.
+
+    `branch` is the path of the branch whose code runs.
+    """
 
     created: list[tuple["weakref.ref[Any]", str]]
+    branch: str
 
     @property
     def replayed(self) -> bool:
-        """Whether the code runs at a position that an earlier turn has passed."""
+        """Whether the code runs at a position that an earlier turn has passed, and no call was refused before it."""
+        ...
+
+    def refused(self) -> None:
+        """Note that the kit has refused a call of the code."""
         ...
 
 
@@ -78,6 +86,12 @@ def is_replayed() -> bool:
     return flow is not None and flow.replayed
 
 
+def note_refused() -> None:
+    """Note that the kit has refused a call of the code, if a flow runs."""
+    if (flow := _current.get()) is not None:
+        flow.refused()
+
+
 def running_flow(name: str) -> Any:
     """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function."""
     if (flow := _current.get()) is None:
@@ -97,6 +111,12 @@ def created(command: Created, name: str, frames: int = 2, instead_of: object = N
             flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
         flow.created.append((weakref.ref(command), f"{name} at {location}"))
     return command
+
+
+def _branch() -> str:
+    """Return the path of the branch whose code runs."""
+    flow = _current.get()
+    return flow.branch if flow else ""
 
 
 # --- commands ---
@@ -210,7 +230,7 @@ class Lock(Command["HeldLock"]):
     semaphore: str
     permits: int = 1
     lease_seconds: float | None = None
-    _entered: list["HeldLock"] = field(default_factory=list, repr=False)
+    _entered: list[tuple[str, "HeldLock"]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
@@ -221,11 +241,14 @@ class Lock(Command["HeldLock"]):
         return self.semaphore
 
     async def __aenter__(self) -> "HeldLock":
-        self._entered.append(await self)
-        return self._entered[-1]
+        held = await self
+        self._entered.append((_branch(), held))
+        return held
 
     async def __aexit__(self, *_: object) -> None:
-        self._entered.pop().release()
+        """Release the lock that this branch has entered last: other branches may have entered the same command."""
+        own = [number for number, (branch, _) in enumerate(self._entered) if branch == _branch()]
+        self._entered.pop(own[-1] if own else -1)[1].release()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

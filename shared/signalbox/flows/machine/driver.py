@@ -35,7 +35,7 @@ every replay.
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from logging import LogRecord
@@ -51,6 +51,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import (
     AllOf,
     AnyOf,
+    ContinueAsNew,
     HeldLock,
     Lock,
     NextEvent,
@@ -67,6 +68,9 @@ from signalbox.mailboxes.model import CallOutcome
 Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
 
 UNNAMED = FlowContext("", "")
+
+REFUSED_PATCH = "signalbox.refused"
+"""The patch from which on a replay checks the arguments of calls: the code goes another way if one is refused."""
 
 HEX_DIGITS = 13
 """Digits of a random number: 52 bits."""
@@ -123,7 +127,9 @@ class Driver:
     `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
     that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
     received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
-    of commands that the kit refused. `ended` is its outcome, or None.
+    of commands that the kit refused. `ended` is its outcome, or None. `accepts` raises an error for arguments that do
+    not fit the code. `branch` is the path of the branch whose code runs, and `continuing` says whether one below the
+    flow's own code has returned `flow.continue_as_new()`.
     """
 
     code: Code
@@ -138,7 +144,10 @@ class Driver:
     logged: list[LogRecord] = field(default_factory=list)
     progress: Any = None
     ended: CallOutcome | None = None
+    accepts: Callable[[Mapping[str, Any]], None] = lambda _: None
     created: list[Any] = field(default_factory=list)
+    branch: str = ""
+    continuing: bool = False
     branches: list[Branch] = field(default_factory=list)
     ready: deque[tuple[Any, int, CallOutcome]] = field(default_factory=deque)
     dropped: bool = False
@@ -204,7 +213,7 @@ class Driver:
                 parent.got(slot, outcome)
             except Stuck:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise failed(error) from error
         detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
         raise too_large(detail, self.location)
@@ -220,6 +229,9 @@ class Driver:
         for refusal in self.refusals:
             if outcome.raised is refusal:
                 raise failed(refusal) from refusal
+        if self.continuing and not outcome.failed and not isinstance(outcome.value, ContinueAsNew):
+            detail = "A branch returned `flow.continue_as_new()`, and the flow's own code did not. Return it there"
+            raise misused(detail, self.location)
         self.ended = outcome
 
     def _apply_result(self, entry: Result) -> None:
@@ -263,8 +275,9 @@ class Driver:
 
     @property
     def replayed(self) -> bool:
-        """Whether the code runs at a position that an earlier turn has passed."""
-        return self.position.number < self.position.committed
+        """Whether the code runs at a position that an earlier turn has passed, and no call was refused before it."""
+        committed = self.position.committed
+        return self.position.number < min(committed, self.position.patches.get(REFUSED_PATCH, committed))
 
     @property
     def begun(self) -> bool:
@@ -291,7 +304,7 @@ class Driver:
             case GeneratorType() if item.gi_code.co_name == "<genexpr>":
                 raise misused("The code yielded a generator expression. Yield a list: `[…]`", location)
             case GeneratorType() | CoroutineType():
-                branch = Branch(self, path, item, parent, slot)
+                branch = Branch(self, path, item, parent, slot, location)
                 self.ready.append((branch, 0, CallOutcome()))
                 return branch
         if (command := command_of(item)) is None:
@@ -323,8 +336,21 @@ class Driver:
     def log(self, line: LogRecord) -> None:
         """Log a line when the turn commits, unless an earlier turn has run the code from this position of the log."""
         if not self.dropped and self.position.number > self.position.committed:
+            try:
+                line.msg, line.args = line.getMessage(), ()  # the arguments may change until the commit
+            except (
+                KeyError,
+                TypeError,
+                ValueError,
+            ) as error:  # a wrong format is not the flow's failure, as elsewhere in logging
+                line.msg, line.args = f"{line.msg!r} % {line.args!r}: {error}", ()
             line.msg = f"{self.context.flow}/{self.context.id}: {line.msg}"
             self.logged.append(line)
+
+    def refused(self) -> None:
+        """Note that the kit has refused a call, so that a replay does so, too. Others of the same line are dropped."""
+        self.position.patches.setdefault(REFUSED_PATCH, self.position.number)
+        self.created.clear()
 
     def release(self, path: str) -> bool:
         """Release the lease of a lock; return whether it was held."""

@@ -58,7 +58,8 @@ def misused(detail: str, location: str) -> Stuck:
 
 def failed(error: BaseException) -> Stuck:
     """Return the error of code that raised an error other than a `Problem`."""
-    location = location_of_error(error.__traceback__)
+    cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
+    location = location_of_error(error.__traceback__) or (location_of_error(cause.__traceback__) if cause else "")
     detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"

@@ -4,17 +4,20 @@ Each node reports its outcome to its parent, under its slot there. A cancel goes
 where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
 """
 
+import inspect
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import CoroutineType, GeneratorType
 from typing import Any, Protocol
 
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     Command,
+    ContinueAsNew,
     First,
     HeldLock,
     RunningFlow,
@@ -38,6 +41,9 @@ CLOSES_MAX = 1_000
 
 ANY_PATCH = "signalbox.any"
 """The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
+
+DECIDED_PATCH = "signalbox.decided"
+"""The patch from which on a cancel does not take the outcome of a `first` that a kept event has decided."""
 
 UNENDING: list[Any] = []
 """Coroutines that cannot be closed. Python's collector would run their code once more, so they are kept."""
@@ -75,6 +81,7 @@ class Tree(RunningFlow, Protocol):
     """The driver, as the nodes see it. `ready` has the outcomes that are on their way to their parents."""
 
     pending: dict[str, "PendingCommand"]
+    continuing: bool
     ready: deque[tuple[Any, int, CallOutcome]]
     branches: list["Branch"]
 
@@ -133,9 +140,9 @@ class PendingCommand:
 class Branch:
     """A coroutine, or a generator. It is resumed with the outcome of what it awaits."""
 
-    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int) -> None:
+    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
-        self._code = code
+        self._code, self._awaited_at = code, awaited_at
         self._waits = 0
         self._waits_for: Node | None = None
         self.cancel_due: CallOutcome | None = None
@@ -149,6 +156,9 @@ class Branch:
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
+        if not self._waits and has_begun(self._code):
+            detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
+            raise misused(detail, self._awaited_at)
         if self.cancel_due and not self._waits:
             outcome, self.cancel_due = self.cancel_due, None
         self._waits_for = None
@@ -156,6 +166,7 @@ class Branch:
             item = self._resume(outcome)
         except StopIteration as stop:
             self._check_created(CONTINUE_AS_NEW)
+            self.tree.continuing |= bool(self.path) and isinstance(stop.value, ContinueAsNew)
             self._end(CallOutcome(stop.value))
         except (Problem, Cancelled) as error:
             if is_misuse(error) and (self.tree.begun or not isinstance(error, BadArgument)):
@@ -169,6 +180,7 @@ class Branch:
 
     def _resume(self, outcome: CallOutcome) -> Any:
         self.tree.created.clear()
+        self.tree.branch = self.path
         error = outcome.exception()
         with running(self.tree):
             item = self._code.send(outcome.value) if error is None else self._code.throw(error)
@@ -219,12 +231,14 @@ class Branch:
         The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
         code that never ends.
         """
+        self.tree.branch = self.path
         with running(self.tree):
             for _ in range(CLOSES_MAX):
                 if not is_open(self._code):
                     return
+                code = innermost(self._code)
                 with suppress(BaseException):  # an error of a clean-up has no effect
-                    discard(innermost(self._code).throw(GeneratorExit()))
+                    discard(code.throw(Dropped() if awaits_foreign(code) else GeneratorExit()))
         UNENDING.append(self._code)
         detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
         raise misused(detail, self.location)
@@ -239,6 +253,25 @@ def discard(item: Any) -> None:
 def is_open(code: Any) -> bool:
     """Return whether a coroutine or a generator has not ended."""
     return frame_of(code) is not None
+
+
+class Dropped(BaseException):
+    """Raised instead of `GeneratorExit` in code that awaits an asynchronous generator.
+
+    Python closes what awaits the generator at a `GeneratorExit`, and leaves the generator to the collector.
+    """
+
+
+def awaits_foreign(code: Any) -> bool:
+    """Return whether code awaits something other than a coroutine or a generator: a step of an asynchronous one."""
+    return not isinstance(awaited_by(code), CoroutineType | GeneratorType | None)
+
+
+def has_begun(code: Any) -> bool:
+    """Return whether a coroutine or a generator was resumed before."""
+    if isinstance(code, CoroutineType):
+        return inspect.getcoroutinestate(code) != inspect.CORO_CREATED
+    return inspect.getgeneratorstate(code) != inspect.GEN_CREATED
 
 
 def innermost(code: Any) -> Any:
@@ -372,6 +405,8 @@ class Group:
         """
         if self._left == 0 or (self._mode is Mode.FIRST and self.shielded):
             return False
+        if self._mode is Mode.FIRST and self.decided and self.tree.patched(DECIDED_PATCH):
+            return False  # a kept event is on its way to the code
         if self._mode is Mode.FIRST:
             self._decide(outcome)
             return True

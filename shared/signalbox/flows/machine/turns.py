@@ -144,7 +144,8 @@ class FlowTurn:
     ) -> Self:
         """Replay a flow. The caller must close the turn. Raises `Stuck`."""
         position = Position(header.execution_id, header.committed_positions, dict(header.patches))
-        driver = Driver(lambda: definition.begin(header.arguments), position, header.context)
+        accepts = definition.signature.check
+        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, accepts=accepts)
         turn = cls(header, driver, now, running=dict(header.running), carrier=carrier)
         try:
             return turn._replayed(log)

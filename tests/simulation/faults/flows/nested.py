@@ -9,8 +9,10 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import TooLarge
+from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
-from signalbox.flows.model import Flows
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model import Cancel, Flows, Message
 from signalbox.flows.service import Advanced, FlowMailbox
 from signalbox.flows.storage import Commit, header_of
 from signalbox.mailboxes.model import CallOutcome, header_path
@@ -18,6 +20,7 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original
 
+new_entries = original("flows.new_entries")
 advance = original("flows.advance in tasks")
 divided = original("core.divided")
 
@@ -65,6 +68,15 @@ def _lost(_: Shielded, __: CallOutcome) -> bool:
     return True
 
 
+def _carries_no_cancel(turn: FlowTurn) -> list[Message]:
+    entries = new_entries(turn)
+    return [entry for entry in entries if not isinstance(entry, Cancel)] if turn.continued else entries
+
+
+def _forgets_a_refusal(_: Driver) -> None:
+    """Let a replay accept the call that was refused."""
+
+
 FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-15", "closing a driver as code of its flow", ("flows.Branch.close", _closed_outside)),
     in_nested_flows("flow-21", "keeping an outcome that has no room", ("flows.advance in tasks", _acknowledged)),
@@ -72,5 +84,7 @@ FAULTS: tuple[Fault, ...] = (
     in_nested_flows("flow-22", "all commands of an `any`", ("flows.Group._stops", _stops_at_anything)),
     in_nested_flows("flow-27", "shielding from a cancel", ("flows.Shielded.cancel", _passed_on)),
     in_nested_flows("flow-27", "the cancel after a shield", ("flows.Shielded.cancel", _lost)),
+    in_nested_flows("flow-27", "carrying over a cancel that is due", ("flows.new_entries", _carries_no_cancel)),
+    in_nested_flows("flow-8", "checking calls again after a refused one", ("flows.Driver.refused", _forgets_a_refusal)),
     in_nested_flows("outbox-1", "as many records as the tasks need", ("core.divided", _one_record)),
 )

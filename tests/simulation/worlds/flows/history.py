@@ -36,8 +36,8 @@ class FlowsHistory:
     `landed` are events in mailboxes, with the incarnation of their flow; `logs` has the entries of each execution's
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
-    a flow has applied. `cancelled` are the executions that received a cancel. `replaced`: an execution was followed by
-    another one, or a run was removed.
+    a flow has applied. `cancelled` are the incarnations that received a cancel. `replaced`: an execution was followed
+    by another one, or a run was removed.
     """
 
     sound: bool = True
@@ -52,7 +52,7 @@ class FlowsHistory:
     waiting: dict[str, dict[str, datetime]] = field(default_factory=lambda: defaultdict(dict))
     ended_at: dict[str, datetime] = field(default_factory=dict)
     behind: dict[str, datetime] = field(default_factory=dict)
-    cancelled: set[Execution] = field(default_factory=set)
+    cancelled: set[tuple[str, str]] = field(default_factory=set)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
 
@@ -141,7 +141,7 @@ class FlowsHistory:
             raise Violation(f"{base} is stuck, though its code is sound: {after.stuck}")
         if before and before.end and before.incarnation == after.incarnation and after.end != before.end:
             raise Violation(f"{base} ended twice")
-        if after.end and after.end.state == COMPLETED and (base, after.execution_id) in self.cancelled:
+        if after.end and after.end.state == COMPLETED and (base, after.incarnation) in self.cancelled:
             raise Violation(f"{base} received a cancel, and its code has continued")
 
     def _check_cancels(self, header: FlowHeader, new: Sequence[Message]) -> None:
@@ -151,7 +151,7 @@ class FlowsHistory:
             return
         if header.begun and Event in kinds[: kinds.index(Cancel)]:
             raise Violation(f"{header.address.base} received events before a cancel that was on their page")
-        self.cancelled.add((header.address.base, header.execution_id))
+        self.cancelled.add((header.address.base, header.incarnation))
 
     def _check_entry(self, before: FlowHeader | None, header: FlowHeader, entry: Message) -> None:
         base = header.address.base

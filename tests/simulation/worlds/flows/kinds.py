@@ -142,12 +142,33 @@ LEAVES_MAX = 12
 
 
 SHIELDED_SHARE = 0.35
+CONTINUING_SHARE = 0.5
+REFUSED_SHARE = 0.08
 
 
 def _nested(random: Random) -> Program:
     operations = _unshielded(random)
     own = Random(f"shields {operations}")
-    return [_shielded(own, each) for each in operations] if own.random() < SHIELDED_SHARE else operations
+    shielded = [_shielded(own, each) for each in operations] if own.random() < SHIELDED_SHARE else operations
+    return _refused(Random(f"refused {operations}"), _continuing(Random(f"continuing {operations}"), shielded))
+
+
+def _continuing(random: Random, operations: Program) -> Program:
+    """Return a program that may continue as new right after a shield: a cancel is due in the next generation."""
+    again = next((number for number, (kind, *_) in enumerate(operations) if kind == "again"), 0)
+    before = operations[again - 1] if again else []
+    if not before or any(each in str(before) for each in ("event", "lock")) or random.random() >= CONTINUING_SHARE:
+        return operations
+    inner = before[1] if before[0] == "shielded" else before
+    return [*operations[: again - 1], ["shielded", inner, "continues"], *operations[again:], ["sleep", 0.01]]
+
+
+def _refused(random: Random, operations: Program) -> Program:
+    """Return a program that may call a task with a wrong argument before one of its operations."""
+    number = random.randrange(len(operations))
+    if operations[number][0] == "again" or random.random() >= REFUSED_SHARE:
+        return operations
+    return [*operations[:number], ["refused", operations[number]], *operations[number + 1 :]]
 
 
 def _shielded(random: Random, operation: list[Any]) -> list[Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any
 
+from signalbox import Function
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
@@ -43,10 +45,19 @@ NESTED = (
     "released early",
     "oversized",
     "shielded",
+    "refused",
 )
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
 Generated = Generator[Any, Any, Any]
+
+
+import_module("signalbox.flows.api.host")  # as in a function that has flows: it connects calls with the flow that runs
+
+
+@Function(FUNCTION).task
+def priced(item: str = "", amount: int = 0) -> None:
+    """Not run: a flow calls it with a wrong argument."""
 
 
 @types.coroutine
@@ -193,6 +204,8 @@ class Code:
                 return await self._released_early(*parts)
             case "shielded":
                 return await self._shielded(*parts)
+            case "refused":
+                return await self._refused(*parts)
             case "oversized":
                 got = await self._run(parts[0])
                 parts = (0 if self.fixed else OVERSIZED_TASKS,)
@@ -215,8 +228,16 @@ class Code:
                 self.outside.append(str(clean_up))
             await self._run(clean_up)
 
-    async def _shielded(self, operation: list[Any]) -> Any:
-        """Run an operation that no cancel interrupts, and wait once more, where a cancel is raised."""
+    async def _refused(self, operation: list[Any]) -> Any:
+        """Call a task with an argument that it does not take, handle that, and run an operation."""
+        with suppress(TypeError):
+            wrong: Any = "many"
+            await flow.all(priced.call("a"), priced.call(amount=wrong))
+            return "never refused"
+        return await self._run(operation)
+
+    async def _shielded(self, operation: list[Any], then: str = "waits") -> Any:
+        """Run an operation that no cancel interrupts; then wait once more, where a cancel is raised, or do not."""
 
         async def inner() -> Any:
             try:
@@ -226,7 +247,8 @@ class Code:
                 raise
 
         got = await flow.shield(self._generated(inner))
-        await flow.sleep(0.01)
+        if then == "waits":
+            await flow.sleep(0.01)
         return got
 
     async def _first(self, items: list[Any], after: list[Any]) -> Any:

@@ -1,0 +1,293 @@
+"""Flows whose code is unusual: it handles refusals, shares commands, uses Python's own tools, or is wrong."""
+
+import gc
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.testing import Harness, TaskFailed, replay
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as entered:
+        yield entered
+
+
+app = Function("yard")
+did: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    did.clear()
+
+
+@app.task
+def load(crate: str, count: int = 1) -> str:
+    if crate == "broken":
+        raise Problem("It is broken.")
+    did.append(crate)
+    return f"loaded {crate}"
+
+
+def started(harness: Harness, code: Callable[..., Any], **arguments: Any) -> Any:
+    """Return a run of a flow of a function of its own, after its first turn."""
+    host = Function("port")
+    run = host.flow(code).start("r", **arguments)
+    harness.add(app)
+    harness.add(host)
+    return run
+
+
+def result_of(harness: Harness, code: Callable[..., Any], **arguments: Any) -> Any:
+    """Return the result of a run."""
+    run = started(harness, code, **arguments)
+    harness.run()
+    return run.status().result
+
+
+def stuck_at(harness: Harness, code: Callable[..., Any], **arguments: Any) -> str:
+    """Return why a run is stuck."""
+    started(harness, code, **arguments)
+    with pytest.raises(TaskFailed):
+        harness.run()
+    return str(flows(code.__name__, "r").status().problem["detail"])
+
+
+# --- refused calls ---
+
+
+@pytest.mark.parametrize(("letters", "count"), [(1, "many"), (200_000, 1)])
+def test_a_refused_call_that_the_code_handles_is_refused_by_each_replay(
+    harness: Harness, letters: int, count: Any
+) -> None:
+    async def handles(letters: int, count: Any) -> list[str]:
+        got = []
+        for each, number in (("x", 1), ("a" * letters, count), ("y", 1)):
+            try:
+                got.append(await load.call(each, count=number))
+            except (Problem, TypeError):
+                got.append(await load.call("instead"))
+        await flow.sleep(1)
+        return got
+
+    run = started(harness, handles, letters=letters, count=count)
+    harness.run()
+    assert run.status().result == ["loaded x", "loaded instead", "loaded y"]
+    assert did == ["x", "instead", "y"]
+
+
+def test_a_log_with_a_refused_call_is_replayed(harness: Harness) -> None:
+    host = Function("port")
+
+    @host.flow
+    async def handles(count: Any) -> str:
+        try:
+            await load.call("a", count=count)
+        except TypeError:
+            await flow.sleep(1)
+        await flow.sleep(1)
+        return str(await flow.event("end"))
+
+    run = handles.start("r", count="many")
+    harness.add(app)
+    harness.add(host)
+    harness.run()
+    replay(handles, run.log())
+
+
+def test_commands_on_the_line_of_a_refused_call_are_not_forgotten_ones(harness: Harness) -> None:
+    async def handles(count: Any) -> str:
+        try:
+            await flow.all(load.call("a"), load.call("b", count=count))
+        except TypeError:
+            await flow.sleep(1)
+        return "handled"
+
+    assert result_of(harness, handles, count="many") == "handled"
+
+
+# --- commands and coroutines that branches share ---
+
+
+def test_branches_that_enter_one_lock_release_their_own_leases(harness: Harness) -> None:
+    async def two() -> Any:
+        crane = flow.lock("crane", lease_seconds=600)
+
+        async def lift(seconds: float) -> int:
+            async with crane as lease:
+                await flow.sleep(seconds)
+                return (await lease.renew()).token
+
+        return await flow.all(lift(5), lift(50))
+
+    semaphore("crane").ensure(permits=2, lease_seconds=600)
+    assert len(set(result_of(harness, two))) == 2
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_coroutine_that_two_branches_wait_for_is_named(harness: Harness, at_once: bool) -> None:
+    async def shares(at_once: bool) -> Any:
+        async def one() -> str:
+            return await load.call("a")
+
+        shared = one()
+        return await flow.all(shared, shared) if at_once else [await flow.all(shared), await flow.all(shared)]
+
+    detail = stuck_at(harness, shares, at_once=at_once)
+    assert detail.startswith("The code waits twice for one call of one(). Call it once for each (test_unusual_code.py:")
+
+
+def test_an_event_on_its_way_to_a_first_is_received_before_a_cancel(harness: Harness) -> None:
+    async def two() -> Any:
+        await flow.sleep(5)
+        got: list[Any] = []
+
+        async def fails() -> None:
+            raise Problem("One of two.")
+
+        async def waits() -> None:
+            got.append(await flow.first(flow.event("ready"), flow.sleep(100)))
+
+        try:
+            await flow.all(fails(), waits())
+        except Problem:
+            return [list(first) for first in got]
+
+    run = started(harness, two)
+    run.event("ready", 7)
+    harness.run()
+    assert run.status().result == [[0, 7]]
+
+
+def test_a_map_begins_nothing_more_after_an_error(harness: Harness) -> None:
+    async def loads() -> Any:
+        async def each(crate: str) -> str:
+            try:
+                return await load.call(crate)
+            except flow.Cancelled:
+                return "not loaded"
+
+        return await flow.map(each, ["a", "broken", *map(str, range(20))], at_once=2)
+
+    started(harness, loads)
+    harness.run()
+    assert flows("loads", "r").status().error["detail"] == "It is broken."
+    assert len(did) < 5
+
+
+# --- continue_as_new ---
+
+
+@pytest.mark.parametrize("arguments", [{"unknown": 1}, {"left": "many"}])
+def test_a_flow_that_cannot_continue_with_its_arguments_is_stuck_before_it_does(
+    harness: Harness, arguments: dict[str, Any]
+) -> None:
+    async def rounds(arguments: dict[str, Any], left: int = 0) -> Any:
+        await flow.sleep(1)
+        return flow.continue_as_new(**arguments)
+
+    detail = stuck_at(harness, rounds, arguments=arguments)
+    assert detail.startswith("WrongArguments: rounds")
+    assert "in rounds)" in detail
+
+
+def test_a_branch_that_continues_as_new_alone_is_noticed(harness: Harness) -> None:
+    async def rounds(left: int = 1) -> int:
+        async def last() -> Any:
+            await flow.sleep(1)
+            return flow.continue_as_new(left=left - 1)
+
+        await flow.all(last())
+        return left
+
+    assert stuck_at(harness, rounds).startswith("A branch returned `flow.continue_as_new()`")
+
+
+def test_a_shielded_coroutine_may_end_with_continue_as_new(harness: Harness) -> None:
+    async def rounds(left: int = 1) -> Any:
+        async def last() -> Any:
+            await flow.sleep(1)
+            return flow.continue_as_new(left=left - 1) if left else "done"
+
+        return await flow.shield(last())
+
+    assert result_of(harness, rounds) == "done"
+
+
+# --- Python's own tools ---
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_dropped_context_manager_runs_its_clean_up_without_effects_and_without_an_error(harness: Harness) -> None:
+    @asynccontextmanager
+    async def moored() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            try:
+                await load.call("cast off")
+            finally:
+                flow.send(load.call("sailed"))
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            for number in range(3):
+                await flow.event("next")
+                yield number
+        finally:
+            await flow.sleep(1)
+
+    async def mooring() -> list[int]:
+        async with moored(), moored():
+            return [number async for number in numbers()]
+
+    run = started(harness, mooring)
+    for _ in range(3):
+        harness.travel(1)
+        run.event("next")
+    harness.run()
+    gc.collect()
+    assert (run.status().result, sorted(did)) == ([0, 1, 2], ["cast off"] * 2 + ["sailed"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [(StopIteration("x"), "RuntimeError: coroutine raised StopIteration"), (SystemExit(2), "SystemExit: 2")],
+)
+def test_an_error_that_ends_more_than_the_flow_is_stuck_with_its_place(
+    harness: Harness, error: BaseException, detail: str
+) -> None:
+    async def ends() -> None:
+        await flow.sleep(1)
+        raise error
+
+    assert stuck_at(harness, ends).startswith(f"{detail} (test_unusual_code.py:")
+
+
+# --- the log ---
+
+
+def test_a_line_has_the_values_of_its_time_and_any_id(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    host = Function("port")
+
+    @host.flow
+    async def logs() -> None:
+        crates = ["a"]
+        flow.log.info("crates %s", crates)
+        crates.append("b")
+        flow.log.info("%d", "no number")
+        await flow.sleep(1)
+
+    with caplog.at_level(logging.INFO):
+        harness.add(host)
+        logs.start("50%s")
+        harness.run()
+    first, second = (line.getMessage() for line in caplog.records if line.name == "signalbox.flow")
+    assert first == "logs/50%s: crates ['a']"
+    assert second.startswith("logs/50%s: '%d' % ('no number',)")
