@@ -11,6 +11,7 @@ from signalbox.core.names import ANYONE, KIT
 from signalbox.core.ports import Put
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import path_of
+from signalbox.links.service import refreshes
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -158,3 +159,15 @@ def test_a_record_that_is_imported_before_its_item_stays(harness: Harness) -> No
     harness.ports.store.commit([Put(path_of("shelves~s"), shelf)])
     harness.run()
     assert [each["id"] for each in harness.get("library/books").json] == ["b"]
+
+
+def test_an_older_dependent_stays_when_the_document_of_its_item_is_deleted(harness: Harness) -> None:
+    put(harness, "shelves/s")
+    put(harness, "books/b", shelf="s")
+    harness.run()
+    put(harness, "shelves/s", name="new")
+    harness.run()
+    documents.delete("shelves~s")
+    refreshes.refresh_copy(harness.ports, "shelves~s", "books~b")
+    harness.run()
+    assert harness.get("library/books").json == [{"id": "b", "shelf": {"id": "s", "link_missing": True}}]

@@ -72,8 +72,8 @@ def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
     """Delete a document that was put while the one that it depends on was deleted; return whether it is such a one.
 
     `key` has been found absent after the document was read. The document still shows the content of `key` from its own
-    put: what was put without that content stays, and so does a record that was imported, whose stamp is older than the
-    record. Raises `Unavailable` if it is written meanwhile.
+    put. What was put without that content stays, and so does what was refreshed since, and a record that was imported,
+    whose stamp is older than the record. Raises `Unavailable` if it is written meanwhile.
     """
     found = Found.of(record)
     if found.document is None or not _was_put_with(found.document, record, key):
@@ -90,8 +90,9 @@ def _was_put_with(document: Document, record: Snapshot, key: str) -> bool:
     if key not in goes_with(document.content) or all("link_missing" in link for link in shown):
         return False
     assert record.create_time is not None, "the document exists"
-    oldest = record.create_time - timedelta(seconds=LIMITS.put_seconds_max)
-    return document.stamp is not None and document.stamp.version >= microseconds(oldest)
+    oldest = microseconds(record.create_time - timedelta(seconds=LIMITS.put_seconds_max))
+    stamp = document.stamp
+    return stamp is not None and stamp.author == "put" and stamp.version >= oldest
 
 
 def dependents_task(event_id: str, key: str, part: int = 0, not_before: datetime | None = None) -> Effect:
