@@ -1,13 +1,15 @@
 """Plan and apply, and repeat both as long as all refusals are transient, each time with the reason.
 
-Most refusals are waited for three times, so each may occur in at most four applies. A new project refuses in stages:
-first its APIs, then accounts, then rights, and each try builds some more functions. So there may be 14 applies in all.
+Most refusals are waited for three times, so each may occur for a resource in at most four applies: the same refusal of
+another resource is progress. A new project refuses in stages: first its APIs, then accounts, then rights, and each try
+builds some more functions. So there may be 14 applies in all.
 
 Terraform would replace a resource whose creation failed ("tainted"). A function may be replaced, since it stores
 nothing. Three kinds of resources may not: a queue, whose name would be taken for days; a resource that stores data; and
 an object, whose replacement has the same name and would be deleted with it. The mark is removed from those, and the
 next apply continues with them. A resource that was created but read too early is not in the state, so each later plan
-imports it.
+imports it. After an error of a server, Terraform may not know whether it was created: each later plan imports it if it
+exists. The database is the exception, since it may be one that was there before: only `make adopt` imports it then.
 """
 
 import re
@@ -39,7 +41,7 @@ class Attempts:
     target: Target
     say: Callable[[str], None]
     clock: Clock = REAL
-    met: Counter[str] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
     tries: int = 1
     unsaved: dict[str, str] = field(default_factory=dict)
 
@@ -48,8 +50,9 @@ class Attempts:
         found = refusals.failures(printed)
         if plan:
             ids = adoption.importable(plan, self.target.project, self.target.region)
-            self.unsaved |= {name: each for name, each in ids.items() if name in refusals.read_too_early(found)}
-        self.met.update({failure.refusal.name for failure in found})
+            made = refusals.may_be_made(found)
+            self.unsaved |= {address: each for address, each in ids.items() if address in made}
+        self.met.update({(failure.refusal.name, failure.address) for failure in found})
         seconds = refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None
         if seconds is None:
             raise CommandFailed(f"Terraform failed. What exists stays.\n{refusals.report(found)}")

@@ -1,8 +1,8 @@
 """Google's known refusals: their text, meaning and source, and what to do about them.
 
-`waits` are the seconds before the second, third and fourth try, and so also limit the number of tries. If there are
-none, waiting does not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right, so its
-waits sum up to ten.
+`waits` are the seconds before the second, third and fourth try of a resource, and so also limit the number of tries. If
+there are none, waiting does not help. IAM documents "typically 2 minutes, potentially 7 minutes or longer" for a right,
+so its waits sum up to ten.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
 BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
 READ_TOO_EARLY = "read too early"
+INTERNAL = "internal"
 AGAIN = "Run the command again in a few minutes: it continues from what exists."
 PROPAGATION = "https://cloud.google.com/iam/docs/access-change-propagation"
 CONSTRAINTS = "https://cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"
@@ -125,7 +126,7 @@ FOR_A_WHILE = (
         "gcloud auth login",
     ),
     Refusal(
-        "internal",
+        INTERNAL,
         r"Error 50[0234]\b|Error code (13|14), message: (?!Build failed)|connection reset by peer|handshake timeout",
         "A server of Google's failed.",
         "https://cloud.google.com/apis/design/errors#error_retries",

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from signalbox_infra.deploy.refusal_table import READ_TOO_EARLY, TABLE, Refusal
+from signalbox_infra.deploy.refusal_table import INTERNAL, READ_TOO_EARLY, TABLE, Refusal
 
+DATABASE = "google_firestore_database."
 SHOWN = 400  # characters of what Google said
 WITH = re.compile(r"^\s*with (\S+),$", re.MULTILINE)
 APPLIED = re.compile(r"When applying changes to (\S+), provider")
@@ -39,17 +40,23 @@ def failures(printed: str) -> list[Failure]:
     return [_failure(block) for block in blocks]
 
 
-def wait_seconds(found: Sequence[Failure], met: Mapping[str, int]) -> float | None:
-    """Return the seconds to wait, given how often each refusal has occurred; None if one is permanent or has used all
-    its waits.
+def wait_seconds(found: Sequence[Failure], met: Mapping[tuple[str, str], int]) -> float | None:
+    """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred; None if
+    one is permanent or has used all its waits.
     """
-    waits = [failure.refusal.waits[met[failure.refusal.name] - 1 :][:1] for failure in found]
+    waits = [failure.refusal.waits[met[failure.refusal.name, failure.address] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
-def read_too_early(found: Sequence[Failure]) -> frozenset[str]:
-    """Return the addresses of resources that exist but are not in the state, because Terraform read them too early."""
-    return frozenset(each.address for each in found if each.refusal.name == READ_TOO_EARLY)
+def may_be_made(found: Sequence[Failure]) -> frozenset[str]:
+    """Return the addresses of resources that exist although the state may lack them: Terraform read them too early, or
+    a server failed while it created them. The latter is not evidence enough for a database.
+    """
+    return frozenset(
+        each.address
+        for each in found
+        if each.refusal.name == READ_TOO_EARLY or (each.refusal.name == INTERNAL and DATABASE not in each.address)
+    )
 
 
 def reasons(found: Sequence[Failure]) -> list[str]:

@@ -4,9 +4,15 @@ import re
 
 import pytest
 
-from signalbox_infra.deploy import refusals
+from signalbox_infra.deploy import refusals, target
+from signalbox_infra.deploy.applying import Attempts
+from signalbox_infra.deploy.clock import Clock
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.refusal_table import FOR_A_WHILE, FOR_GOOD, TABLE
+from tests.infra.deploy.gcloud import PROJECT
 
+DEV = target.read(PROJECT, "dev")
 BUILD = (
     "Error waiting to create function: Error waiting for Creating function: Error code 13, message: Build failed with"
 )
@@ -70,13 +76,31 @@ def test_every_refusal_says_where_it_was_reported_and_what_to_do() -> None:
 
 def test_the_longest_wait_counts_and_one_refusal_for_good_ends_it() -> None:
     both = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['eventarc']}\n")
-    met = [{"api": tries, "eventarc": tries} for tries in (1, 2, 3, 4)]
+    met = [{("api", ""): tries, ("eventarc", ""): tries} for tries in (1, 2, 3, 4)]
     assert [refusals.wait_seconds(both, each) for each in met] == [120, 180, 300, None]
-    assert refusals.wait_seconds(both, {"api": 3, "eventarc": 1}) == 180
+    assert refusals.wait_seconds(both, {("api", ""): 3, ("eventarc", ""): 1}) == 180
     worse = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['members']}\n")
-    assert refusals.wait_seconds(worse, {"api": 1, "members": 1}) is None
+    assert refusals.wait_seconds(worse, {("api", ""): 1, ("members", ""): 1}) is None
     assert "allowedPolicyMemberDomains" in refusals.report(worse)
     assert "Cloud Tasks API" not in refusals.report(worse)
+
+
+def test_the_same_refusal_of_another_resource_begins_its_own_waits() -> None:
+    attempts = Attempts(DEV, lambda _: None, Clock(lambda: 0.0, lambda _: None))
+    for name in "abcdef":  # a server fails once for each of six functions, in six applies
+        attempts.refused(f'Error: {SAID["internal"]}\n\n  with module.function["{name}"].f,\n')
+    for _ in range(2):
+        attempts.refused(f'Error: {SAID["internal"]}\n\n  with module.function["a"].f,\n')
+    with pytest.raises(CommandFailed, match="Waiting was tried"):
+        attempts.refused(f'Error: {SAID["internal"]}\n\n  with module.function["a"].f,\n')
+
+
+def test_what_a_failing_server_may_have_made_is_imported_but_not_a_database() -> None:
+    attempts = Attempts(DEV, lambda _: None, Clock(lambda: 0.0, lambda _: None))
+    queue, database = 'google_cloud_tasks_queue.queue["tasks"]', "google_firestore_database.database[0]"
+    plan = Plan(created_values={queue: {"name": "tasks"}, database: {"name": "signalbox-dev"}})
+    attempts.refused("".join(f"Error: {SAID['internal']}\n\n  with {each},\n" for each in (queue, database)), plan)
+    assert attempts.unsaved == {queue: f"projects/{PROJECT}/locations/us-central1/queues/tasks"}
 
 
 def test_many_resources_with_one_reason_are_one_line() -> None:
