@@ -75,6 +75,8 @@ class FlowDefinition:
     @classmethod
     def from_function(cls, code: Callable[..., Any]) -> Self:
         """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow."""
+        if not inspect.isroutine(code):
+            raise TypeError(f"{code!r} is not a function: write the flow as `async def`")
         if inspect.isasyncgenfunction(code):
             raise TypeError(f"{code.__name__} has `yield` in `async def`: a flow awaits its commands")
         if not inspect.iscoroutinefunction(code) and not inspect.isgeneratorfunction(code):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -289,6 +290,8 @@ def test_a_flow_is_a_coroutine_function() -> None:
         Function("f").flow(plain)  # type: ignore[arg-type]  # what is refused
     with pytest.raises(TypeError, match="both has `yield` in `async def`"):
         Function("f").flow(both)
+    with pytest.raises(TypeError, match="is not a function: write the flow as `async def`"):
+        Function("f").flow(partial(helper))
 
 
 def pack(item: str) -> str:

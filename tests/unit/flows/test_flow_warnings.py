@@ -1,6 +1,8 @@
 """What a flow's code should not do is warned about when it is registered, with the place in the code."""
 
 import datetime as dt
+import functools
+import inspect
 import random
 import time
 import urllib.parse
@@ -148,6 +150,7 @@ async def takes_the_order_of_sets(names: list[str]) -> None:
         await flow.event(name)
     await flow.all(*[flow.event(name) for name in chosen | {"c"}])
     await flow.all(*{flow.event(name) for name in names})
+    await flow.map(flow.event, {"a", "b"})
 
 
 async def ignores_the_order_of_sets(names: list[str]) -> None:
@@ -162,6 +165,25 @@ async def ignores_the_order_of_sets(names: list[str]) -> None:
 def test_a_set_whose_order_a_flow_takes_is_found() -> None:
     first = takes_the_order_of_sets.__code__.co_firstlineno
     found = findings(takes_the_order_of_sets, lambda _: False)
-    assert [each.line - first for each in found] == [2, 4, 5]
+    assert [each.line - first for each in found] == [2, 4, 5, 6]
     assert found[0].reason.startswith("the set chosen has another order in every process")
     assert findings(ignores_the_order_of_sets, lambda _: False) == []
+
+
+def wrapped_elsewhere(code: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(code)
+    async def wrapper(*args: Any) -> Any:
+        return await code(*args)
+
+    return wrapper
+
+
+@wrapped_elsewhere
+async def decorated() -> None:
+    await flow.sleep(random.random())
+
+
+def test_a_decorated_flow_is_found_at_its_own_lines() -> None:
+    [finding] = findings(decorated, lambda _: False)
+    wrapped = inspect.unwrap(decorated)
+    assert finding.line == wrapped.__code__.co_firstlineno + 2

@@ -36,7 +36,9 @@ ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set"
 """Functions whose result does not depend on the order of what they are given."""
 
 REASONS: dict[str, str] = {
+    "anyio": INSTEAD_OF_ASYNCIO,
     "asyncio": INSTEAD_OF_ASYNCIO,
+    "asyncio.iscoroutinefunction": "",
     "datetime.date.today": INSTEAD_OF_CLOCKS,
     "datetime.datetime.now": INSTEAD_OF_CLOCKS,
     "datetime.datetime.today": INSTEAD_OF_CLOCKS,
@@ -67,6 +69,7 @@ REASONS: dict[str, str] = {
     "subprocess": INSTEAD_OF_IO,
     "tempfile": INSTEAD_OF_IO,
     "time": INSTEAD_OF_CLOCKS,
+    "trio": INSTEAD_OF_ASYNCIO,
     "urllib": INSTEAD_OF_IO,
     "urllib.parse": "",
     "urllib3": INSTEAD_OF_IO,
@@ -106,7 +109,7 @@ def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[F
     seen: dict[Callable[..., Any], list[Finding]] = {}
     unseen = [code]
     while unseen:
-        function = unseen.pop()
+        function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of what it wraps
         if function not in seen:
             seen[function] = list(_findings(function, is_task))
             unseen += _called(function)
@@ -153,6 +156,8 @@ def _iterated_sets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
     for node in nodes:
         match node:
             case ast.For(iter=iterated) | ast.Starred(value=iterated, ctx=ast.Load()):
+                iterables = [iterated]
+            case ast.Call(func=ast.Attribute(attr="map"), args=[_, iterated, *_]):
                 iterables = [iterated]
             case ast.ListComp(generators=parts) | ast.GeneratorExp(generators=parts) | ast.DictComp(generators=parts):
                 iterables = [] if node in unordered else [part.iter for part in parts]
