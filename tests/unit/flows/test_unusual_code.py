@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -179,6 +180,47 @@ def test_a_map_begins_nothing_more_after_an_error(harness: Harness) -> None:
     harness.run()
     assert flows("loads", "r").status().error["detail"] == "It is broken."
     assert len(did) < 5
+
+
+def test_a_map_of_what_cannot_be_awaited_is_stuck_where_it_is_awaited(harness: Harness) -> None:
+    async def counts() -> Any:
+        return await flow.map(lambda number: number, [1])  # type: ignore[arg-type, return-value]  # what is wrong
+
+    assert "int can't be used in 'await' expression (test_unusual_code.py:" in stuck_at(harness, counts)
+
+
+def test_a_lock_in_a_group_that_is_not_the_first_is_released_at_once(harness: Harness) -> None:
+    async def waits() -> Any:
+        await flow.first(flow.all(flow.lock("crane"), flow.event("never")), flow.sleep(3))
+        return await flow.event("end")
+
+    semaphore("crane").ensure(permits=1, lease_seconds=600)
+    started(harness, waits)
+    harness.travel(2)
+    assert not semaphore("crane").acquire(id="other")
+    harness.travel(2)
+    assert semaphore("crane").acquire(id="another")
+
+
+def test_a_coroutine_that_a_due_cancel_does_not_let_begin_is_closed(harness: Harness) -> None:
+    async def loads() -> None:
+        async def later() -> None:
+            await flow.sleep(1)
+
+        await flow.shield(flow.sleep(5))
+        await flow.all(later(), later())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = started(harness, loads)
+        harness.travel(1)
+        run.cancel()
+        harness.run()
+        gc.collect()
+    assert (run.status().state, [str(each.message) for each in caught if each.category is RuntimeWarning]) == (
+        "cancelled",
+        [],
+    )
 
 
 # --- continue_as_new ---

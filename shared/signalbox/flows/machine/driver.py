@@ -214,7 +214,7 @@ class Driver:
             except Stuck:
                 raise
             except (Exception, SystemExit) as error:
-                raise failed(error) from error
+                raise failed(error, self.location) from error
         detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
         raise too_large(detail, self.location)
 

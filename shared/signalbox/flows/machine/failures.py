@@ -56,10 +56,14 @@ def misused(detail: str, location: str) -> Stuck:
     return Stuck("flow-changed", f"{detail}{_at(location)}.", location)
 
 
-def failed(error: BaseException) -> Stuck:
-    """Return the error of code that raised an error other than a `Problem`."""
+def failed(error: BaseException, awaited_at: str = "") -> Stuck:
+    """Return the error of code that raised an error other than a `Problem`.
+
+    `awaited_at` is where the flow's own code waits: the location if none of the user's code raised it.
+    """
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
-    location = location_of_error(error.__traceback__) or (location_of_error(cause.__traceback__) if cause else "")
+    places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
+    location = next(filter(None, places), awaited_at)
     detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"
