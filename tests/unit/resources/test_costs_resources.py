@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from signalbox import Function, RefersTo, add_resource
+from signalbox import Function, RefersTo, add_resource, documents
 from signalbox.adapters.meter import Cost
 from signalbox.history.model import HISTORY
 from signalbox.testing import Harness
@@ -82,6 +82,12 @@ def test_what_a_list_skips_is_read(cost: Logged) -> None:
 
 def test_a_delete_asks_once_what_goes_along(cost: Logged) -> None:
     assert cost("DELETE", "cities/IT-1") == row_cost("resources", "delete")
+
+
+def test_the_delete_of_an_embedded_item_has_a_task_that_looks_for_dependents(cost: Logged, harness: Harness) -> None:
+    documents.put("guide", {"city": {"key": "cities~IT-1"}})
+    harness.run()
+    assert cost("DELETE", "cities/IT-1") == row_cost("resources", "delete_embedded")
 
 
 def test_what_goes_along_is_read_by_the_page_and_each_kind_of_it_is_asked_once_whether_more_does(cost: Logged) -> None:
