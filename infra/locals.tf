@@ -102,6 +102,7 @@ locals {
     SIGNALBOX_PROJECT           = var.project_id
     SIGNALBOX_LOCATION          = var.region
     SIGNALBOX_DATABASE          = local.database
+    SIGNALBOX_BASE_URL          = local.base_url
     SIGNALBOX_FUNCTION_URL      = local.function_url
     SIGNALBOX_QUEUE_PREFIX      = local.begin
     SIGNALBOX_TASKS_ACCOUNT     = "qu-${local.begin}{queue}@${var.project_id}.iam.gserviceaccount.com"

@@ -223,6 +223,16 @@ class Function:
         self._flows = self._flows or self._new_flow_host()
         return self._flows.add(code)
 
+    def callbacks(self) -> None:
+        """Serve the addresses that `flow.callback(…, through=NAME)` returns, below ``/callbacks/``.
+
+        Each admits one event of one run, once. The function's entry needs `public: true`, so that the network reaches
+        them, and the secret `SIGNALBOX_CALLBACK_KEYS`.
+        """
+        from signalbox.flows.http import add_callback_routes  # only for functions with callbacks
+
+        add_callback_routes(self._routes, self.name)
+
     def access(self, *names: str) -> Callable[[Callable[[Access], bool]], Callable[[Access], bool]]:
         """Register the rule that permits requests to the routes of these flows and classes, if the function is open.
 

@@ -72,6 +72,7 @@ def lines(_: Any, value: Any) -> bytes:
 
 
 counters = Function("counters")
+counters.callbacks()
 
 
 @counters.object
@@ -119,7 +120,8 @@ def harness() -> Iterator[Harness]:
     created = Harness()
     runtime.bind(replace(created.ports, log=runtime.log()))
     classes, flows = {"Counter": counters.name}, {"count": counters.name}
-    before = kit_settings.bind(replace(kit_settings.settings(), object_classes=classes, flow_functions=flows))
+    chosen = replace(kit_settings.settings(), object_classes=classes, flow_functions=flows)
+    before = kit_settings.bind(replace(chosen, callback_keys=platform.CALLBACK_KEY))
     kept = HISTORY.replaced([HistoryRule(keys=frozenset(TAKEN))])
     with (
         kept,

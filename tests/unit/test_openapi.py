@@ -31,7 +31,7 @@ def routed() -> dict[tuple[str, str], Route]:
     """Map each routed call to its route."""
     functions = [each for each in load().functions.values() if each.folder.parent == ROOT / "functions"]
     people = [each for each in functions if "people" in each.invoked_by]
-    users = [("{function}", routes_of_objects()), ("{function}", routes_of_flows())]
+    users = [("{function}", routes) for routes in (routes_of_objects(), routes_of_flows(), routes_of_callbacks())]
     segments = [*((each.segment, routes_of(each)) for each in people), *users]
     return {
         (route.method, "/".join(["", segment, *route.pattern])): route
@@ -51,6 +51,13 @@ def routes_of_flows() -> list[Route]:
     """Return the routes of a function with flows."""
     routes = Routes("{function}")
     flows_http.add_routes(routes, lambda: Flows(""), AccessRules(""))
+    return routes._routes
+
+
+def routes_of_callbacks() -> list[Route]:
+    """Return the routes of a function with callbacks."""
+    routes = Routes("{function}")
+    flows_http.add_callback_routes(routes, "{function}")
     return routes._routes
 
 

@@ -4,6 +4,7 @@ The file has a line such as ``STRIPE_KEY=sk_test_1`` for each secret; git ignore
 its line. A ``#`` after a space or a closing quote begins a comment, except within quotes.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from signalbox.catalogue.entries import refuse
 from signalbox.catalogue.reading import Catalogue
+from signalbox.core.names import CALLBACK_KEYS
 
 FILE = ".env"
 QUOTED = re.compile(r"""\s*(["'])(.*?)\1\s*(#.*)?""")
@@ -22,7 +24,7 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
 
     Raises `CatalogueError` for a secret without a value, or a line of ``.env`` that is not ``NAME=value``.
     """
-    given = {**_read(catalogue.root / FILE), **os.environ}
+    given = {CALLBACK_KEYS: _callback_key(catalogue.root), **_read(catalogue.root / FILE), **os.environ}
     found = dict(catalogue.variables)
     for function, secrets in catalogue.secrets.items():
         for name, secret in secrets.items():
@@ -33,6 +35,11 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
             )
             found[name] = given[name]
     return found
+
+
+def _callback_key(root: Path) -> str:
+    """Return a key for callbacks on this machine, the same after each start: nothing here is private."""
+    return hashlib.sha256(f"callbacks of {root}".encode()).hexdigest()
 
 
 def _read(file: Path) -> Mapping[str, str]:

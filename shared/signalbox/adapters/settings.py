@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from signalbox.core.effects import Backoff
 from signalbox.core.limits import DECLARED
-from signalbox.core.names import ANYONE, WRITERS
+from signalbox.core.names import ANYONE, CALLBACK_KEYS, WRITERS
 from signalbox.core.queries import Index, parse
 
 EMBEDDED = "embedded"
@@ -62,6 +62,8 @@ class Settings:
     - ``document_writers``: who writes documents, ``anyone`` or only the ``kit``.
     - ``catalogue``: the object in Cloud Storage, ``BUCKET/NAME``, that has the settings of `with_catalogue` for all
       functions; these settings then have only this function's own entries of them. Empty: they have all.
+    - ``base_url``: the address, up to a function's URL segment, at which people and other systems call; empty: that of
+      queues. ``callback_keys``: the keys of callbacks, one a line; the first one signs.
     - ``task_parameters``: the arguments of the tasks of functions, as JSON, so far as they are known.
     """
 
@@ -98,6 +100,8 @@ class Settings:
     history: str = "[]"
     document_writers: str = ANYONE
     catalogue: str = ""
+    base_url: str = ""
+    callback_keys: str = field(default="", repr=False)
     task_parameters: str = "{}"
 
     def with_catalogue(self, content: Any) -> Self:
@@ -122,6 +126,10 @@ class Settings:
     def people_address_of(self, function: str) -> str:
         """Return the address of a split function's part for people: that of its tasks before the function was open."""
         return self._address(function)
+
+    def page_address_of(self, function: str) -> str:
+        """Return the address at which people and other systems call a function."""
+        return f"{self.base_url}{function.replace('_', '-')}" if self.base_url else self._address(function)
 
     def _address(self, function: str, suffix: str = "") -> str:
         return self.function_url.format(function=function.replace("_", "-") + suffix)
@@ -184,6 +192,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         history=get("SIGNALBOX_HISTORY") or "[]",
         document_writers=_writers(get("SIGNALBOX_DOCUMENT_WRITERS") or ANYONE),
         catalogue=get("SIGNALBOX_CATALOGUE", ""),
+        base_url=get("SIGNALBOX_BASE_URL", ""),
+        callback_keys=get(CALLBACK_KEYS, ""),
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
     )
 

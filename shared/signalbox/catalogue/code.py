@@ -70,6 +70,7 @@ FLOW_DECORATOR = frozenset({"flow"})
 RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
+CALLBACKS = frozenset({"callbacks"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})
 RESOURCES = ("add_resource", "resource")
 FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext", "Unit"})
@@ -371,7 +372,7 @@ class _Module:
         """Return the places of the first route of each kind."""
         found: dict[str, str] = {}
         for call in (node for node in self._nodes if isinstance(node, ast.Call)):
-            kind = "http" if _is_decorator(call, ROUTE_DECORATOR) else self._kit_name(call.func)
+            kind = "http" if _is_decorator(call, ROUTE_DECORATOR | CALLBACKS) else self._kit_name(call.func)
             if kind in ("http", *RESOURCES):
                 found.setdefault(kind, f"{self._path}:{call.lineno}")
         return found
@@ -438,6 +439,7 @@ class _Module:
             for called in (node.func, *node.args):  # an argument: partial(semaphore, "printer")
                 yield from QUEUES.get(self._kit_name(called), ())
             yield from self._queues_of_method(node.func)
+            yield from (FLOWS_QUEUE,) if self._kit and _is_decorator(node, CALLBACKS) else ()
             yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
             yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
             yield from _queue_named(node)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.core import queries
 from signalbox.core.calls import Call
-from signalbox.core.names import CALL_OBJECT
+from signalbox.core.names import CALL_OBJECT, CALLBACK_KEYS
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
@@ -196,6 +196,7 @@ class Function:
             kind = "secrets" if name in self.secrets else "env"
             refuse(not VARIABLE.fullmatch(name), f"{kind} names {name!r}; write capitals, digits and underscores")
             reserved = name.startswith(RESERVED_BEGINNINGS) or name in RESERVED_VARIABLES
+            reserved = reserved and (name, kind) != (CALLBACK_KEYS, "secrets")
             refuse(reserved, f"{kind} names {name}, a variable of the platform or the kit: choose another name")
             refuse(
                 bool(TAKEN_OVER.fullmatch(name)),

@@ -38,3 +38,6 @@ FLOW_RESULT_TASK = "flow_result"
 
 ANYONE, KIT = WRITERS = ("anyone", "kit")
 """The clients that write documents, as the catalogue declares them: any client, or only the kit."""
+
+CALLBACK_KEYS = "SIGNALBOX_CALLBACK_KEYS"
+"""The variable that has the keys of callbacks: a secret of the functions that sign or receive them."""

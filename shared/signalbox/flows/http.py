@@ -1,19 +1,26 @@
-"""The routes and renderings of flows: start a run, look at it and its log, send events, cancel, end, resume, delete."""
+"""The routes and renderings of flows: start a run, look at it and its log, send events, cancel, end, resume, delete.
+
+A function with callbacks also has the route of their addresses, whose token is all that a caller needs. GET shows a
+page whose button sends the event by POST, so a program that only follows links, such as a mail scanner, sends nothing.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadQuery, NotFound
+from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
 from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
 from signalbox.flows.model import STATES, FlowAddress, FlowHeader, Flows, Message, shown_entry
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.http import wait_seconds
@@ -111,6 +118,82 @@ class FlowRoutes:
         known = self._local().definitions
         if access.name not in known:
             raise NotFound(f"This function has no flow {access.name!r}. Its flows: {', '.join(sorted(known))}.")
+
+
+# --- callbacks ---
+
+FORM = "application/x-www-form-urlencoded"
+"""The media type of the page's button. Its body is empty."""
+
+PAGE = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Robots-Tag": "noindex",
+}
+"""The headers of a page. The address is a secret: no other site receives it, and no cache keeps the page."""
+
+
+def add_callback_routes(routes: Routes, function: str) -> None:
+    """Add the routes of the callbacks through `function`."""
+
+    def get(request: Request, token: str) -> Response:
+        """Show the question. Refuse HEAD, which would say that the address is in use."""
+        if request.method == "HEAD":
+            raise MethodNotAllowed("HEAD is not allowed here; allowed: GET, POST.", headers={"Allow": "GET, POST"})
+        return _page(request, lambda: _question(function, token))
+
+    def post(request: Request, token: str) -> Response:
+        """Send the event: its value is the JSON body, or null if the page's button sends it."""
+        if request.media_type == FORM:
+            return _page(request, lambda: _confirmed(request, function, token))
+        callback = _callback(function, token)
+        service.post_callback(runtime.ports(), callback, request.json(CORE_LIMITS.task_bytes_max))
+        return Response(202, {"event": callback.event}, {"Cache-Control": "no-store"})
+
+    routes.on("GET", "/callbacks/{token}")(get)
+    routes.on("POST", "/callbacks/{token}")(post)
+
+
+def _callback(function: str, token: str) -> Callback:
+    if len(token) > LIMITS.flow_callback_token_max:
+        raise not_valid()
+    return Callback.from_token(token, keys_of(settings().callback_keys), function)
+
+
+def _question(function: str, token: str) -> Response:
+    callback = _callback(function, token)
+    service.get_callback(runtime.ports(), callback)
+    question = callback.question or f"{callback.event}?"
+    button = '<form method="post"><button type="submit">Confirm</button></form>'
+    return _html(200, callback.event, f"<p>{escape(question)}</p>\n{button}")
+
+
+def _confirmed(request: Request, function: str, token: str) -> Response:
+    if request.header("Content-Length") not in (None, "0"):
+        raise UnsupportedMediaType("A form has no fields here. Send the event's value as application/json.")
+    callback = _callback(function, token)
+    service.post_callback(runtime.ports(), callback, None)
+    return _html(200, callback.event, "<p>Thank you. Your confirmation was received.</p>")
+
+
+def _page(request: Request, answer: Callable[[], Response]) -> Response:
+    """Return a page. A browser receives a problem as a page, too."""
+    try:
+        return answer()
+    except Problem as problem:
+        if "text/html" not in (request.header("Accept") or ""):
+            raise
+        return _html(problem.status, problem.title, f"<p>{escape(problem.detail)}</p>")
+
+
+def _html(status: int, title: str, content: str) -> Response:
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    body = f"<h1>{escape(title)}</h1>\n{content}"
+    text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+    return Response(status, text.encode(), PAGE)
 
 
 def _only(request: Request, *names: str) -> dict[str, object]:

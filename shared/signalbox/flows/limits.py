@@ -32,6 +32,15 @@ class FlowLimits(Limits):
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""
 
+    flow_callback_seconds_max: float = 365 * 24 * 3600
+    """The longest time for which the address of a callback is valid."""
+
+    flow_callback_question_bytes_max: int = 300
+    """Bytes of the question on the page of a callback, which its address contains."""
+
+    flow_callback_token_max: int = 3_200
+    """Characters of the signed part of such an address. Servers refuse a request line of more than 4,094."""
+
     flow_tail_bytes_max: int = 100_000
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 

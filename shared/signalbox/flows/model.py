@@ -224,20 +224,23 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event that a caller sent."""
+    """An event that a caller sent. A run of another `incarnation` drops it; empty: any run takes it."""
 
     kind: ClassVar[str] = "event"
     name: str
     value: Any
     at: datetime | None = None
+    incarnation: str = ""
 
     def body(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value}
+        return self.shown() | ({"incarnation": self.incarnation} if self.incarnation else {})
 
     def entry(self) -> list[Any]:
         return [self.name, self.value]
 
-    shown = body
+    def shown(self) -> dict[str, Any]:
+        """Return what a log shows."""
+        return {"name": self.name, "value": self.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +273,7 @@ def message_from_record(data: Mapping[str, Any]) -> Message:
     body = json.loads(data["body"])
     match data["kind"]:
         case Event.kind:
-            return Event(body["name"], body["value"])
+            return Event(body["name"], body["value"], incarnation=body.get("incarnation", ""))
         case Cancel.kind:
             return Cancel(body["reason"])
     return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))

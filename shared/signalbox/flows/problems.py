@@ -34,3 +34,12 @@ class TooManyEvents(Problem):
 class StepTimedOut(Problem):
     status = 504
     title = "The step took too long"
+
+
+class NoCallback(NotFound):
+    title = "Callback address not valid"
+
+
+class CallbackExpired(Problem):
+    status = 410
+    title = "The callback address has expired"

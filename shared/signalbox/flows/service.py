@@ -24,6 +24,7 @@ from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import SubFlow, check_event_name
 from signalbox.flows.machine.failures import Stuck, json_text, too_large
@@ -169,9 +170,36 @@ def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: s
     Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for another event, `BadFlow` or
     `TooLarge`.
     """
+    event = _event(name, value)
+    _send_event(ports, get(ports, address), event, id_)
+
+
+def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
+    """Return the run of a callback. Raises `NoCallback`, `CallbackExpired`."""
+    try:
+        header, now = _read(ports.store, callback.address)
+    except NoFlow:
+        raise not_valid() from None
+    callback.check(header, now)
+    return header
+
+
+def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
+    """Send the event of a callback to its run. A repeat with the same value changes nothing, also after the end.
+
+    Raises `OtherBody` for another value, and what `get_callback` and `post_event` raise.
+    """
+    event = replace(_event(callback.event, value), incarnation=callback.incarnation)
+    _send_event(ports, get_callback(ports, callback), event, f"callback {callback.operation}")
+
+
+def _event(name: str, value: Any) -> Event:
     checked_name = check_event_name(name)
-    event = Event(checked_name, _checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
-    header, message_id = get(ports, address), name_of("event", address.base, id_)
+    return Event(checked_name, _checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
+
+
+def _send_event(ports: Ports, header: FlowHeader, event: Event, id_: str) -> None:
+    message_id = name_of("event", header.address.base, id_)
     refused = _refusal_of_events(header)
     if refused is None:
         _post(ports, header, message_id, event)

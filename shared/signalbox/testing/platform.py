@@ -60,6 +60,9 @@ FRAMEWORK_VARIABLES = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTION_S
 """Variables that the framework leaves in the environment."""
 
 
+CALLBACK_KEY = "a key of callbacks that is for tests only"
+
+
 class UnknownFunction(LookupError):
     """No function of this name is in the catalogue or was added to the harness."""
 
@@ -121,6 +124,7 @@ class FunctionTable:
         tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
         chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
         parameters = json.dumps({**self._catalogue.task_parameters, **self._parameters})
+        chosen = replace(chosen, callback_keys=chosen.callback_keys or CALLBACK_KEY)
         return replace(chosen, auth=auth, open_functions=opened, task_parameters=parameters)
 
     def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:

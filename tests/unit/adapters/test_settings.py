@@ -28,6 +28,8 @@ def test_every_setting_has_its_variable() -> None:
             "FIRESTORE_EMULATOR_HOST": EMBEDDED,
             "CLOUD_TASKS_EMULATOR_HOST": "h:1",
             "SIGNALBOX_EVENTS_URL": "http://h:2",
+            "SIGNALBOX_BASE_URL": "https://base.example/",
+            "SIGNALBOX_CALLBACK_KEYS": "a key of callbacks",
             "SIGNALBOX_FUNCTION_URL": "https://{function}.example",
             "SIGNALBOX_QUEUE_PREFIX": "x-",
             "SIGNALBOX_TASKS_ACCOUNT": "tasks@p.example",
@@ -90,6 +92,8 @@ def test_every_setting_has_its_variable() -> None:
         '[{"prefix": "c-", "versions_max": 5}, {"keys": ["a"]}]',
         "kit",
         "bucket/catalogue.json",
+        "https://base.example/",
+        "a key of callbacks",
         '{"kitchen": {"cook": ["dish", "pot?"]}}',
     )
 

@@ -85,6 +85,7 @@ CODE = {
         "enqueues": ["slow", "tasks"],
         "tasks": ["pack"],
     },
+    "app.callbacks()": {"invoked_by": ["people"], "enqueues": ["flows"]},
     "": {"invoked_by": ["people"]},
 }
 

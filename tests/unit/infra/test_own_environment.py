@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.flows.machine.callbacks import keys_of
 from signalbox_infra.local.own_environment import own_environment
 
 
@@ -106,3 +107,11 @@ def test_a_secret_without_a_value_is_refused_before_anything_starts(project: Cat
 def test_one_process_cannot_have_two_values_of_a_variable() -> None:
     with pytest.raises(CatalogueError, match=r"env.SHOP is 'b', and 'a' in quilt: give one of them another name"):
         own_environment(changed(quilt={"env": {"SHOP": "a"}}, todos={"env": {"SHOP": "b"}}))
+
+
+def test_the_keys_of_callbacks_are_a_secret_that_has_a_value_on_each_machine() -> None:
+    found = changed(quilt={"secrets": {"SIGNALBOX_CALLBACK_KEYS": "callback-keys"}})
+    [key] = keys_of(own_environment(found)["SIGNALBOX_CALLBACK_KEYS"])
+    assert [key] == keys_of(own_environment(found)["SIGNALBOX_CALLBACK_KEYS"])
+    with pytest.raises(CatalogueError, match="a variable of the platform or the kit"):
+        changed(quilt={"env": {"SIGNALBOX_CALLBACK_KEYS": "a" * 32}})

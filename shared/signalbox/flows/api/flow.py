@@ -3,13 +3,16 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
+from signalbox.adapters.settings import settings
 from signalbox.core.plain_code import check_plain
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback, keys_of
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
     AllOf,
@@ -33,6 +36,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.model import FlowContext
+from signalbox.flows.problems import BadFlow
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import is_json_type
 
@@ -116,6 +120,30 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError, NameError):  # some builtins have no signature
         return False
     return first is not None and first.annotation is TaskContext
+
+
+def callback(event: str, *, through: str, expires_seconds: float, question: str = "") -> Inline[str]:
+    """Return a command whose result is an address that admits one `event` of this run, once, for `expires_seconds`.
+
+    `through` is a function that calls `app.callbacks()`. The page at the address shows `question`, and its button sends
+    the event with the value null; a POST with a JSON body sends the body. The address is a secret, and is signed in an
+    inline step, so it is the same in every replay. Raises `BadFlow` for more than a year or 300 bytes of a question.
+    """
+    driver = running_flow("flow.callback")
+    if not 0 < expires_seconds <= LIMITS.flow_callback_seconds_max:
+        raise BadFlow(
+            f"`expires_seconds` must be above 0 and at most {LIMITS.flow_callback_seconds_max:,.0f}.",
+            field="expires_seconds",
+        )
+    context, incarnation = driver.context, driver.position.seed.rpartition("-")[0]
+    expires_at = int(now().timestamp() + expires_seconds)
+    made = Callback.checked(through, (context.flow, context.id, incarnation), event, expires_at, question)
+
+    def sign(step: TaskContext) -> str:
+        token = replace(made, operation=step.operation).token(keys_of(settings().callback_keys))
+        return f"{settings().page_address_of(through)}/callbacks/{token}"
+
+    return created(Inline(f"callback {event}", sign), "flow.callback()")
 
 
 def sleep(seconds: float) -> Sleep:
@@ -317,6 +345,7 @@ __all__ = [
     "Settled",
     "all",
     "batch",
+    "callback",
     "context",
     "continue_as_new",
     "event",

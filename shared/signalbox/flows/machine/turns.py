@@ -220,7 +220,7 @@ class FlowTurn:
         match message:
             case Result():
                 self._take_result(message, self.now)
-            case Event():
+            case Event() if message.incarnation in ("", self.header.incarnation):
                 self._apply(replace(message, at=self.now))
             case Cancel() if not self.driver.cancelling:
                 self._apply(replace(message, at=self.now))

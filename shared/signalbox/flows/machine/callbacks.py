@@ -1,0 +1,129 @@
+"""Callbacks: signed addresses that admit one event of one run, once.
+
+The token in an address has three parts: what it admits (JSON in base64url), the id of the key, and their HMAC-SHA256.
+`flow.callback` signs it in an inline step, so the address is recorded in the log, and a later rotation of the keys
+changes no replay.
+
+    the token                                      the request
+    has another form, key or signature             NoCallback
+    is of another function                         NoCallback
+    is of a run that does not exist                NoCallback
+    is of an earlier run of the same id            NoCallback
+    has expired                                    CallbackExpired
+    otherwise                                      the event, under an id that follows from the token's step
+
+The event's id makes the token valid once: a repeat with the same value changes nothing, another value is refused.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from typing import Self
+
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import check_event_name
+from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.problems import BadFlow, CallbackExpired, NoCallback
+
+KEY_LETTERS_MIN = 32
+"""Characters of the shortest key."""
+
+PURPOSE = "signalbox callback"
+"""The beginning of every signed text, so that no other signature by the same key is valid here."""
+
+
+def keys_of(text: str) -> Sequence[bytes]:
+    """Return the keys in a secret, one a line. The first one signs, all of them verify. Raises `ValueError`."""
+    keys = [line.strip() for line in text.splitlines() if line.strip()]
+    if not keys or any(len(key) < KEY_LETTERS_MIN for key in keys):
+        raise ValueError(
+            f"The secret of callbacks must have one key a line, each of {KEY_LETTERS_MIN} or more characters"
+        )
+    return [key.encode() for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """What an address admits: `event` of the run `id` of `flow`, by way of `function`, until `expires_at`.
+
+    `incarnation` distinguishes runs of one id, and `operation` callbacks of one run. `expires_at` is in seconds since
+    1970, UTC. The page shows `question`.
+    """
+
+    function: str
+    flow: str
+    id: str
+    incarnation: str
+    event: str
+    expires_at: int
+    question: str = ""
+    operation: str = ""
+
+    @classmethod
+    def checked(cls, function: str, run: tuple[str, str, str], event: str, expires_at: int, question: str) -> Self:
+        """Return a callback of a `run` (flow, id, incarnation). Raises `BadFlow`."""
+        if not isinstance(function, str) or not function:
+            raise BadFlow("`through` must be the name of a function that calls `app.callbacks()`.", field="through")
+        too_long = not isinstance(question, str) or len(question.encode()) > LIMITS.flow_callback_question_bytes_max
+        if too_long:
+            detail = f"`question` must be a string of at most {LIMITS.flow_callback_question_bytes_max} bytes."
+            raise BadFlow(detail, field="question")
+        callback = cls(function, *run, check_event_name(event), expires_at, question)
+        if len(callback._payload()) + 200 > LIMITS.flow_callback_token_max:  # operation, key id and signature
+            raise BadFlow("The address would be too long: shorten the run's id, the event's name or the question.")
+        return callback
+
+    @property
+    def address(self) -> FlowAddress:
+        """The address of the run."""
+        return FlowAddress(self.flow, self.id)
+
+    def token(self, keys: Sequence[bytes]) -> str:
+        """Return the token, signed with the first key."""
+        signed = f"{self._payload()}.{_id_of(keys[0])}"
+        return f"{signed}.{_signature(signed, keys[0])}"
+
+    @classmethod
+    def from_token(cls, token: str, keys: Sequence[bytes], function: str) -> Self:
+        """Return what a token admits at `function`. Raises `NoCallback`."""
+        signed, _, signature = token.rpartition(".")
+        payload, _, key_id = signed.rpartition(".")
+        key = next((key for key in keys if _id_of(key) == key_id), None)
+        if key is None or not hmac.compare_digest(_signature(signed, key).encode(), signature.encode()):
+            raise not_valid()
+        callback = cls(*json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+        if callback.function != function:
+            raise not_valid()
+        return callback
+
+    def check(self, header: FlowHeader, now: datetime) -> None:
+        """Raise `NoCallback` if the header is of another run, `CallbackExpired` if the time is over."""
+        if header.incarnation != self.incarnation:
+            raise not_valid()
+        if now.timestamp() >= self.expires_at:
+            raise CallbackExpired("This address was valid for a limited time, which is over.")
+
+    def _payload(self) -> str:
+        return _text(json.dumps(astuple(self), ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def not_valid() -> NoCallback:
+    """Return the one refusal of every token that is not valid, which does not say why."""
+    return NoCallback("This address is not valid: it was cut off or changed, or its run does not exist any more.")
+
+
+def _id_of(key: bytes) -> str:
+    """Return the id of a key, which does not disclose the key."""
+    return hashlib.sha256(PURPOSE.encode() + b" key " + key).hexdigest()[:8]
+
+
+def _signature(signed: str, key: bytes) -> str:
+    return _text(hmac.new(key, f"{PURPOSE} {signed}".encode(), hashlib.sha256).digest())
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
