@@ -4,7 +4,7 @@ import gc
 import logging
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -164,6 +164,51 @@ def test_an_event_on_its_way_to_a_first_is_received_before_a_cancel(harness: Har
     run.event("ready", 7)
     harness.run()
     assert run.status().result == [[0, 7]]
+
+
+def test_events_are_received_in_their_order_by_the_branches_in_theirs(harness: Harness) -> None:
+    async def waits() -> Any:
+        kept = [await flow.event("kept"), await flow.event("kept")]
+        return [kept, await flow.all(flow.event("next"), flow.event("next"))]
+
+    run = started(harness, waits)
+    for value in (1, 2, 3):
+        run.event("kept" if value < 3 else "other", value)
+    harness.run()
+    run.event("next", 4)
+    harness.run()
+    run.event("next", 5)
+    harness.run()
+    assert run.status().result == [[1, 2], [4, 5]]
+
+
+def test_a_branch_of_settled_that_raises_a_cancel_raises_it_for_all(harness: Harness) -> None:
+    async def waits() -> Any:
+        async def gives_up() -> None:
+            raise flow.Cancelled("enough")
+
+        try:
+            await flow.settled(gives_up(), flow.sleep(100))
+        except flow.Cancelled as error:
+            return str(error)
+
+    assert result_of(harness, waits) == "enough"
+
+
+def test_a_branch_that_is_cancelled_before_it_begins_does_not_begin(harness: Harness) -> None:
+    async def waits() -> Any:
+        async def later() -> None:
+            did.append("begun")
+
+        await flow.sleep(1)
+        with suppress(Problem):
+            await flow.all(flow.event("kept", int), later())
+        return "not an int"
+
+    run = started(harness, waits)
+    run.event("kept", "x")
+    harness.run()
+    assert (run.status().result, did) == ("not an int", [])
 
 
 def test_a_map_begins_nothing_more_after_an_error(harness: Harness) -> None:
