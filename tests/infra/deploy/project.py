@@ -19,8 +19,10 @@ from tests.infra.workspace import INFRA, Workspace
 class Project:
     """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in memory."""
 
-    def __init__(self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script) -> None:
-        self.folder, self.google, self.gcloud = folder, google, gcloud
+    def __init__(
+        self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script, environment: str = "dev"
+    ) -> None:
+        self.folder, self.google, self.gcloud, self.environment = folder, google, gcloud, environment
         self.applies = 0
         Workspace(folder, google, zips)
         for name in ("functions", "examples", "shared"):
@@ -35,7 +37,7 @@ class Project:
 
     def flow(self, said: list[str], answer: str = "y") -> Flow:
         """Return the commands, which write to a list, and whose every question is answered so."""
-        place = target.read(PROJECT, "dev", root=self.folder)
+        place = target.read(PROJECT, self.environment, root=self.folder)
         clock = Clock(self.clock.now, self.clock.sleep)
         return Flow(
             place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
@@ -43,7 +45,7 @@ class Project:
 
     def terraform(self, *arguments: str, folder: str = "") -> Outcome:
         """Run Terraform as the deployment did, or the bootstrap in its `folder`."""
-        work = target.read(PROJECT, "dev", root=self.folder).work
+        work = target.read(PROJECT, self.environment, root=self.folder).work
         data = {"TF_DATA_DIR": str(work.with_name(f"{PROJECT}-{folder}") if folder else work)}
         return self.run(("terraform", *arguments), folder=self.folder / "infra" / folder, environment=data)
 

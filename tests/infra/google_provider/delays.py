@@ -100,6 +100,10 @@ class Delays:
         if api.startswith("cloudfunctions."):
             self._begin("agent of functions", 300, often=60)
 
+    def updated(self, kind: str) -> None:
+        """Wait for the duration of an update: a function is built again."""
+        self.clock.sleep(STEP_SECONDS.get(kind, 0.5))
+
     def deleted(self, kind: str, value: Value) -> None:
         """Note that a resource went: a queue's name stays taken for days."""
         if kind == QUEUE:

@@ -64,6 +64,8 @@ class Cloud:
             if refused and not refused.made:
                 return refused
             self.operations.append(Operation(verb, kind, value))
+            if verb == "update" and self.delays:
+                self.delays.updated(kind)
             if verb != "delete":
                 self.existing[kind, value["id"]] = value
             elif kind not in facts.SHARED_BY_DEPLOYMENTS and value.get("deletion_policy") != "ABANDON":

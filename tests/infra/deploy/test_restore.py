@@ -1,0 +1,110 @@
+"""A restore from the backup of prod: pause, restore, switch, adopt, with the real Terraform.
+
+The stand-in's restored database has the composite indexes of the backup, as Google's does, and each function, field and
+index takes its time. `make restore` itself waits for Google's operation, which depends on the data and is not measured.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.catalogue.reading import load
+from signalbox_infra.deploy import flow, smoke, target
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.recovery import Recovery
+from signalbox_infra.deploy.stillness import Stillness
+from tests.infra.deploy.gcloud import PROJECT, REGION
+from tests.infra.deploy.project import Project
+from tests.infra.deploy.script import Script
+from tests.infra.google_provider.delays import Delays
+from tests.infra.google_provider.facts import API_OF
+from tests.infra.google_provider.server import GoogleProvider
+
+pytestmark = [pytest.mark.slow, pytest.mark.marathon]
+
+OLD, NEW = "signalbox-prod", "signalbox-prod-20260502-0300"
+BACKUP = f"projects/{PROJECT}/locations/{REGION}/backups/b"
+INDEX = "google_firestore_index"
+
+
+@pytest.fixture
+def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Return a project whose prod is deployed, and has a backup."""
+    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(smoke, "passes", lambda *_: True)
+    backup = {"name": BACKUP, "database": f"projects/{PROJECT}/databases/{OLD}", "state": "READY"}
+    gcloud = Script(
+        **{
+            "gcloud firestore backups list": json.dumps([backup | {"snapshotTime": "2026-05-02T03:00:00Z"}]),
+            "gcloud firestore databases restore": "",
+            "gcloud scheduler jobs list": _listed("jobs", load().schedules, "ENABLED"),
+            "gcloud tasks queues list --format=json": _listed("queues", load().queues, "RUNNING"),
+            "gcloud scheduler jobs pause": "",
+            "gcloud tasks queues pause": "",
+        }
+    )
+    project = Project(tmp_path / "clone", own_google, zips, gcloud, "prod")
+    catalogue = project.folder / "infra" / "catalogue.yaml"
+    near = "indexes:\n  near: {collection: documents, fields: [zipcode, -name]}\n"
+    catalogue.write_text(catalogue.read_text("utf-8").replace("indexes: {}\n", near), "utf-8")
+    assert project.flow([]).deploy()
+    own_google.cloud.delays = delays = Delays(0, project.clock)
+    delays.known_at |= {api: 0.0 for apis in API_OF.values() for api in apis}
+    return project
+
+
+def test_a_restored_database_is_taken_into_use(project: Project) -> None:
+    place = target.read(PROJECT, "prod", root=project.folder)
+    before = {each for each in project.google.cloud.existing if each[0].startswith("google_firestore")}
+    said: list[str] = []
+    Stillness(place, said.append, project.run).pause()
+    Recovery(place, said.append, lambda _: "y", project.run).restore()
+    assert project.gcloud.count("gcloud scheduler jobs pause") == len(load().schedules)
+    assert project.gcloud.count("gcloud firestore databases restore") == 1
+    _restore(project)
+    place.variables.write_text(f'{place.variables.read_text()}\ndatabase = "{NEW}"\ncreate_database = false\n')
+
+    began = project.clock.now()
+    with pytest.raises(CommandFailed, match="make adopt"):  # the backup's indexes exist, and are not in the state
+        project.flow(said).deploy()
+    assert project.flow(said).adopt()
+    minutes = (project.clock.now() - began) / 60
+    assert project.flow([]).plan().empty
+
+    cloud = project.google.cloud
+    used = {
+        value["service_config"][0]["environment_variables"]["SIGNALBOX_DATABASE"]
+        for (kind, _), value in cloud.existing.items()
+        if kind == "google_cloudfunctions2_function"
+    }
+    assert used == {NEW}
+    assert before <= cloud.existing.keys()  # the old database keeps its data, indexes and settings
+    rebuilt = sum(each.verb == "update" and each.kind.endswith("2_function") for each in cloud.operations)
+    print(f"switched in {minutes:.0f} minutes, {rebuilt} functions")  # noqa: T201  read with -s; time is not asserted
+
+
+def _listed(kind: str, names: Any, state: str) -> str:
+    path = f"projects/{PROJECT}/locations/{REGION}/{kind}"
+    return json.dumps([{"name": f"{path}/{name.replace('_', '-')}", "state": state} for name in names])
+
+
+def _restore(project: Project) -> None:
+    """Make the restored database, with the old one's composite indexes; gcloud lists those."""
+    cloud, listed = project.google.cloud, []
+    for (kind, name), value in list(cloud.existing.items()):
+        if kind == "google_firestore_database":
+            cloud.existing[kind, name.replace(OLD, NEW)] = value | {"id": name.replace(OLD, NEW), "name": NEW}
+        if kind == INDEX:
+            own = name.replace(f"/databases/{OLD}/", f"/databases/{NEW}/")
+            cloud.existing[kind, own] = value | {"id": own, "name": own, "database": NEW}
+            fields = [
+                {"fieldPath": each["field_path"], "order": each["order"], "arrayConfig": each["array_config"]}
+                for each in value["fields"]
+            ]
+            listed.append({"name": own, "fields": fields})
+    assert listed
+    databases = [{"name": f"projects/{PROJECT}/databases/{each}", "locationId": REGION} for each in (OLD, NEW)]
+    project.gcloud.answers["gcloud firestore databases list"] = json.dumps(databases)
+    project.gcloud.answers["gcloud firestore indexes composite list"] = json.dumps(listed)
