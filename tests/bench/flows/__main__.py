@@ -1,5 +1,7 @@
 """Measure flows on a local stack with Google's Firestore emulator, compared with DBOS on SQLite and durabletask.
 
+Each table has flows whose steps are tasks, and flows with inline steps.
+
 python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
 
 `chain`: steps one after another in one flow; a step is the time from its code's beginning to the next one's. `of it
@@ -58,6 +60,7 @@ def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[s
     """Measure, and iterate over the lines of the table."""
     own = measure(client, *sizes)
     yield from lines("flows", own, own)
+    yield from lines("inline", measure(client, *sizes, inline=True), own)
     for name in RIVALS if rivals else ():
         found = rival_measures(name, sizes)
         yield from lines(name, found, own) if isinstance(found, Measures) else [f"{name:<12}{found}"]

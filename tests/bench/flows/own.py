@@ -27,7 +27,7 @@ FUNCTION = {
     "invoked_by": ["people", "queue"],
     "enqueues": ["batches", "flows", "tasks"],
     "tasks": ["step"],
-    "flows": ["chain", "listed", "batched"],
+    "flows": ["chain", "inline", "listed", "listed_inline", "batched"],
 }
 IDS = count()
 
@@ -48,25 +48,30 @@ def stepping(folder: Path) -> Iterator[httpx.Client]:
             yield client
 
 
-def measure(client: httpx.Client, steps: int, rounds: int, width: int, flows: int, flow_steps: int) -> Measures:
-    """Measure chains of so many steps, fan-outs of a width, and flows of `flow_steps` steps each that run at once."""
-    _run(client, "chain", steps=3)  # everything is slow at first
-    started, chains = zip(*(_run(client, "chain", steps=steps) for _ in range(rounds)), strict=True)
+def measure(
+    client: httpx.Client, steps: int, rounds: int, width: int, flows: int, flow_steps: int, *, inline: bool = False
+) -> Measures:
+    """Measure chains of so many steps, fan-outs of a width, and flows of `flow_steps` steps each that run at once.
+
+    The steps are tasks, or `inline` steps.
+    """
+    chain, list_of_steps = ("inline", "listed_inline") if inline else ("chain", "listed")
+    _run(client, chain, steps=3)  # everything is slow at first
+    started, chains = zip(*(_run(client, chain, steps=steps) for _ in range(rounds)), strict=True)
     listed = min(width, LIST_WIDTH_MAX)
-    fan_outs = {
-        f"list of {listed}": [_there_and_back(client, "listed", listed) for _ in range(rounds)],
-        f"batch of {width}": [_there_and_back(client, "batched", width) for _ in range(rounds)],
-    }
-    seconds, crowded = _at_once(client, flows, flow_steps)
+    fan_outs = {f"list of {listed}": [_there_and_back(client, list_of_steps, listed) for _ in range(rounds)]}
+    if not inline:
+        fan_outs[f"batch of {width}"] = [_there_and_back(client, "batched", width) for _ in range(rounds)]
+    seconds, crowded = _at_once(client, chain, flows, flow_steps)
     return Measures(
-        chains=[[began for _, began in chain] for chain in chains],
-        first=[chain[0][1] - start for start, chain in zip(started, chains, strict=True)],
+        chains=[[began for _, began in times] for times in chains],
+        first=[times[0][1] - start for start, times in zip(started, chains, strict=True)],
         fan_outs=fan_outs,
         at_once=flows,
         at_once_steps=flow_steps,
         at_once_seconds=seconds,
         crowded=crowded,
-        dispatches=[began - due for chain in chains for due, began in chain[1:]],
+        dispatches=[] if inline else [began - due for times in chains for due, began in times[1:]],
     )
 
 
@@ -98,11 +103,11 @@ def _there_and_back(client: httpx.Client, flow: str, width: int) -> float:
     return behind - before
 
 
-def _at_once(client: httpx.Client, flows: int, steps: int) -> tuple[float, list[float]]:
+def _at_once(client: httpx.Client, flow: str, flows: int, steps: int) -> tuple[float, list[float]]:
     """Start flows by many clients; return the seconds until the last has ended, and until the first step of each."""
     began = time.time()
     with ThreadPoolExecutor(CLIENTS) as pool:
-        started = list(pool.map(lambda _: _start(client, "chain", steps=steps), range(flows)))
+        started = list(pool.map(lambda _: _start(client, flow, steps=steps), range(flows)))
     ends = [(_ended(client, path), at) for path, at in started]
     assert all(len(status["result"]) == steps for status, _ in ends), "a step was lost, or told twice"
     last = max(datetime.fromisoformat(status["ended_at"]).timestamp() for status, _ in ends)
