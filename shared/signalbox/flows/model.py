@@ -298,6 +298,12 @@ def entries_to_text(entries: Sequence[Message]) -> str:
     return json.dumps(stored, separators=(",", ":"))
 
 
+def joined(text: str, entries: Sequence[Message]) -> str:
+    """Return the text of entries with further ones behind them."""
+    added = entries_to_text(entries)
+    return added if text == "[]" else text if added == "[]" else f"{text[:-1]},{added[1:]}"
+
+
 def entries_from_text(text: str) -> tuple[Message, ...]:
     return tuple(map(_entry_from_json, json.loads(text)))
 
@@ -330,12 +336,19 @@ class StoredLog:
     """The parts of the log: the last entries in the header, the earlier ones in chunks.
 
     Only the first `held` entries of the chunks count: a chunk may be newer than the header that was read with it.
+    `text` is that of the tail, if it is known: most turns append to it.
     """
 
     tail: tuple[Message, ...] = ()
     chunks: int = 0
     held: int = 0
     held_bytes: int = 0
+    text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def tail_text(self) -> str:
+        """The tail as the header's record contains it."""
+        return self.text or entries_to_text(self.tail)
 
     @property
     def length(self) -> int:
@@ -457,7 +470,7 @@ class FlowHeader:
             "generation": self.generation,
             "begun": self.begun,
             "start_at": self.start_at,
-            "tail": entries_to_text(self.log.tail),
+            "tail": self.log.tail_text,
             "chunks": self.log.chunks,
             "held": self.log.held,
             "held_bytes": self.log.held_bytes,
@@ -496,7 +509,9 @@ class FlowHeader:
             generation=data["generation"],
             begun=data["begun"],
             start_at=data["start_at"],
-            log=StoredLog(entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"]),
+            log=StoredLog(
+                entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
+            ),
             running=_claims(json.loads(data.get(RUNNING_STEPS, "{}"))),
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),

@@ -46,6 +46,7 @@ from signalbox.flows.machine.turns import (
     batch_effect,
     cancel_batch_effect,
     cancel_wait_effect,
+    carry_flow,
     check_log,
     new_entries,
     next_header,
@@ -69,6 +70,7 @@ from signalbox.flows.model import (
     child_id,
     entries_from_text,
     entries_to_text,
+    joined,
     message_to_record,
     new_header,
     timer_id,
@@ -113,10 +115,9 @@ def chunk_paths(header: FlowHeader) -> list[str]:
 
 def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message]) -> tuple[FlowHeader, list[Put]]:
     """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long."""
-    tail = (*header.log.tail, *new)
-    text = entries_to_text(tail)
+    tail, text = (*header.log.tail, *new), joined(header.log.tail_text, new)
     if len(text) <= LIMITS.flow_tail_bytes_max:
-        return replace(header, log=replace(header.log, tail=tail)), []
+        return replace(header, log=replace(header.log, tail=tail, text=text)), []
     chunks = _packed(log.last_chunk if header.log.chunks else "[]", tail)
     first = max(0, header.log.chunks - 1)
     stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
@@ -131,7 +132,7 @@ def _packed(last: str, entries: Sequence[Message]) -> list[str]:
         added = entries_to_text([entry])
         if texts[-1] != "[]" and len(texts[-1]) + len(added) > LIMITS.flow_chunk_bytes_max:
             texts.append("[]")
-        texts[-1] = added if texts[-1] == "[]" else f"{texts[-1][:-1]},{added[1:]}"
+        texts[-1] = joined(texts[-1], [entry])
     return texts
 
 
@@ -321,13 +322,12 @@ class TurnCommit:
     def commit(self, new_id: Callable[[], str]) -> Commit:
         """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
         turn, before = self.turn, self.turn.header
-        read_time = EPOCH if self.live else self.snapshot.read_time
         after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn))
         check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
         gone = {message_path(before.address.base, message.id) for message in self.taken}
         writes = [
-            header_write(self.snapshot, after, read_time),
+            header_put(self.snapshot, after.to_record(), self._revision),
             *taken_messages(before.address, self.taken, self.snapshot.read_time),
             *(write for write in commands.writes if write.path not in gone),
             *chunks,
@@ -339,14 +339,21 @@ class TurnCommit:
         last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
         return Commit(writes, effects, turn.driver.logged, after, last_chunk).checked()
 
+    @property
+    def _revision(self) -> int:
+        """The revision that the commit writes."""
+        return next_revision(revision_of(self.snapshot), EPOCH if self.live else self.snapshot.read_time)
+
     def _releases(self) -> Iterator[Effect]:
         header = self.turn.header
         return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
 
     def _next_wake(self) -> Iterator[Effect]:
         header, times = self.turn.header, self.turn.wake_times()
-        if self.more or self.turn.continued or None in times:
+        if self.more or self.turn.continued:
             yield wake_flow(header.address.base, header.function)
+        if None in times:
+            yield carry_flow(header, self._revision)
         for at in sorted({at for at in times if at is not None}):
             yield wake_flow(header.address.base, header.function, at)
 

@@ -66,7 +66,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect, name_of, wake_up
+from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
 from signalbox.core.problems import BadArgument, GaveUp, Problem, TooLarge
@@ -511,6 +511,13 @@ def step_outcome(result: Any, bytes_max: int) -> CallOutcome:
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
     """Return the wake-up of a flow."""
     return wake_up(base, function, FLOWS_QUEUE, until)
+
+
+def carry_flow(header: FlowHeader, revision: int) -> Effect:
+    """Return the wake-up, due at once, that runs the inline steps which the commit of a revision leaves."""
+    base, at = header.address.base, rfc3339(EPOCH)
+    name, payload = name_of("carry", base, header.incarnation, revision), {"mailbox": base, "at": at, "until": at}
+    return Effect(name, FLOWS_QUEUE, header.function, WAKE_UP_TASK, payload, WAKE_UP_PATH)
 
 
 def repeat_flow(base: str, function: str) -> Effect:

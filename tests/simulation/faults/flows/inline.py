@@ -11,10 +11,11 @@ from signalbox.core.ports import Committed, Ports, Put, Snapshot, WriteResult
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, FlowHeader, Message, Result, time_of
+from signalbox.flows.model import Claim, Message, Result, time_of
 from signalbox.flows.service import Advanced
-from signalbox.flows.storage import Commit
-from signalbox.mailboxes.storage import header_put
+from signalbox.flows.storage import Commit, TurnCommit
+from signalbox.mailboxes.machine import next_revision
+from signalbox.mailboxes.storage import header_put, revision_of
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import inline
@@ -26,7 +27,6 @@ kept_claims = original("flows.kept_claims")
 must_wait = original("flows.FlowTurn.must_wait")
 counts = original("flows.FlowTurn._counts")
 commit_turn = original("flows._commit_turn")
-header_write = original("flows.header_write")
 take = original("flows._take")
 advance = original("flows.advance in turns")
 
@@ -50,10 +50,9 @@ def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
     return replace(header_put(header, fields, revision), guard=None)
 
 
-def _has_read(snapshot: Snapshot, header: FlowHeader, _: datetime) -> Put:
-    """Write the header as a turn that has just read the mailbox does."""
-    put: Put = header_write(snapshot, header, snapshot.read_time)
-    return put
+def _has_read(commit: TurnCommit) -> int:
+    """Write the revision of a turn that has just read the mailbox."""
+    return next_revision(revision_of(commit.snapshot), commit.snapshot.read_time)
 
 
 def _only_later(turn: FlowTurn) -> list[datetime | None]:
@@ -125,7 +124,7 @@ FAULTS = (
     in_inline_steps("inline-3", "the wake-up for the end of another's claim", ("flows._wake_for", lambda *_: None)),
     in_inline_steps("inline-3", "looking at the claims although all is read", ("flows._has_work", lambda *_: False)),
     in_inline_steps("inline-4", "the guard of a commit without a read", ("flows.header_put", _unguarded)),
-    in_inline_steps("inline-5", "a revision that has read nothing", ("flows.header_write", _has_read)),
+    in_inline_steps("inline-5", "a revision that has read nothing", ("flows._revision", property(_has_read))),
     in_inline_steps("inline-6", "the wake-up for steps that are left", ("flows.FlowTurn.wake_times", _only_later)),
     in_inline_steps("inline-6", "the wake-up without a commit", ("flows.advance in turns", _leaves_steps)),
     in_inline_steps("inline-7", "a cancel that waits for code", ("flows.FlowTurn.must_wait", lambda *_: False)),
