@@ -114,12 +114,12 @@ class FlowDeliveries:
 
     def _run_turn(self, ports: Ports, flows: Flows, wake: Delivery) -> None:
         workers = SimulatedWorkers(self.world, wake.wake.mailbox, self.inline)
-        began_at = self.world.now()
+        cancels = self.inline.cancels_waiting(wake.wake.mailbox)
         try:
             turns.run_turn(ports, flows, wake, workers)
         finally:
             workers.end()
-        self.inline.note_left(wake.wake.mailbox, began_at)
+        self.inline.note_left(wake.wake.mailbox, cancels)
 
     def _step(self, effect: Effect, *, begins: bool) -> str:
         """Run a step: no two runs have the same outcome, so a result in a log identifies its run.

@@ -10,7 +10,8 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
 from signalbox.flows.model import Cancel
 from signalbox.flows.tasks.turns import Code
-from signalbox.mailboxes.model import CallOutcome, collection_of, message_path
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, message_path
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
@@ -99,15 +100,22 @@ class InlineSteps:
                 raise Violation(f"{base} begins {path} after a run has left a cancel to it")
         return self.runs.begin(base, wait, claim)
 
-    def note_left(self, base: str, began_at: datetime) -> None:
-        """Note the cancels that a delivery has found, and left in the mailbox of a flow that runs."""
+    def cancels_waiting(self, base: str) -> list[str]:
+        """Return the cancels that a delivery must find, if all that waits for a flow is on its first page."""
+        messages = self.world.store.query(Query(collection_of(base), limit=1_000))
+        waiting = [message for message in messages if message.id != HEADER and "since" in (message.data or {})]
+        if len(waiting) >= MAILBOXES_LIMITS.mailbox_page:  # the header is on the page, too
+            return []
+        return [message.id for message in waiting if (message.data or {})["kind"] == Cancel.kind]
+
+    def note_left(self, base: str, cancels: list[str]) -> None:
+        """Note which cancels a delivery has found, and left in the mailbox of a flow that runs."""
         header = self.runs.headers.get(base)
         if header is None or header.end or header.stuck:
             return
-        for message in self.world.store.query(Query(collection_of(base), limit=1_000)):
-            data = message.data or {}
-            if data.get("kind") == Cancel.kind and "since" in data and (message.create_time or began_at) < began_at:
-                self.left.setdefault(base, {}).setdefault(message.id, self.world.now())
+        for cancel in cancels:
+            if self._waits(message_path(base, cancel)):
+                self.left.setdefault(base, {}).setdefault(cancel, self.world.now())
 
     def _waits(self, path: str) -> bool:
         [message] = self.world.store.read(path)
