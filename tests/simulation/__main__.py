@@ -80,7 +80,7 @@ def violations(world: str, seeds: range, torn: float = 0.0, versions: bool = Fal
                 WORLDS[world](seed)
         except Lacking:
             REACHED[SEEDS_OF_TODAY] += 1
-        except Exception as error:  # noqa: BLE001  whatever a seed raises is found, and no reason to end the search
+        except (Exception, Violation) as error:  # noqa: BLE001  whatever a seed raises is found, and no reason to end the search
             found.append((world, seed, str(error) if isinstance(error, Violation) else repr(error)))
     return found, REACHED - before
 

@@ -95,7 +95,7 @@ class _Delivered:
         self._begun: dict[str, tuple[Wait, Claim, float]] = {}
         self._id = ""
         self._read_at = self._looked_at = self._renewed_at = 0.0
-        self._turns, self._cancelled, self._over = 0, False, False
+        self._turns, self._cancelled, self._over, self._left = 0, False, False, False
 
     def run(self) -> None:
         """Run the mailbox. Outcomes that cannot be applied here are left in it."""
@@ -108,8 +108,8 @@ class _Delivered:
         self._leave_outcomes()
 
     def _has_work(self, header: Snapshot) -> bool:
-        """Return whether inline steps are claimed: a claim that is over must be taken over."""
-        return bool(self._ended or self._workers.running or (header.data or {}).get(RUNNING_STEPS))
+        """Return whether inline steps are claimed, or outcomes were left: a claim that is over must be taken over."""
+        return bool(self._ended or self._left or self._workers.running or (header.data or {}).get(RUNNING_STEPS))
 
     # --- turns ---
 
@@ -280,6 +280,7 @@ class _Delivered:
             with suppress(AlreadyExists):
                 self._ports.store.commit([message])
             self._ended.remove(result)
+        self._left |= bool(repeated)
         return bool(repeated)
 
     # --- the end of the delivery ---
