@@ -36,8 +36,8 @@ class FlowsHistory:
     `landed` are events in mailboxes, with the incarnation of their flow; `logs` has the entries of each execution's
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
-    a flow has applied. `cancelled` are the incarnations that received a cancel. `replaced`: an execution was followed
-    by another one, or a run was removed.
+    a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
+    `replaced`: an execution was followed by another one, or a run was removed.
     """
 
     sound: bool = True
@@ -53,6 +53,7 @@ class FlowsHistory:
     ended_at: dict[str, datetime] = field(default_factory=dict)
     behind: dict[str, datetime] = field(default_factory=dict)
     cancelled: set[tuple[str, str]] = field(default_factory=set)
+    cancels: set[str] = field(default_factory=set)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
 
@@ -98,9 +99,14 @@ class FlowsHistory:
         self.received[header.address.base, header.incarnation] |= events
 
     def check_order(self, base: str) -> None:
-        """Check that no message waits that was due before the end of a step whose outcome was applied."""
-        ended_at = self.behind.pop(base, None)
-        if ended_at and (overtaken := [id_ for id_, place in self.waiting[base].items() if place < ended_at]):
+        """Check that no message waits that was due before the end of a step whose outcome was applied.
+
+        A cancel may wait for the code of an inline step.
+        """
+        ended_at, header = self.behind.pop(base, None), self.headers.get(base)
+        left = self.cancels if header and header.cancel_waits else set()
+        waiting = [(id_, place) for id_, place in self.waiting[base].items() if id_ not in left]
+        if ended_at and (overtaken := [id_ for id_, place in waiting if place < ended_at]):
             raise Violation(f"an outcome of {ended_at} has overtaken {overtaken} of {base}")
 
     def _note_message(self, address: FlowAddress, before: Snapshot, after: Snapshot) -> None:
@@ -108,6 +114,8 @@ class FlowsHistory:
         if before.data is not None or after.data is None:
             return
         message = message_from_record(after.data)
+        if isinstance(message, Cancel):
+            self.cancels.add(after.id)
         header = self.headers.get(address.base)
         if isinstance(message, Event) and header:
             self.landed[address.base].append((header.incarnation, message))
