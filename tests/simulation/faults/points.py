@@ -209,7 +209,6 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._wake_for": "signalbox.flows.tasks.turns:_Delivered._wake_for",
     "flows.advance in turns": "signalbox.flows.tasks.turns:advance",
     "flows.due_at": "signalbox.flows.machine.claims:due_at",
-    "flows._revision": "signalbox.flows.storage:TurnCommit._revision",
     "flows.is_free": "signalbox.flows.machine.claims:is_free",
     "flows.kept_claims": "signalbox.flows.machine.turns:kept_claims",
     "flows.new_claims": "signalbox.flows.machine.turns:new_claims",

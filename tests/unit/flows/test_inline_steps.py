@@ -258,6 +258,26 @@ def test_an_event_is_applied_while_code_runs() -> None:
     assert shop.status("sale")["result"] == "stopped"
 
 
+def test_a_turn_without_a_read_does_not_say_that_it_has_read() -> None:
+    shop = Shop(flows_of())
+
+    def slow() -> None:
+        shop.world.pass_time(0.01)
+        service.post_event(shop.ports, FlowAddress("sale", "1"), "paid", 7, "e")
+        shop.world.pass_time(0.5)  # the slot of the event's wake-up is over, and the delivery does not look yet
+
+    async def sale() -> Any:
+        await flow.run(slow)
+        return await flow.event("paid")
+
+    shop.flows = flows_of(sale)
+    shop.start("sale")
+    shop.deliver(shop.take("turn"))
+    assert shop.status("sale")["state"] == "running"
+    shop.settle()
+    assert shop.status("sale")["result"] == 7
+
+
 def test_a_delivery_hands_over_when_its_time_is_over() -> None:
     shop = Shop(flows_of())
     deliveries: list[int] = []

@@ -13,9 +13,8 @@ from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Claim, Message, Result, time_of
 from signalbox.flows.service import Advanced
-from signalbox.flows.storage import Commit, TurnCommit
-from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.storage import header_put, revision_of
+from signalbox.flows.storage import Commit
+from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import inline
@@ -48,11 +47,6 @@ def _of_the_task(delivered: Any) -> str:
 
 def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
     return replace(header_put(header, fields, revision), guard=None)
-
-
-def _has_read(commit: TurnCommit) -> int:
-    """Write the revision of a turn that has just read the mailbox."""
-    return next_revision(revision_of(commit.snapshot), commit.snapshot.read_time)
 
 
 def _only_later(turn: FlowTurn) -> list[datetime | None]:
@@ -124,7 +118,6 @@ FAULTS = (
     in_inline_steps("inline-3", "the wake-up for the end of another's claim", ("flows._wake_for", lambda *_: None)),
     in_inline_steps("inline-3", "looking at the claims although all is read", ("flows._has_work", lambda *_: False)),
     in_inline_steps("inline-4", "the guard of a commit without a read", ("flows.header_put", _unguarded)),
-    in_inline_steps("inline-5", "a revision that has read nothing", ("flows._revision", property(_has_read))),
     in_inline_steps("inline-6", "the wake-up for steps that are left", ("flows.FlowTurn.wake_times", _only_later)),
     in_inline_steps("inline-6", "the wake-up without a commit", ("flows.advance in turns", _leaves_steps)),
     in_inline_steps("inline-7", "a cancel that waits for code", ("flows.FlowTurn.must_wait", lambda *_: False)),
