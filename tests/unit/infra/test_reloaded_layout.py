@@ -52,6 +52,7 @@ AFTER: dict[str, Any] = {
     "documents": {"written_by": "kit"},
 }
 OF_THE_MACHINE = {
+    "base_url",
     "events_url",
     "firestore_emulator",
     "function_url",
