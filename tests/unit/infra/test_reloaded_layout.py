@@ -52,7 +52,6 @@ AFTER: dict[str, Any] = {
     "documents": {"written_by": "kit"},
 }
 OF_THE_MACHINE = {
-    "base_url",
     "events_url",
     "firestore_emulator",
     "function_url",
@@ -62,6 +61,8 @@ OF_THE_MACHINE = {
 """The settings that name addresses."""
 
 OF_NO_CATALOGUE = OF_THE_MACHINE | {
+    "base_url",
+    "callback_keys",
     "catalogue",
     "database",
     "in_cloud",
