@@ -15,6 +15,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.access import Access, AccessRules
+from signalbox.adapters.http.deployed_tasks import is_declared
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
@@ -360,7 +361,7 @@ class Function:
 
         attempt, received_at = _attempt(request, self.name), time.monotonic()
         if settings().in_cloud and not _is_known(task, request):
-            runs.wait_for_newer_code(runtime.ports(), attempt)
+            runs.wait_for_newer_code(runtime.ports(), attempt, lambda: _is_coming(task, attempt))
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
             if "step" in attempt.context:
                 self._flow_host.run_step(attempt, limits, code)
@@ -381,6 +382,12 @@ class Function:
 def _is_known(task: Task[Any, Any] | None, request: TaskDelivery) -> bool:
     """Return whether this code has a task that takes the arguments of a delivery."""
     return task is not None and task.accepts(request.payload)
+
+
+def _is_coming(task: Task[Any, Any] | None, attempt: Attempt) -> bool:
+    """Return whether the deployment's catalogue has what this code lacks: the task, or arguments of it."""
+    lacking = attempt.payload.keys() - {name.removesuffix("?") for name in (task.parameters if task else ())}
+    return (task is None or bool(lacking)) and is_declared(attempt.function, attempt.task, lacking)
 
 
 def _to_be_retried(run: Callable[[], None]) -> None:

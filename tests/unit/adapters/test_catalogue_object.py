@@ -2,23 +2,32 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from signalbox import Function
 from signalbox.adapters import catalogue_object, settings
 from signalbox.adapters.catalogue_object import KEPT_SECONDS, PAUSE_SECONDS, CatalogueObject, fetched
 from signalbox.adapters.cloud_tasks import CloudTasksQueue
+from signalbox.adapters.http import caller_auth
+from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
 from signalbox.adapters.http.deployed_tasks import check_deployed
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.objects.api import local_classes
+from signalbox.testing import Harness
+from signalbox.testing.platform import application
 from signalbox.testing.ports import RecordedLog
+from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
 
 CONTENT: dict[str, Any] = {
     "format": 1,
@@ -29,6 +38,7 @@ CONTENT: dict[str, Any] = {
     "flow_functions": {"dinner": "kitchen"},
     "split_functions": ["kitchen"],
 }
+FROM_A_QUEUE = {"X-CloudTasks-QueueName": "tasks", "X-CloudTasks-TaskName": "t"}
 OWN = from_environment({"SIGNALBOX_CATALOGUE": "bucket/catalogue.json", "K_SERVICE": "orders"})
 
 
@@ -174,3 +184,42 @@ def test_it_is_read_as_the_functions_own_account(monkeypatch: pytest.MonkeyPatch
             monkeypatch.setattr(catalogue_object, name, f"http://127.0.0.1:{server.server_port}")
         assert fetched("b-1/catalogue.json") == {"path": "/storage/v1/b/b-1/o/catalogue.json?alt=media"}
         server.shutdown()
+
+
+def test_a_task_that_the_catalogue_has_waits_for_its_code_however_long_the_deployment_takes(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kitchen = Function("kitchen")
+
+    @kitchen.task
+    def cook(dish: str) -> None:
+        pass
+
+    cloud.content = CONTENT | {
+        "task_functions": {"kitchen": ["cook", "wash"]},
+        "task_parameters": {"kitchen": {"cook": ["dish", "salt?"], "wash": ["pot"]}},
+    }
+    identity = Identity(new_private_key())
+    keys = PublicKeys("", lambda _: FetchedKeys(identity.certs()))
+    monkeypatch.setattr(caller_auth, "_tokens", lambda: IdentityTokens(keys, signatures_removed=False))
+    token = identity.token("tasks@p.example", "https://kitchen.example", time.time())
+    with Harness() as harness:
+        account: dict[str, Any] = {"function_url": "https://{function}.example", "tasks_account": "tasks@p.example"}
+        settings.bind(replace(OWN, **account))
+
+        def delivered(task: str, **payload: Any) -> int:
+            body = {"operation": f"{task} {list(payload)}", "task": task, "payload": payload}
+            counts = {"X-CloudTasks-TaskExecutionCount": "3", "X-CloudTasks-TaskRetryCount": "4"}
+            client = application(kitchen).test_client()
+            headers = {**FROM_A_QUEUE, **counts, "Authorization": f"Bearer {token}"}
+            return client.post(f"/tasks/{task}", json=body, headers=headers).status_code
+
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("wash", {"pot": 1}),
+            ("cook", {"dish": "a", "salt": 1}),
+            ("wsah", {"pot": 1}),
+            ("cook", {"dish": 1}),
+        ]
+        assert [delivered(task, **payload) for task, payload in calls] == [503] * 4
+        harness.travel(CORE_LIMITS.deployment_seconds + 1)
+        assert [delivered(task, **payload) for task, payload in calls] == [503, 503, 204, 204]

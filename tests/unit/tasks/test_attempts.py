@@ -36,7 +36,7 @@ def test_a_task_that_this_code_does_not_know_is_retried_for_some_minutes() -> No
     first, repeated = Attempt("op", {}), Attempt("op", {}, 1, 1)
     for attempt in (first, repeated, repeated):
         with pytest.raises(Unavailable):
-            runs.wait_for_newer_code(world.ports, attempt)
+            runs.wait_for_newer_code(world.ports, attempt, lambda: False)
     assert world.record(repeated.record_path)["starts"] == 0
     world.pass_time(LIMITS.deployment_seconds + 1)
-    runs.wait_for_newer_code(world.ports, repeated)
+    runs.wait_for_newer_code(world.ports, repeated, lambda: False)

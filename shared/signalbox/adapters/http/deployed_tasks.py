@@ -19,6 +19,20 @@ def check_deployed(**calls: Call | None) -> None:
             deployed(call, field)
 
 
+def is_declared(function: str, task: str, arguments: Collection[str]) -> bool:
+    """Return whether the catalogue has a task that is known to take these arguments. Raises `Unavailable`.
+
+    The deployment writes the catalogue before its functions, so a function may not have the task yet.
+    """
+
+    def has(known: Settings) -> bool:
+        parameters = parsed_parameters(known.task_parameters).get(function, {}).get(task)
+        named = {name.removesuffix("?") for name in parameters or ()}
+        return task in (known.task_functions or {}).get(function, ()) and set(arguments) <= named
+
+    return has(catalogue_settings(settings(), has))
+
+
 def check_deployed_units(**calls: Call | None) -> None:
     """Check the calls of units, which have only a part of their arguments. Raises `BadCall` or `Unavailable`."""
     for field, call in calls.items():

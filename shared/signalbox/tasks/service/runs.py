@@ -93,12 +93,14 @@ def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Calla
     return returned
 
 
-def wait_for_newer_code(ports: Ports, attempt: Attempt) -> None:
+def wait_for_newer_code(ports: Ports, attempt: Attempt, is_coming: Callable[[], bool]) -> None:
     """Raise `Unavailable` for a task that this code does not know, for some minutes after its first delivery.
 
-    Meanwhile a deployment may be under way, and a newer instance may know it. No start of the code is counted.
+    Meanwhile a deployment may be under way, and a newer instance may know it. If `is_coming` says that the deployment
+    has the task, `Unavailable` is raised however long it takes. No start of the code is counted.
     """
-    if not attempt.is_repeated or not _is_known_for(ports, attempt, CORE_LIMITS.deployment_seconds):
+    seconds = CORE_LIMITS.deployment_seconds
+    if not attempt.is_repeated or is_coming() or not _is_known_for(ports, attempt, seconds):
         raise Unavailable(f"{attempt.function} does not know the task {attempt.task!r}; a newer deployment may")
 
 
