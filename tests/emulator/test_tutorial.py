@@ -21,6 +21,7 @@ TERMINAL = "terminal.txt"
 TEXT = (PROJECT / PAGE).read_text("utf-8")
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 INSERT = re.compile(r"<!-- insert: (\S+) (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+APPEND = re.compile(r"<!-- append: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
             before, line, after = (folder / name).read_text().partition(f"\n{heading}\n")
             assert line
             (folder / name).write_text(before + line + content + after)
+        for name, content in APPEND.findall(text):
+            (folder / name).write_text((folder / name).read_text() + content)
     return folder
 
 
