@@ -138,6 +138,11 @@ def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) 
         ["flows", "batch"],
         ["flows", "2"],
         ["flows", "their"],
+        ["inline", "chain"],
+        ["inline", "first"],
+        ["inline", "list"],
+        ["inline", "2"],
+        ["inline", "their"],
     ]
 
 

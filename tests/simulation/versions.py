@@ -61,6 +61,7 @@ RAW = {("tasks.machine", "content_of_code")}
 METHODS = (
     "objects.machine.classes:ObjectClass.apply",
     "objects.machine.classes:ObjectClass.check_state",
+    "tasks.api:Task.call",
 )
 """Methods of values that a world calls in a process, and that call the world's code in turn."""
 
@@ -263,6 +264,7 @@ def two_versions(on: bool = True) -> Iterator[None]:
     if not on or _State.on:
         yield
         return
+    counterpart("signalbox.flows.api.host", LAST)  # connects calls with the flow that runs, as the worlds do
     changed: list[tuple[Any, str, Any]] = []
     for module in [module for name, module in sys.modules.items() if _is_of(name, WORLDS)]:
         for name, value in list(vars(module).items()):
