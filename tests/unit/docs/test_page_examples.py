@@ -4,16 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
+import yaml
 
+from signalbox import semaphore
 from signalbox.testing import harness as testing_harness
 from signalbox.testing.harness import Harness
 from tests.unit.test_public_names import NAMES as PUBLIC
 
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+?) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+APPENDED = re.compile(r"^<!-- append: infra/catalogue.yaml -->\n```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^### `(?P<name>\w+)`$\n(?P<text>.*?)(?=^#{2,3} |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -81,7 +84,9 @@ def test_the_tests_in_the_tutorial_pass_with_the_functions_that_it_writes(
     for path in functions:
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(files[path].code, "utf-8")
-    monkeypatch.setattr(testing_harness, "Harness", _harness_with([tmp_path / Path(path).parent for path in functions]))
+    [entries] = APPENDED.findall((DOCS / "tutorial.md").read_text("utf-8"))
+    harness = _harness_with([tmp_path / Path(path).parent for path in functions], yaml.safe_load(entries)["semaphores"])
+    monkeypatch.setattr(testing_harness, "Harness", harness)
     for path in files.keys() - set(functions):
         namespace: dict[str, Any] = {"__name__": "example"}
         exec(files[path].compiled(), namespace)  # noqa: S102  runs the examples of the pages
@@ -91,14 +96,20 @@ def test_the_tests_in_the_tutorial_pass_with_the_functions_that_it_writes(
             test()
 
 
-def _harness_with(folders: list[Path]) -> type[Harness]:
-    """Return a harness whose catalogue has the functions of these folders, too."""
+def _harness_with(folders: list[Path], semaphores: dict[str, Any]) -> type[Harness]:
+    """Return a harness whose catalogue has the functions of these folders and these semaphores, too."""
 
     class HarnessWithFolders(Harness):
         def __init__(self) -> None:
             super().__init__()
             for folder in folders:
                 self.load(folder)
+
+        def __enter__(self) -> Self:
+            super().__enter__()
+            for name, values in semaphores.items():
+                semaphore(name).ensure(**values)
+            return self
 
     return HarnessWithFolders
 
