@@ -26,9 +26,9 @@ from signalbox.batches.api.liveness import is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
+from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.effects import NO_BACKOFF
 from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.plain_code import check_plain, check_ran
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import NotFound, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems

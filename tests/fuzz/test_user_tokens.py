@@ -17,9 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from signalbox.adapters import settings as adapters_settings
-from signalbox.adapters.http import user_auth
-from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys
-from signalbox.adapters.http.user_auth import UserTokens
+from signalbox.adapters.http import caller_auth
+from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys, UserTokens
 from tests.unit.adapters import test_user_auth as users
 
 KEYS = {users.FIREBASE.key_id: users.FIREBASE.pem}
@@ -69,7 +68,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     unsigned = request.param == "unsigned"
     adapters_settings.bind(replace(deployed.settings, tokens_unsigned=unsigned))
     tokens = UserTokens(PublicKeys("", lambda _: FetchedKeys(KEYS)), unsigned_too=unsigned)
-    monkeypatch.setattr(user_auth, "_tokens", lambda: tokens)
+    monkeypatch.setattr(caller_auth, "_user_tokens", lambda: tokens)
     yield deployed.client
     adapters_settings.bind(None)
 

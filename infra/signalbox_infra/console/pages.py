@@ -17,7 +17,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from signalbox.adapters.http.json_text import render
+from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.status.report import Line
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import httpx
 from werkzeug.wrappers import Request, Response
 
-from signalbox.adapters.http.json_text import render
+from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.pages import Console, is_file
 from signalbox_infra.console.tokens import Tokens

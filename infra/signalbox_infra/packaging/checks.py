@@ -4,7 +4,7 @@ from pathlib import Path
 
 from signalbox.catalogue.code import check_declared, usage_of
 from signalbox.catalogue.entries import CatalogueError, Function
-from signalbox.catalogue.folders import REQUIREMENTS, python_files
+from signalbox.catalogue.project import REQUIREMENTS, python_files
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.requirements import locked_packages

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from signalbox.catalogue.code import parsed
 from signalbox.catalogue.entries import CatalogueError
-from signalbox.catalogue.folders import REQUIREMENTS, own_files
+from signalbox.catalogue.project import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from signalbox.catalogue.folders import REQUIREMENTS
+from signalbox.catalogue.project import REQUIREMENTS
 from signalbox_infra.packaging.imports import PackagingError
 
 LOCK = "functions/requirements.txt"

@@ -41,9 +41,8 @@ from signalbox.catalogue.entries import (
     refuse,
     url_segment,
 )
-from signalbox.catalogue.folders import python_files
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
-from signalbox.catalogue.project import Project
+from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.core.calls import Call, check_arguments
 from signalbox.core.names import ANYONE, CALL_OBJECT, KIT, LINK_FAN_OUT, TASKS_QUEUE, WRITERS

@@ -6,8 +6,12 @@ that function, with its payload and its *context*: the lease, the unit or the ba
 
 Inside the code of a flow, the call of a task or of an object's method is a command that the code awaits. Flows install
 the functions that create it when the first flow is registered. Until then nothing of flows is loaded.
+
+A task's code runs when it is called. An ``async def`` and a function with ``yield`` would only return an object,
+silently, so both are refused (`check_plain`, `check_ran`).
 """
 
+import inspect
 import json
 import math
 import re
@@ -21,7 +25,7 @@ from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadArgument, BadCall, TooLarge
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields
 from signalbox.core.times import rfc3339
 
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -244,3 +248,32 @@ def install_flow_hooks(
     """Use these functions from now on."""
     global object_command, note_created, is_replayed, note_refused
     object_command, note_created, is_replayed, note_refused = command, note, replayed, refused
+
+
+def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
+    """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless it may have one.
+
+    `what` is the kind of code: "task".
+    """
+    name = getattr(code, "__name__", repr(code))
+    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+        raise TypeError(
+            f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."
+        )
+    if inspect.isgeneratorfunction(code) and not may_yield:
+        raise TypeError(
+            f"The {what} {name} contains `yield`, so a call would not run it. Return a list; only flows yield."
+        )
+
+
+def check_ran(returned: Any, what: str, name: str) -> Any:
+    """Return the code's result. Raises `TypeError` for a coroutine or a generator, since the code has not run.
+
+    A decorator can return one although the decorated code does not show it.
+    """
+    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        kind = type(returned).__name__
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise TypeError(f"The {what} {name} returned a {kind}, so its code has not run. Write `def`, without `yield`.")
+    return returned

@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from signalbox.core import listings, values
+from signalbox.core import values
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
 from signalbox.core.queries import ID, Condition, Field, Operator, Order, with_implied
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields, parse_limit, read_page_token, write_page_token
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
@@ -258,11 +258,11 @@ class FindRequest:
     def from_request(cls, where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Self:
         """Parse parameters as a URL has them. Raises `BadQuery` with the name of the parameter."""
         conditions = tuple(map(_condition, where))
-        count = listings.parse_limit(limit, LIMITS.query_limit_default, CORE_LIMITS.query_limit_max)
+        count = parse_limit(limit, LIMITS.query_limit_default, CORE_LIMITS.query_limit_max)
         request = cls(conditions, _orders(tuple(map(_order, order_by)), conditions), count)
         if not page_token:
             return request
-        return replace(request, after=listings.read_page_token(page_token, request.mark, len(request.order_by)))
+        return replace(request, after=read_page_token(page_token, request.mark, len(request.order_by)))
 
     @property
     def mark(self) -> str:
@@ -276,7 +276,7 @@ class FindRequest:
 
     def page_token(self, key: str, data: Mapping[str, Any]) -> str:
         """Return the token of the page that begins after this record."""
-        return listings.write_page_token(self.mark, [value_at(data, order.field) for order in self.order_by], key)
+        return write_page_token(self.mark, [value_at(data, order.field) for order in self.order_by], key)
 
 
 @dataclass(frozen=True, slots=True)

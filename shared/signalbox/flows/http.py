@@ -16,7 +16,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS

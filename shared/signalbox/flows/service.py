@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.core import listings, outbox
+from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -22,6 +22,7 @@ from signalbox.core.ports import AlreadyExists, Committed, Ports, Put, Query, Sn
 from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
+from signalbox.core.requests import read_page_token, write_page_token
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
@@ -319,11 +320,11 @@ def list_flows(ports: Ports, flow: str, state: str | None = None, page_token: st
     if state is not None and state not in STATES:
         raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
     collection, most = FlowAddress.COLLECTION, LIMITS.flows_listed_max
-    after = listings.read_page_token(page_token, collection, 0) if page_token else ()
+    after = read_page_token(page_token, collection, 0) if page_token else ()
     in_state = (Condition(("state",), "==", state),) if state else ()
     names = Condition(ID, ">=", f"{flow}~"), Condition(ID, "<", f"{flow}{BEHIND_IDS}")
     page = ports.store.query(Query(collection, (*names, *in_state), limit=most, after=after))
-    token = listings.write_page_token(collection, [], page[-1].id) if len(page) == most else ""
+    token = write_page_token(collection, [], page[-1].id) if len(page) == most else ""
     return FlowsPage([_shown(listing) for listing in page], token)
 
 

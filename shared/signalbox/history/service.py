@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from signalbox.core import listings
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.listings import Listing
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import is_full
+from signalbox.core.requests import Listing, write_page_token
 from signalbox.core.times import rfc3339
 from signalbox.history import machine
 from signalbox.history.limits import LIMITS
@@ -98,7 +97,7 @@ def find_versions(ports: Ports, key: str, listing: Listing) -> VersionsPage:
         bytes_max=CORE_LIMITS.read_bytes_max,
     )
     page = ports.store.query(query)
-    token = listings.write_page_token(listing.mark, [], page[-1].id) if page and is_full(query, page) else ""
+    token = write_page_token(listing.mark, [], page[-1].id) if page and is_full(query, page) else ""
     return VersionsPage([Version.from_snapshot(record, _entry_without_patch(record)) for record in page], token)
 
 

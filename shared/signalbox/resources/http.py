@@ -12,8 +12,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
+from signalbox.core.calls import check_plain
 from signalbox.core.effects import name_of
-from signalbox.core.plain_code import check_plain
 from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied
 from signalbox.core.queries import Operator
 from signalbox.core.values import canonical

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any, Self
 
-from signalbox.core import listings
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
 from signalbox.core.record_values import Key, order_key
+from signalbox.core.requests import read_page_token
 from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS
@@ -205,11 +205,7 @@ class ListRequest:
             owner=owner,
         )
         token = _one(parameters, "page_token")
-        return (
-            replace(request, after=listings.read_page_token(token, request.mark, len(request.order_by)))
-            if token
-            else request
-        )
+        return replace(request, after=read_page_token(token, request.mark, len(request.order_by))) if token else request
 
     @property
     def mark(self) -> str:
@@ -222,7 +218,7 @@ class ListRequest:
 
     def cursor(self, token: str) -> tuple[Any, ...]:
         """Return the position in a page token of this query."""
-        return listings.read_page_token(token, self.mark, len(self.order_by))
+        return read_page_token(token, self.mark, len(self.order_by))
 
 
 def _is_in_a_copy(model: Model, field: core_Field) -> bool:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.core import listings
 from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Contended, Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, OtherBody, Unavailable
+from signalbox.core.requests import write_page_token
 from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import documents
@@ -272,7 +272,7 @@ def _masked(resource: Resource, document: Content, owner: str | None) -> Content
 
 def _token(document: Content, request: ListRequest) -> str:
     *values, key = requests.position_of(document, request)
-    return listings.write_page_token(request.mark, values, key)
+    return write_page_token(request.mark, values, key)
 
 
 def _items(resource: Resource, found: Sequence[Content]) -> list[Item]:

@@ -9,7 +9,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.listings import PARAMETERS
+from signalbox.core.requests import PARAMETERS
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.model import Lease, LeaseRecord, SemaphoreView, WaitAnswer, Waiter
 from signalbox.semaphores.requests import (

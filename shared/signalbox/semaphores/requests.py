@@ -11,9 +11,8 @@ from typing import Any, Self
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.listings import Listing
 from signalbox.core.problems import BadKey
-from signalbox.core.request_fields import REQUIRED, RequestFields
+from signalbox.core.requests import REQUIRED, Listing, RequestFields
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model import parse_lease_id
 from signalbox.semaphores.problems import BadSemaphore

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.core import listings
 from signalbox.core.effects import Decision, name_of
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.record_values import same
+from signalbox.core.requests import read_page_token, write_page_token
 from signalbox.core.times import rfc3339
 from signalbox.standings import machine
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, recount_task
@@ -68,11 +68,11 @@ def yokes_of_standing(ports: Ports, asked: ListRequest) -> Page:
     key, order, limit, token = asked.key, asked.order, asked.limit, asked.page_token
     field = ("values" if order == "value" else "times", key.field)
     mark = name_of("yokes", key.text, order)[:12]
-    after = listings.read_page_token(token, mark, 1) if token else ()
+    after = read_page_token(token, mark, 1) if token else ()
     found = ports.store.query(Query(COUNTED, order_by=(Order(field, descending=True),), limit=limit, after=after))
     more = len(found) == limit
     held = [snapshot.data for snapshot in found if snapshot.data is not None]
-    next_token = listings.write_page_token(mark, [held[-1][field[0]][field[1]]], found[-1].id) if more else None
+    next_token = write_page_token(mark, [held[-1][field[0]][field[1]]], found[-1].id) if more else None
     return Page([_listed(counted) for counted in held], next_token)
 
 
@@ -118,11 +118,11 @@ def leaderboard(ports: Ports, asked: BoardRequest) -> Page:
     read_declarations(ports).check(asked.kind)
     kind, order, limit, token = asked.kind, asked.order, asked.limit, asked.page_token
     mark = name_of("leaderboard", kind, order)[:12]
-    after = listings.read_page_token(token, mark, 1) if token else ()
+    after = read_page_token(token, mark, 1) if token else ()
     query = Query(collection_of(kind), order_by=(Order((order,), descending=True),), limit=limit, after=after)
     found = ports.store.query(query)
     last = found[-1].data if len(found) == limit else None
-    next_token = listings.write_page_token(mark, [last[order]], found[-1].id) if last else None
+    next_token = write_page_token(mark, [last[order]], found[-1].id) if last else None
     return Page([_entry(kind, read) for read in found], next_token)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from signalbox.adapters import runtime
 from signalbox.adapters.http.deployed_tasks import deployed
 from signalbox.core import calls
-from signalbox.core.plain_code import check_plain, check_ran
+from signalbox.core.calls import check_plain, check_ran
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest

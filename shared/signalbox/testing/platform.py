@@ -31,8 +31,7 @@ from signalbox.batches.api import liveness
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
-from signalbox.catalogue.folders import python_files
-from signalbox.catalogue.project import Project
+from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Schedule, Semaphore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot

@@ -11,7 +11,7 @@ from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
 
-from signalbox.adapters import task_creator
+from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.ports import AlreadyExists, Must, Put, Query
@@ -113,6 +113,6 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody: Any = AnonymousCredentials
     monkeypatch.setattr(adapters_store, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
-    monkeypatch.setattr(task_creator, "CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
+    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
     FirestoreStore("p", "(default)").close()
-    task_creator.TaskCreator("")
+    TaskCreator("")

@@ -14,9 +14,8 @@ from google.auth.crypt import es256
 
 from signalbox import Function, Request
 from signalbox.adapters import settings
-from signalbox.adapters.http import user_auth
-from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys
-from signalbox.adapters.http.user_auth import UserTokens
+from signalbox.adapters.http import caller_auth
+from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys, UserTokens
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.identity import user_from_claims
 from signalbox.core.problems import Unauthenticated
@@ -113,7 +112,7 @@ def _application() -> flask.Flask:
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     created = Deployed()
-    monkeypatch.setattr(user_auth, "_tokens", lambda: created.tokens)
+    monkeypatch.setattr(caller_auth, "_user_tokens", lambda: created.tokens)
     yield created
     settings.bind(None)
 

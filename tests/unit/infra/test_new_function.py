@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue import reading as catalogues
-from signalbox.catalogue.folders import own_files
-from signalbox.catalogue.project import Project
+from signalbox.catalogue.project import Project, own_files
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.setup.function_files import CannotMake

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from signalbox.catalogue import reading as catalogues
-from signalbox.catalogue.folders import is_test
-from signalbox.catalogue.project import PACKAGES, Project
+from signalbox.catalogue.project import PACKAGES, Project, is_test
 from signalbox_infra.local.reloading.reload import NotReloaded
 from signalbox_infra.local.reloading.watcher import Watcher
 from signalbox_infra.local.stack import Stack, StackError

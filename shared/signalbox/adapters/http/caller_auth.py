@@ -1,16 +1,22 @@
-"""Authentication of the callers of tasks and schedules: a verified bearer token of an account that may call.
+"""Authentication of callers: of tasks and schedules by their account, of the users of pages by Firebase Authentication.
 
-A token is verified in one of two ways: by its signature, with one of Google's public keys, or by Cloud Run, which
-authenticates the callers of a private service itself and replaces the token's signature with a fixed text, so that no
-container can use the token elsewhere. Only a deployment with ``SIGNALBOX_SIGNATURES=removed`` accepts such a token by
-its claims. If two headers have tokens, Cloud Run verifies ``X-Serverless-Authorization`` and forwards the other one
-unchecked, so only that header is read if it is present.
+Tasks and schedules have a bearer token of an account that may call. It is verified in one of two ways: by its
+signature, with one of Google's public keys, or by Cloud Run, which authenticates the callers of a private service
+itself and replaces the token's signature with a fixed text, so that no container can use the token elsewhere. Only a
+deployment with ``SIGNALBOX_SIGNATURES=removed`` accepts such a token by its claims. If two headers have tokens, Cloud
+Run verifies ``X-Serverless-Authorization`` and forwards the other one unchecked, so only that header is read if it is
+present.
 
 A token is used for many calls: verified tokens are cached, and only their claims are checked each time.
 
 The public keys are fetched when first needed and cached. Google publishes new keys hours before it signs with them, and
 withdraws old ones, so the cache expires after the `max-age` of the response, some hours. An unknown key id causes a
 fetch, but at a limited rate, since any caller can invent key ids.
+
+Users of pages send an ID token of Firebase Authentication in the header ``Authorization``. The platform admits all
+callers of such a function, so the function's own check is the only one. A token is signed with RS256 by one of
+Firebase's keys. The local stack also accepts the unsigned tokens of Google's Auth emulator (`alg` is ``none``): every
+process on that machine can act as any user. The settings of a deployed function cannot permit this.
 """
 
 import http.client
@@ -29,7 +35,7 @@ from google.auth import jwt
 
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED, identity_header
 from signalbox.adapters.settings import settings
-from signalbox.core.identity import CLOCK_SKEW_SECONDS, Expected, check_claims
+from signalbox.core.identity import CLOCK_SKEW_SECONDS, Expected, User, check_claims, user_from_claims
 from signalbox.core.problems import PermissionDenied, Problem, Unauthenticated, Unavailable
 
 FETCH_SECONDS_MAX = 5.0
@@ -166,6 +172,46 @@ def refusal(request: flask.Request, audience: str, accounts: frozenset[str]) -> 
 @cache
 def _tokens() -> IdentityTokens:
     return IdentityTokens(PublicKeys(settings().keys_url), settings().signatures_removed)
+
+
+class UserTokens:
+    """A cache of verified tokens with their claims. Thread-safe."""
+
+    def __init__(self, keys: PublicKeys, *, unsigned_too: bool) -> None:
+        self._keys = keys
+        self._unsigned_too = unsigned_too
+        self._cached = lru_cache(TOKENS_MAX)(self._verified)
+
+    def claims(self, token: str) -> Claims:
+        """Return the claims of a token. Raises `Unauthenticated`, or `Unavailable` if the keys cannot be fetched."""
+        return self._cached(token)
+
+    def _verified(self, token: str) -> Claims:
+        header = token_header(token)
+        if self._unsigned_too and header.get("alg") == "none":
+            return decoded_claims(token, verify=False)
+        if header.get("alg") != "RS256":
+            raise Unauthenticated("The token is not signed with RS256.")
+        key_id = header.get("kid")
+        pem = self._keys.pem(key_id) if isinstance(key_id, str) else None
+        if pem is None:
+            raise Unauthenticated("The token is not signed with a key of Firebase's.")
+        return decoded_claims(token, certs=pem, clock_skew_in_seconds=CLOCK_SKEW_SECONDS)
+
+
+def authenticated_user(request: flask.Request) -> User:
+    """Return the user of the request's token. Raises `Unauthenticated` or `Unavailable`."""
+    token = bearer_token(request.headers.get("Authorization", ""))
+    return user_from_claims(_user_tokens().claims(token), settings().project, time.time())
+
+
+def _user_tokens() -> UserTokens:
+    return _user_tokens_of(settings().user_keys_url, settings().tokens_unsigned)
+
+
+@cache
+def _user_tokens_of(keys_url: str, unsigned_too: bool) -> UserTokens:
+    return UserTokens(PublicKeys(keys_url), unsigned_too=unsigned_too)
 
 
 def bearer_token(header: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import flask
 
-from signalbox.adapters.http.json_text import render
+from signalbox.adapters.http.bodies import render
 from signalbox.core.problems import InvalidFields, Problem, Unavailable
 
 EntryPoint = Callable[[flask.Request], flask.Response]

@@ -284,7 +284,7 @@ class Routes:
         if flask.has_app_context():
             flask.current_app.extensions[EXTENSION] = tuple(self._routes)
         if flask.has_app_context() and settings().auth.get(self._function):
-            from signalbox.adapters.http import user_auth  # noqa: F401 - now, and not at the first request
+            from signalbox.adapters.http import caller_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)
 
     def _dispatch(self, request: flask.Request) -> Response:
@@ -306,7 +306,7 @@ class Routes:
         """Return the user, or None if the function authenticates none. Raises `Unauthenticated`, `Unavailable`."""
         if not settings().auth.get(self._function):
             return None
-        from signalbox.adapters.http.user_auth import authenticated_user  # cryptography is for functions with users
+        from signalbox.adapters.http.caller_auth import authenticated_user  # cryptography is for functions with users
 
         return authenticated_user(request)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls, check_unit_calls
+from signalbox.adapters.http.bodies import render
 from signalbox.adapters.http.deployed_tasks import read_parameters
-from signalbox.adapters.http.json_text import render
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches import storage
@@ -41,9 +41,9 @@ from signalbox.batches.requests import (
 )
 from signalbox.batches.service import batches
 from signalbox.batches.service.batches import status_of
-from signalbox.core.listings import PARAMETERS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, Problem, Unavailable
+from signalbox.core.requests import PARAMETERS
 from signalbox.tasks.storage import last_error_of_batch
 
 routes = Routes("batches")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from signalbox.adapters.settings import settings
-from signalbox.core.plain_code import check_plain
+from signalbox.core.calls import check_plain
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of

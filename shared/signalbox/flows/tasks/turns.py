@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from signalbox.core.calls import check_ran
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.plain_code import check_ran
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows.limits import LIMITS

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields
 from signalbox.core.times import rfc3339
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import (

@@ -22,7 +22,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.keys import valid_key
 from signalbox.core.problems import BadKey, BadValue
 from signalbox.core.record_values import INTEGER_MAX
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields
 from signalbox.standings.limits import LIMITS
 
 DECIMALS = 9

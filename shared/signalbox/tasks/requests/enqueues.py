@@ -16,7 +16,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, OtherBody
-from signalbox.core.request_fields import RequestFields
+from signalbox.core.requests import RequestFields
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
-from signalbox.core.plain_code import check_plain
+from signalbox.core.calls import check_plain
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
 
