@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from signalbox.adapters.http.access import Access as Access
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
-    from signalbox.batches.api.batches import SubBatch as SubBatch
-    from signalbox.batches.api.batches import batch as batch
-    from signalbox.batches.api.batches import sub_batch as sub_batch
+    from signalbox.batches.api import SubBatch as SubBatch
+    from signalbox.batches.api import batch as batch
+    from signalbox.batches.api import sub_batch as sub_batch
     from signalbox.batches.model.units import Completion as Completion
     from signalbox.batches.model.units import Unit as Unit
     from signalbox.core.identity import User as User

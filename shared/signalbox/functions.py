@@ -13,16 +13,16 @@ import flask
 
 from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
+from signalbox.adapters.deployed_catalogue import is_declared
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.access import Access, AccessRules
-from signalbox.adapters.http.deployed_tasks import is_declared
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
 from signalbox.adapters.http.tasks import QUEUE_HEADER, TaskDelivery, forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
-from signalbox.batches.api.liveness import is_live
+from signalbox.batches.api import is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects

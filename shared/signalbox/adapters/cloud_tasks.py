@@ -21,7 +21,7 @@ import grpc
 from google.api_core import exceptions as google
 from google.auth.exceptions import GoogleAuthError
 
-from signalbox.adapters.catalogue_object import catalogue_settings
+from signalbox.adapters.deployed_catalogue import catalogue_settings
 from signalbox.adapters.http.bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.raw_rpcs import routing, serialized

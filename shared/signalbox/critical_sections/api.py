@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS

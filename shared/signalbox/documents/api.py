@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.keys import check_key

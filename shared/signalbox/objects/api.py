@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.catalogue_object import catalogue_settings
-from signalbox.adapters.http.deployed_tasks import check_deployed, deployed
+from signalbox.adapters.deployed_catalogue import catalogue_settings, check_deployed, deployed
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.calls import Call

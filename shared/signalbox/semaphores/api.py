@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import check_deployed
+from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core import calls
 from signalbox.core.calls import check_plain, check_ran
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated

@@ -27,7 +27,7 @@ from signalbox.adapters import runtime, settings
 from signalbox.adapters.cloud_tasks import task_request
 from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
-from signalbox.batches.api import liveness
+from signalbox.batches.api import forget_liveness
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
@@ -251,7 +251,7 @@ class Platform:
         before = runtime.bind(self.ports)
         settings_before = settings.bind(self.functions.settings())
         if before is None or before.store is not self.ports.store:
-            liveness.clear()
+            forget_liveness()
         try:
             yield
         finally:
@@ -261,7 +261,7 @@ class Platform:
     def advance(self, seconds: float) -> None:
         """Advance the clock. This delivers nothing."""
         self.clock.advance(seconds)
-        liveness.clear()
+        forget_liveness()
 
     def record(self, path: str) -> Any:
         """Return the data of the record at a path; None if it does not exist."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.adapters import deployed_catalogue
 from signalbox.adapters.cloud_tasks import task_request
-from signalbox.adapters.http import deployed_tasks
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core import outbox
 from signalbox.core.calls import Call
@@ -86,19 +86,19 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: Settings = from_environment(
         {"SIGNALBOX_TASK_FUNCTIONS": '{"kitchen": ["cook"]}', "SIGNALBOX_TASK_QUEUES": '["tasks"]'}
     )
-    monkeypatch.setattr(deployed_tasks, "settings", lambda: listed)
+    monkeypatch.setattr(deployed_catalogue, "settings", lambda: listed)
 
 
 @pytest.mark.usefixtures("catalogue")
 def test_a_call_names_a_function_a_task_and_a_queue_of_the_catalogue() -> None:
-    deployed_tasks.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
+    deployed_catalogue.check_deployed(continuation=Call.from_request(CALL, "continuation"), on_timeout=None)
     for change, part in (
         ({"function": "cellar"}, "function"),
         ({"task": "wash"}, "task"),
         ({"queue": "slow"}, "queue"),
     ):
         with pytest.raises(Problem) as refused:
-            deployed_tasks.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
+            deployed_catalogue.check_deployed(on_complete=Call.from_request(CALL | change, "on_complete"))
         assert refused.value.field == f"on_complete.{part}"
         assert next(iter(change.values())) in refused.value.detail
 

@@ -392,10 +392,10 @@ def test_what_no_transaction_can_hold_is_refused() -> None:
 
 @pytest.mark.usefixtures("bank")
 def test_a_call_that_cannot_be_delivered_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from signalbox.adapters import deployed_catalogue
     from signalbox.adapters import settings as module
-    from signalbox.adapters.http import deployed_tasks
 
     chosen = module.from_environment({"SIGNALBOX_TASK_FUNCTIONS": "{}"})
-    monkeypatch.setattr(deployed_tasks, "settings", lambda: chosen)
+    monkeypatch.setattr(deployed_catalogue, "settings", lambda: chosen)
     with pytest.raises(BadCall):
         transaction(lambda t: t.enqueue(Call("nobody", "nothing", {})))

@@ -8,7 +8,7 @@ from google.events.cloud.firestore import DocumentEventData
 
 from signalbox import DocumentEvent, Function, documents
 from signalbox.adapters import runtime
-from signalbox.batches.api.liveness import FRESH_SECONDS, is_live
+from signalbox.batches.api import FRESH_SECONDS, is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue
@@ -116,8 +116,8 @@ def test_the_liveness_of_a_batch_is_read_once_in_some_seconds(monkeypatch: pytes
 
     quiet: Any = None
     runtime.bind(Ports(MemoryStore(lambda: quiet), quiet, quiet, quiet))
-    monkeypatch.setattr("signalbox.batches.api.liveness.units.unit_is_live", answer)
-    monkeypatch.setattr("signalbox.batches.api.liveness.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("signalbox.batches.api.units.unit_is_live", answer)
+    monkeypatch.setattr("signalbox.batches.api.time.monotonic", lambda: now[0])
     units = [PlacedUnit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
     assert all(map(is_live, units))
     now[0] += FRESH_SECONDS

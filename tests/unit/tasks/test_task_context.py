@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox import Call, Function, TaskContext, Unit, batch, semaphore
-from signalbox.batches.api import liveness
+from signalbox.batches.api import forget_liveness
 from signalbox.core.effects import Effect
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -27,7 +27,7 @@ class Press:
             self.seen.append(context)
             assert not context.cancelled()
             batch("books").cancel()
-            liveness.clear()
+            forget_liveness()
             assert context.cancelled()
 
         self.publish, self.bind = publish, bind

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signalbox.adapters.http.deployed_tasks import check_deployed, check_deployed_units
+from signalbox.adapters.deployed_catalogue import check_deployed, check_deployed_units
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call

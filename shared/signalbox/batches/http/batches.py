@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.deployed_catalogue import read_parameters
 from signalbox.adapters.http.access import check_calls, check_unit_calls
 from signalbox.adapters.http.bodies import render
-from signalbox.adapters.http.deployed_tasks import read_parameters
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches import storage

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from signalbox.adapters import runtime
-from signalbox.adapters.catalogue_object import catalogue_settings
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json

@@ -1,16 +1,24 @@
-"""`batch`, `sub_batch` and `SubBatch`, as users import them from `signalbox`."""
+"""`batch`, `sub_batch` and `SubBatch`, as users import them from `signalbox`; and whether a unit should still run.
 
+Every function with tasks keeps a cache, for a few seconds in each process, of whether a batch's units should still run.
+With it a unit costs no read. Units of a cancelled batch may start until their entry expires, which is harmless: an
+ended batch ignores their outcomes.
+"""
+
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from threading import Lock
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.deployed_tasks import deployed
+from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.batches.limits import LIMITS
+from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
-from signalbox.batches.service import batches
+from signalbox.batches.service import batches, units
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.tasks.storage import last_error_of_batch
 
@@ -145,3 +153,36 @@ class _Units:
         if self.task != replace(call, payload={}):
             raise BadBatch("All units of a batch must be calls of one task, through one queue.", field="units")
         check_arguments(declared_parameters(), call, "units")
+
+
+FRESH_SECONDS = 5.0
+
+BATCHES_MAX = 1_000
+"""Entries of a process. The cache is cleared when it has more."""
+
+_Key = tuple[str, str, bool]
+_live: dict[_Key, tuple[bool, float]] = {}
+_lock = Lock()
+
+
+def is_live(unit: PlacedUnit) -> bool:
+    """Return whether a unit should run, as known at most `FRESH_SECONDS` ago. Raises `Unavailable`."""
+    key = (unit.batch, unit.incarnation, unit.attempt > 0)
+    with _lock:
+        live, fresh_until = _live.get(key, (False, 0.0))
+    return live if time.monotonic() < fresh_until else _read_live(unit, key)
+
+
+def forget_liveness() -> None:
+    """Clear the cache of `is_live`. For tests whose clock differs from this machine's."""
+    with _lock:
+        _live.clear()
+
+
+def _read_live(unit: PlacedUnit, key: _Key) -> bool:
+    live = units.unit_is_live(runtime.ports(), unit)
+    with _lock:
+        if len(_live) >= BATCHES_MAX:
+            _live.clear()
+        _live[key] = (live, time.monotonic() + FRESH_SECONDS)
+    return live

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from signalbox import Function
-from signalbox.adapters import catalogue_object, settings
-from signalbox.adapters.catalogue_object import KEPT_SECONDS, PAUSE_SECONDS, CatalogueObject, fetched
+from signalbox.adapters import deployed_catalogue, settings
 from signalbox.adapters.cloud_tasks import CloudTasksQueue
+from signalbox.adapters.deployed_catalogue import KEPT_SECONDS, PAUSE_SECONDS, CatalogueObject, check_deployed, fetched
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
-from signalbox.adapters.http.deployed_tasks import check_deployed
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -69,7 +68,7 @@ class Cloud:
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     made = Cloud()
-    monkeypatch.setattr(catalogue_object, "_copy_of", lambda _: made.object)
+    monkeypatch.setattr(deployed_catalogue, "_copy_of", lambda _: made.object)
     before = settings.bind(OWN)
     yield made
     settings.bind(before)
@@ -126,7 +125,7 @@ def test_what_was_never_read_is_asked_for_again(cloud: Cloud, content: Any) -> N
 def test_what_the_environment_has_is_kept_and_a_local_stack_reads_nothing(cloud: Cloud) -> None:
     assert cloud.settings().with_catalogue(CONTENT | {"later": 1}).catalogue == "bucket/catalogue.json"
     local = from_environment({})
-    assert catalogue_object.catalogue_settings(local, lambda _: False) is local
+    assert deployed_catalogue.catalogue_settings(local, lambda _: False) is local
 
 
 def test_calls_flows_and_objects_of_other_functions_are_found(cloud: Cloud) -> None:
@@ -181,7 +180,7 @@ def test_it_is_read_as_the_functions_own_account(monkeypatch: pytest.MonkeyPatch
     with ThreadingHTTPServer(("127.0.0.1", 0), _Google) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for name in ("METADATA_URL", "STORAGE_URL"):
-            monkeypatch.setattr(catalogue_object, name, f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.setattr(deployed_catalogue, name, f"http://127.0.0.1:{server.server_port}")
         assert fetched("b-1/catalogue.json") == {"path": "/storage/v1/b/b-1/o/catalogue.json?alt=media"}
         server.shutdown()
 

@@ -1,0 +1,202 @@
+"""The part of the catalogue that all functions of a deployment share, and the check of calls against it.
+
+The shared settings list the deployment's parts: the tasks, objects and flows of each function, and the queues that call
+it. In each function's environment, a new function would change all of them. So they are one object of Cloud Storage:
+the environment names the object, and contains of the lists only the function's own entries, which decide who may call
+it.
+
+A process reads the object when it first needs it, then at most once in `KEPT_SECONDS`, and earlier if a caller needs a
+name that is not in its copy: the deployment may be newer. A copy is used for as long as a newer one cannot be read. The
+deployment writes the object before the functions. Functions may read it and not write it.
+
+The calls in a request are checked before anything is stored. A call of an unknown function, task or queue would be
+retried long after its caller has gone, and one with an unknown argument would fail then. So the caller gets a 400
+immediately.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import Any
+
+from signalbox.adapters.settings import Settings, declare, settings
+from signalbox.core.calls import Call, check_arguments, parsed_parameters
+from signalbox.core.problems import BadArgument, BadCall, Problem, Unavailable
+
+FETCH_SECONDS_MAX = 5.0
+"""Timeout of a request: a call that waits longer should be retried."""
+
+
+OBJECT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of the object; a function with ten tasks takes about 300."""
+
+
+KEPT_SECONDS = 300.0
+"""Lifetime of a copy: a flow may move to another function, and no name is unknown then."""
+
+
+PAUSE_SECONDS = 10.0
+"""Pause between two reads for unknown names, which any caller can invent."""
+
+
+PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+METADATA_URL = "http://metadata.google.internal"
+STORAGE_URL = "https://storage.googleapis.com"
+TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 (an address)
+
+Has = Callable[[Settings], bool]
+"""Return whether the settings contain what a caller needs."""
+
+
+def catalogue_settings(own: Settings, has: Has) -> Settings:
+    """Return a process's `own` settings with those that all functions share.
+
+    If `has` returns False for the copy of this process, the object is read again. Raises `Unavailable` if it was never
+    read and cannot be.
+    """
+    return _copy_of(own.catalogue).settings(own, has) if own.catalogue else own
+
+
+Fetch = Callable[[str], Any]
+
+
+class CatalogueObject:
+    """The copy of an object, ``BUCKET/NAME``. Thread-safe: one thread reads it, the others wait."""
+
+    def __init__(self, name: str, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._fetch = fetch or fetched
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._copy: Settings | None = None
+        self._stale_at = self._open_at = float("-inf")
+
+    def settings(self, own: Settings, has: Has) -> Settings:
+        """Return `own` with the object's settings, as `catalogue_settings` does."""
+        with self._reading:
+            now = self._clock()
+            if now >= self._open_at and (self._copy is None or now >= self._stale_at or not has(self._copy)):
+                self._read(own, now)
+            if self._copy is None:
+                raise Unavailable("The list of deployed functions cannot be read. If this persists, deploy again.")
+            return self._copy
+
+    def _read(self, own: Settings, now: float) -> None:
+        try:
+            self._copy = own.with_catalogue(self._fetch(self._name))
+            declare(self._copy)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            self._open_at = now + PAUSE_AFTER_FAILURE_SECONDS
+            if self._copy is None:
+                raise Unavailable(
+                    f"The list of deployed functions ({self._name} in Cloud Storage) cannot be read: {error}. "
+                    "If this persists, deploy again."
+                ) from error
+        else:
+            self._stale_at, self._open_at = now + KEPT_SECONDS, now + PAUSE_SECONDS
+
+
+def fetched(name: str) -> Any:
+    """Fetch an object as this instance's account. Raises `OSError` or `ValueError`."""
+    import http.client  # with the first read: an instance that needs none starts sooner
+    import urllib.parse
+
+    bucket, _, path = name.partition("/")
+    address = f"{STORAGE_URL}/storage/v1/b/{bucket}/o/{urllib.parse.quote(path, safe='')}?alt=media"
+    try:
+        token = _get(METADATA_URL + TOKEN_PATH, {"Metadata-Flavor": "Google"})["access_token"]
+        return _get(address, {"Authorization": f"Bearer {token}"})
+    except http.client.HTTPException as error:
+        raise OSError(f"no whole response: {error!r}") from error
+
+
+def _get(url: str, headers: dict[str, str]) -> Any:
+    import urllib.request
+
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the platform's addresses)
+    with urllib.request.urlopen(request, timeout=FETCH_SECONDS_MAX) as answer:  # noqa: S310 (as above)
+        return json.loads(answer.read(OBJECT_BYTES_MAX))
+
+
+@cache
+def _copy_of(name: str) -> CatalogueObject:
+    return CatalogueObject(name)
+
+
+def check_deployed(**calls: Call | None) -> None:
+    """Check the calls of a request, each by the name of its field. Raises as `deployed` does."""
+    for field, call in calls.items():
+        if call is not None:
+            deployed(call, field)
+
+
+def is_declared(function: str, task: str, arguments: Collection[str]) -> bool:
+    """Return whether the catalogue has a task that is known to take these arguments. Raises `Unavailable`.
+
+    The deployment writes the catalogue before its functions, so a function may not have the task yet.
+    """
+
+    def has(known: Settings) -> bool:
+        parameters = parsed_parameters(known.task_parameters).get(function, {}).get(task)
+        named = {name.removesuffix("?") for name in parameters or ()}
+        return task in (known.task_functions or {}).get(function, ()) and set(arguments) <= named
+
+    return has(catalogue_settings(settings(), has))
+
+
+def check_deployed_units(**calls: Call | None) -> None:
+    """Check the calls of units, which have only a part of their arguments. Raises `BadCall` or `Unavailable`."""
+    for field, call in calls.items():
+        if call is not None:
+            _check(call, field, _refusal)
+
+
+def read_parameters() -> None:
+    """Read the arguments of tasks, which all functions share, if this process has not. Raises `Unavailable`."""
+    catalogue_settings(settings(), lambda _: True)
+
+
+def deployed(call: Call, field: str = "continuation") -> Call:
+    """Return the call if this deployment can deliver it, and its task takes the arguments, as far as they are known.
+
+    Raises `BadCall`, which lists the names in the catalogue, `BadArgument`, or `Unavailable` if the catalogue cannot be
+    read. `field` is the call's place, empty for the whole body.
+    """
+    return _check(call, field, lambda known, call, at: _refusal(known, call, at) or _wrong_arguments(known, call, at))
+
+
+def _check(call: Call, field: str, refusal: Callable[[Settings, Call, str], Problem | None]) -> Call:
+    at = f"{field}." if field else ""
+    chosen = catalogue_settings(settings(), lambda known: refusal(known, call, at) is None)
+    if problem := refusal(chosen, call, at):
+        raise problem
+    return call
+
+
+def _wrong_arguments(chosen: Settings, call: Call, at: str) -> BadArgument | None:
+    try:
+        check_arguments(parsed_parameters(chosen.task_parameters), call, f"{at}payload")
+    except BadArgument as wrong:
+        return wrong
+    return None
+
+
+def _refusal(chosen: Settings, call: Call, at: str) -> BadCall | None:
+    functions = chosen.task_functions
+    tasks = functions.get(call.function) if functions is not None else None
+    queues = chosen.calling_queues.get(call.function, chosen.task_queues)
+    return (
+        _unless_listed("function that takes tasks", call.function, functions, f"{at}function")
+        or _unless_listed(f"task of {call.function}", call.task, tasks or None, f"{at}task")
+        or _unless_listed(f"queue for tasks of {call.function}", call.queue, queues, f"{at}queue")
+    )
+
+
+def _unless_listed(what: str, name: str, listed: Collection[str] | None, field: str) -> BadCall | None:
+    if listed is None or name in listed:
+        return None
+    known = ", ".join(sorted(listed)) or "none"
+    return BadCall(f"The catalogue has no {what} named {name!r}. Known: {known}.", field=field)
