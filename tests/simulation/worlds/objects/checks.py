@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Query
 from signalbox.mailboxes.model import HEADER, ObjectAddress, header_path, message_path
+from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import CallRecord, Kind
 from signalbox.tasks.model import failure_path
 from signalbox.testing.memory_store import MemoryStore
@@ -33,7 +34,10 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A world at rest. `deadly`: the calls that kill their process; `too_late`: those that began after their limit."""
+    """A world at rest, after so many `faults`.
+
+    `deadly`: the calls that kill their process; `too_late`: those that began after their limit; `starts`: of each call.
+    """
 
     store: MemoryStore
     history: History
@@ -41,6 +45,8 @@ class Rest:
     tasks: Tasks
     deadly: set[str]
     too_late: set[str]
+    starts: Mapping[str, int]
+    faults: int
 
     def check(self) -> None:
         """Raise `Violation` if something waits, or if a committed call did not take effect once, in order."""
@@ -99,6 +105,8 @@ class Rest:
         gave_up, too_late = (bool(problem) and problem["type"] == name for name in ("gave-up", "call-too-late"))
         if gave_up != (act.id in self.deadly and not too_late) or (gave_up and applied):
             raise Violation(f"{act.id} has the outcome {problem}; deadly calls: {self.deadly}")
+        if gave_up and self.starts[act.id] + self.faults < OBJECTS_LIMITS.call_attempts_max:
+            raise Violation(f"the call {act.id} was given up after {self.starts[act.id]} starts")
         if gave_up and self._failure_of(act) is None:
             raise Violation(f"{act.id} was given up, and is not among the failures")
         if too_late and act.timing.not_after_seconds is None:

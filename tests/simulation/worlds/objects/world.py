@@ -38,7 +38,7 @@ from tests.simulation.processes import Killed
 from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
-from tests.simulation.world import Violation, World
+from tests.simulation.world import World
 from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, large_acts, set_limits, vary
 from tests.simulation.worlds.objects.checks import Rest, Tasks
 from tests.simulation.worlds.objects.history import History
@@ -151,8 +151,9 @@ class ObjectsWorld:
             self.world.run()
         if self.purged_at is not None:
             self._wake_what_is_silent()
-        self._check_starts()
-        Rest(self.world.store, self.history, self.acts, self.tasks, self.deadly, self.too_late).check()
+        world = self.world
+        late, starts = self.too_late, self.starts
+        Rest(world.store, self.history, self.acts, self.tasks, self.deadly, late, starts, world.faults).check()
 
     def purge_at(self, random: Random) -> None:
         """Purge the queue of wake-ups once, after some of the acts have begun."""
@@ -167,13 +168,6 @@ class ObjectsWorld:
 
     def _sweep_objects(self) -> None:
         objects_sweep.sweep(self.world.ports, {CLASS: "logs"})
-
-    def _check_starts(self) -> None:
-        """Check that a call which was given up was started as often as is allowed, apart from faults."""
-        given_up = {act.id for act in self.acts if act.id in self.deadly and self.starts[act.id]}
-        for id_ in given_up - self.too_late:
-            if self.starts[id_] + self.world.faults < OBJECTS_LIMITS.call_attempts_max:
-                raise Violation(f"the call {id_} was given up after {self.starts[id_]} starts")
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
