@@ -516,7 +516,7 @@ def _turn(
             turn.take(result)
         taken = _take(turn, mailbox.waiting[:count], own)
         if not mailbox.more and count >= len(mailbox.waiting):
-            turn.give_up_steps()  # no outcome is left
+            turn.see_all()
         turn.claim_steps()
         changes = taken or turn.changes_anything or turn.dropped_leases
         more = mailbox.more or len(taken) + turn.cancels_left < len(mailbox.waiting)

@@ -198,6 +198,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.step_effect": "signalbox.flows.storage:step_effect",
     "flows.taken_messages": "signalbox.flows.storage:taken_messages",
     "flows.FlowTurn._counts": "signalbox.flows.machine.turns:FlowTurn._counts",
+    "flows.Carrier.may_start_again": "signalbox.flows.machine.claims:Carrier.may_start_again",
     "flows.FlowTurn.claim_steps": "signalbox.flows.machine.turns:FlowTurn.claim_steps",
     "flows.FlowTurn.must_wait": "signalbox.flows.machine.turns:FlowTurn.must_wait",
     "flows.FlowTurn.wake_times": "signalbox.flows.machine.turns:FlowTurn.wake_times",

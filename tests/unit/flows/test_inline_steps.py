@@ -456,13 +456,14 @@ CLAIMS = {
     "of this delivery, whose code did not": Claim("me", STARTS, NOW + timedelta(seconds=5)),
     "of another delivery, not over": Claim("other", STARTS, NOW + timedelta(seconds=5)),
     "of another delivery, over": Claim("other", STARTS, NOW),
+    "of another, over, but messages are left": Claim("other", STARTS, NOW),
     "of nobody after an error, not over": Claim("", STARTS, NOW + timedelta(seconds=5), "KeyError: 1"),
     "of nobody after an error, over": Claim("", STARTS, NOW, "KeyError: 1"),
     "over, after ten starts": Claim("other", LIMITS.inline_starts_max, NOW),
 }
 
 
-def what_happens(claim: Claim | None, carrier: Carrier) -> str:
+def what_happens(claim: Claim | None, carrier: Carrier, *, messages_left: bool) -> str:
     """Return what a turn does with an inline step that has a claim."""
 
     async def work() -> int:
@@ -472,7 +473,8 @@ def what_happens(claim: Claim | None, carrier: Carrier) -> str:
     header = new_header(FlowAddress("work", "1"), "shop", {}, "i")
     header = replace(header, begun=True, start_at=NOW, pending={"0": wait}, running={"0": claim} if claim else {})
     turn = FlowTurn.begin(FlowDefinition.from_function(work), header, (), NOW, carrier)
-    turn.give_up_steps()
+    if not messages_left:
+        turn.see_all()
     turn.claim_steps()
     turn.close()
     after = turn.running.get("0")
@@ -487,6 +489,6 @@ def what_happens(claim: Claim | None, carrier: Carrier) -> str:
 @pytest.mark.parametrize(("claim", "of_carrier", "of_another"), rows(claims, "its claim"))
 def test_what_a_turn_does_with_an_inline_step(claim: str, of_carrier: str, of_another: str) -> None:
     busy = frozenset({"0"} if claim.endswith("runs") else ())
-    carrier = Carrier(lambda: "me", busy)
-    assert what_happens(CLAIMS[claim], carrier) == of_carrier
-    assert of_another in ("-", what_happens(CLAIMS[claim], NOBODY))
+    carrier, left = Carrier(lambda: "me", busy), claim.endswith("left")
+    assert what_happens(CLAIMS[claim], carrier, messages_left=left) == of_carrier
+    assert of_another in ("-", what_happens(CLAIMS[claim], NOBODY, messages_left=left))

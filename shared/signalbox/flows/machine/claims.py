@@ -12,12 +12,13 @@ What a turn does with each inline step that the code waits for:
     of this delivery, whose code did not      claims it, same start   -
     of another delivery, not over             leaves it               leaves it
     of another delivery, over                 claims it, next start   leaves it
+    of another, over, but messages are left   leaves it               leaves it
     of nobody after an error, not over        leaves it               leaves it
     of nobody after an error, over            claims it, next start   leaves it
     over, after ten starts                    gives it up             gives it up
 
 A step is not claimed while a cancel waits, nor before the pause of its attempt is over, nor if it may take longer than
-the delivery has left. From its second start on it is claimed alone: another step must not be given up for the deaths
+the delivery has left. Messages that a turn does not apply may have the outcome that another delivery has left. From its second start on it is claimed alone: another step must not be given up for the deaths
 that it causes.
 """
 
@@ -37,13 +38,15 @@ Steps = Mapping[str, tuple[Inline[object], Wait]]
 class Carrier:
     """A delivery that can run inline steps: the paths whose code it runs now, and the time that it has left.
 
-    `identify` draws its id, at the first step. `seconds` is the time that it had in all.
+    `identify` draws its id, at the first step. `seconds` is the time that it had in all. `sees_all` says whether its
+    turn applies all messages that wait.
     """
 
     identify: Callable[[], str]
     busy: frozenset[str] = frozenset()
     seconds_left: float = LIMITS.inline_timeout_seconds_max
     seconds: float = LIMITS.inline_timeout_seconds_max
+    sees_all: bool = False
 
     @property
     def delivery(self) -> str:
@@ -57,6 +60,10 @@ class Carrier:
     def owns(self, claim: Claim) -> bool:
         """Return whether a claim is of this delivery."""
         return bool(claim.delivery) and claim.delivery == self.delivery
+
+    def may_start_again(self, claim: Claim) -> bool:
+        """Return whether no outcome of the last start can wait in the mailbox."""
+        return self.sees_all or not claim.delivery or self.owns(claim)
 
     def may_interrupt(self, claim: Claim, path: str, now: datetime) -> bool:
         """Return whether no code runs under a claim, so that a cancel need not wait for it."""
@@ -101,6 +108,7 @@ def new_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now:
         if path not in carrier.busy
         and is_free(claims.get(path), step, wait, now)
         and not (path in claims and is_given_up(claims[path], now))
+        and (path not in claims or carrier.may_start_again(claims[path]))
         and carrier.has_time_for(step)
     }
     if any(claims[path].starts > 1 for path in carrier.busy if path in claims):

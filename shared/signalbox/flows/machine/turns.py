@@ -277,6 +277,12 @@ class FlowTurn:
         self.running[path] = after_error(claim, text, now)
         return False
 
+    def see_all(self) -> None:
+        """Note that the turn applies all messages that wait. Give up the inline steps whose starts are all used up."""
+        if self.carrier is not NOBODY:
+            self.carrier = replace(self.carrier, sees_all=True)
+        self.give_up_steps()
+
     def give_up_steps(self) -> None:
         """Give up the inline steps whose starts are all used up."""
         if self.now is None or self.driver.ended is not None:

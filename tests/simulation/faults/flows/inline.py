@@ -131,6 +131,9 @@ FAULTS = (
         "inline-10", "leaving an outcome before it is received", ("flows._leave_repeated", lambda _: False)
     ),
     in_inline_steps("inline-10", "an outcome that waits, before giving up", ("flows._take", _gives_up_first)),
+    in_inline_steps(
+        "inline-10", "an outcome that waits, before a next start", ("flows.Carrier.may_start_again", lambda *_: True)
+    ),
     in_inline_steps("inline-12", "the pause before an attempt", ("flows.due_at", lambda *_: None)),
     in_inline_steps("inline-12", "the wake-up after a pause", ("flows.FlowTurn.wake_times", _only_now)),
     in_inline_steps("inline-13", "leaving outcomes that cannot be applied", ("flows._leave_outcomes", lambda _: None)),

@@ -114,7 +114,7 @@ class FlowDeliveries:
 
     def _run_turn(self, ports: Ports, flows: Flows, wake: Delivery) -> None:
         workers = SimulatedWorkers(self.world, wake.wake.mailbox, self.inline)
-        cancels = self.inline.cancels_waiting(wake.wake.mailbox)
+        cancels = self.inline.cancels_waiting(wake.wake)
         try:
             turns.run_turn(ports, flows, wake, workers)
         finally:

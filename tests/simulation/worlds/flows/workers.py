@@ -6,12 +6,14 @@ from datetime import datetime
 from itertools import count
 from random import Random
 
+from signalbox.core.effects import WakeUp
 from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
 from signalbox.flows.model import Cancel
 from signalbox.flows.tasks.turns import Code
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, message_path
+from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path, message_path
+from signalbox.mailboxes.service import is_over
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
@@ -103,9 +105,15 @@ class InlineSteps:
                 raise Violation(f"{base} begins {path} after a run has left a cancel to it")
         return self.runs.begin(base, wait, claim)
 
-    def cancels_waiting(self, base: str) -> list[str]:
-        """Return the cancels that a delivery must find, if all that waits for a flow is on its first page."""
-        messages = self.world.store.query(Query(collection_of(base), limit=1_000))
+    def cancels_waiting(self, wake: WakeUp) -> list[str]:
+        """Return the cancels that a delivery must find, if all that waits for a flow is on its first page.
+
+        A wake-up of a slot after which a turn has read finds none: what waits has another wake-up.
+        """
+        [header] = self.world.store.read(header_path(wake.mailbox))
+        if is_over(wake, header):
+            return []
+        messages = self.world.store.query(Query(collection_of(wake.mailbox), limit=1_000))
         waiting = [message for message in messages if message.id != HEADER and "since" in (message.data or {})]
         if len(waiting) >= MAILBOXES_LIMITS.mailbox_page:  # the header is on the page, too
             return []
