@@ -1,6 +1,6 @@
-# Copies of the database that survive what deletes it, and a warning when the project costs more than it should.
+# Backups of the database, which are kept after the database is deleted, and a budget that warns.
 
-# Firestore takes one schedule a day and one a week for a database, and keeps a backup for 14 weeks at most.
+# Firestore allows one daily and one weekly schedule for a database, and keeps a backup for at most 14 weeks.
 resource "google_firestore_backup_schedule" "daily" {
   count     = var.backups ? 1 : 0
   database  = local.database
@@ -21,7 +21,7 @@ resource "google_firestore_backup_schedule" "weekly" {
   depends_on      = [google_firestore_backup_schedule.daily] # of one database, one change at a time
 }
 
-# Who deploys it needs the role Billing Account Costs Manager on the billing account: a person, not the deploying account.
+# Deploying the budget needs the role Billing Account Costs Manager on the billing account, so a person deploys it.
 resource "google_billing_budget" "budget" {
   for_each        = var.billing_account == null ? {} : { project = var.billing_account }
   provider        = google.billing

@@ -1,4 +1,4 @@
-# One dashboard: what functions and queues do.
+# One dashboard with the metrics of functions and queues.
 
 locals {
   charts = [
@@ -16,7 +16,7 @@ resource "google_monitoring_dashboard" "dashboard" {
     displayName = "${local.begin}signalbox"
     mosaicLayout = {
       columns = 12
-      # The service leaves out zeros when it is read, and Terraform would find a change in each that is written here.
+      # The API omits zeros when it is read, so Terraform would find a change in each zero that is written here.
       tiles = [for place, chart in local.charts : merge(
         place % 2 == 0 ? {} : { xPos = 6 },
         place < 2 ? {} : { yPos = floor(place / 2) * 4 },

@@ -1,6 +1,6 @@
-# Where events go that their function could not handle: without it, Eventarc drops an event after 24 hours. A trigger's own
-# subscription is Eventarc's, and no resource of the provider names its dead letters (terraform-provider-google#17697): after
-# each apply, `make deploy` has it deliver to this topic (deploy/dead_letters.py).
+# The topic of events that their function could not handle. Without it, Eventarc drops an event after 24 hours. Eventarc
+# creates a trigger's subscription, and no resource of the provider sets its dead-letter topic (terraform-provider-google#17697).
+# So `make deploy` sets it after each apply (deploy/dead_letters.py).
 
 locals {
   dead_letters = length(local.events) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }
@@ -13,7 +13,7 @@ resource "google_pubsub_topic" "dead_letters" {
   depends_on = [google_project_service.api]
 }
 
-# Keeps them until `make failures REPLAY=1` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".
+# Keeps the events until `make failures REPLAY=1` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".
 resource "google_pubsub_subscription" "dead_letters" {
   for_each                   = local.dead_letters
   name                       = each.value
@@ -25,7 +25,7 @@ resource "google_pubsub_subscription" "dead_letters" {
   }
 }
 
-# Pub/Sub itself moves an event there, as its own agent: the triggers, which are made with the functions, make it exist.
+# Pub/Sub moves an event to the topic as its service agent, which exists once there are triggers.
 resource "google_pubsub_topic_iam_member" "dead_letters" {
   for_each   = local.dead_letters
   topic      = google_pubsub_topic.dead_letters[each.key].name

@@ -32,7 +32,7 @@ resource "google_compute_backend_service" "function" {
   }
 }
 
-# A function sees what follows its name in the path, as at its own address. Every other path responds 404.
+# A function receives the path after its name, as at its own address. Every other path is answered with 404.
 resource "google_compute_url_map" "domain" {
   for_each        = local.domain
   name            = local.balancer
@@ -67,7 +67,8 @@ resource "google_compute_url_map" "domain" {
   }
 }
 
-# A certificate cannot be changed: another domain gets another name, and the old one goes when nothing uses it any more.
+# A certificate cannot be changed. For another domain, one with another name is created first, and the old one is deleted
+# when it is no longer in use.
 resource "google_compute_managed_ssl_certificate" "domain" {
   for_each = local.domain
   name     = "${local.balancer}-${substr(sha256(each.value), 0, 8)}"
@@ -96,8 +97,8 @@ resource "google_compute_global_forwarding_rule" "domain" {
   load_balancing_scheme = "EXTERNAL_MANAGED"
 }
 
-# Google renews the certificate a month before its end, as long as the domain's record names the address. A path that is not a
-# function's responds 404, without a function being called.
+# Google renews the certificate a month before it expires, as long as the domain's record names the address. A path that does
+# not begin with a function's name is answered with 404, without a call of a function.
 resource "google_monitoring_uptime_check_config" "domain" {
   for_each     = local.domain
   display_name = "${local.begin}signalbox: ${each.value}"

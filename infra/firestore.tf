@@ -22,7 +22,7 @@ resource "google_firestore_database" "database" {
   depends_on = [google_project_service.api]
 }
 
-# Firestore's audit logs are set under the name of Datastore. This is all that the project logs of it: it replaces what was set.
+# Firestore's audit logs are configured under the name of Datastore. This replaces the project's earlier configuration of them.
 resource "google_project_iam_audit_config" "data_access" {
   count   = var.data_access_logs ? 1 : 0
   project = var.project_id
@@ -35,32 +35,33 @@ resource "google_project_iam_audit_config" "data_access" {
   }
 }
 
-# Nothing that a rule needs may have a time-to-live policy, so the receipts of waits have none. The policies and their
+# No record on which a decision depends may have a time-to-live policy, so the receipts of waits have none. The policies and their
 # reasons are listed in tests/expiry_policies.py.
 locals {
   key_location = lookup({ nam5 = "us", eur3 = "europe" }, local.database_location, local.database_location)
 
-  # Of prod, `make destroy` leaves the data, and all that is set on it.
+  # `make destroy` keeps prod's data, and all settings on it.
   of_data = var.environment == "prod" ? "ABANDON" : "DELETE"
 
   expiring = {
-    # How often a user's task was started. A record that is missing counts as none, so deleting one early only lets a task
-    # run more often; 31 days after its last count, Cloud Tasks has dropped the task.
+    # The number of starts of a user's task. A missing record counts as zero, so deleting one early only lets a task run more
+    # often. 31 days after the last start, Cloud Tasks has dropped the task.
     attempts = { field = "counted_at", offset = "2678400s" }
 
-    # What is counted of a yoke that is gone: nothing. The record must outlive the last delivery of the yoke's events, a day.
+    # What standings contain of a deleted yoke: nothing. The record is kept until the last delivery of the yoke's events, a day.
     counted = { field = "gone_at", offset = "604800s" }
 
-    # A critical section without a call for a week: only an idle one has that field.
+    # A critical section that had no call for a week. Only an idle one has this field.
     critical_sections = { field = "idle_since", offset = "604800s" }
 
-    # A task that was given up. Deleted, it cannot be run again from there; a late delivery of the task would record it again.
+    # A task that was given up. After this time it cannot be run again; a late delivery of the task would record it again.
     failures = { field = "recorded_at", offset = "2592000s" }
 
-    # The receipt of a call on an object: it has its time itself. What waits, and an object's state, has none.
+    # The receipt of a call of an object contains the time. Waiting calls and an object's state have no time to live.
     mailbox = { field = "expires_at", offset = null }
 
-    # What was enqueued under an id, or by a task. As long as Cloud Tasks may deliver that task again, and a day.
+    # The receipt of a call that was enqueued under an id, or by a task: for as long as Cloud Tasks may deliver that task
+    # again, and one day more.
     receipts = { field = "written_at", offset = "2764800s" }
   }
 }
@@ -79,7 +80,7 @@ resource "google_firestore_field" "expiring" {
   depends_on      = [google_firestore_field.first]
 }
 
-# Each policy had a block of its own: what is deployed stays as it is.
+# Earlier, each policy had a block of its own: deployed policies are kept.
 moved {
   from = google_firestore_field.attempts
   to   = google_firestore_field.expiring["attempts"]

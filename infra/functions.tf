@@ -1,7 +1,7 @@
 locals {
-  # Cloud Run verifies the caller of a private function, and removes the token's signature before the function sees it. It
+  # Cloud Run verifies the caller of a private function, and removes the token's signature before it calls the function. It
   # admits every caller of an open one, so there a token without a signature proves nothing.
-  # Settings of one function, absent where it has none, so that another origin deploys that function alone.
+  # A function has a setting only if it needs it, so that a new origin, for instance, deploys one function only.
   of_browsers = { for name, function in local.deployments : name => merge(
     length(function.origins) > 0 ? { SIGNALBOX_ORIGINS = jsonencode({ (name) = function.origins }) } : {},
     function.auth != "" ? { SIGNALBOX_AUTH = jsonencode({ (name) = function.auth }) } : {},
@@ -27,7 +27,7 @@ module "function" {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
     }, each.value.queue ? {
-    THREADED_TIMEOUT_ENABLED = "true" # functions-framework ends a request at its time-out: it would run on next to its redelivery
+    THREADED_TIMEOUT_ENABLED = "true" # functions-framework ends a request at its time-out. Otherwise it would continue while it is delivered again
   } : {})
   resources     = each.value.resources
   vpc           = each.value.vpc

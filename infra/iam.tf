@@ -1,4 +1,4 @@
-# Accounts, and who may invoke functions, enqueue tasks, use the database and act as whom.
+# Accounts, and their rights to invoke functions, enqueue tasks, use the database, and act as other accounts.
 
 resource "google_service_account" "kit" {
   for_each = {
@@ -10,7 +10,7 @@ resource "google_service_account" "kit" {
   depends_on   = [google_project_service.api]
 }
 
-# Terraform evaluates a `for_each` once for each of its resources, so what it goes over here is as small as it can be.
+# Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.
 locals {
   account_ids = { for name, function in local.deployments : name => function.account_id }
 }
@@ -28,8 +28,8 @@ resource "google_service_account" "runtime" {
   depends_on = [google_project_service.api]
 }
 
-# What a queue calls functions as. It may call those that the catalogue's `queues` name it for, and no others: so a function
-# that was taken over calls at most what its own queues call.
+# The account with which a queue calls functions. It may call only those whose `queues` in the catalogue name it. So an attacker
+# who controls a function can call at most the functions that its queues call.
 resource "google_service_account" "queue" {
   for_each     = local.queues
   account_id   = "qu-${local.begin}${each.key}"
@@ -43,7 +43,7 @@ resource "google_service_account" "queue" {
   depends_on = [google_project_service.api]
 }
 
-# A trigger's account: it may receive events and invoke its function, and nothing else.
+# A trigger's account may receive events and invoke its function, and has no other right.
 resource "google_service_account" "trigger" {
   for_each     = toset([for trigger in local.triggers : trigger.function])
   account_id   = replace(local.functions[each.key].account_id, "/^fn-/", "ev-")
@@ -52,10 +52,10 @@ resource "google_service_account" "trigger" {
 }
 
 locals {
-  # What `make bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
+  # The account that `make bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
   builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
 
-  # Of persons who deploy in turn, each would take the right from the one before: a group holds it for all of them.
+  # If several people deploy in turn, each would take the right from the previous one, so a group has it for all of them.
   deploying = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
   people    = setunion(var.invokers, [local.builder], local.deploying)
 
@@ -85,7 +85,7 @@ resource "google_cloud_tasks_queue_iam_member" "enqueuer" {
   member   = google_service_account.runtime[local.enqueuers[each.key]].member
 }
 
-# A task carries its queue's identity, and only an account that may act as it can create such a task.
+# A task is delivered with its queue's identity, so only an account that may act as that identity can create the task.
 resource "google_service_account_iam_member" "act_as_queue" {
   for_each           = local.enqueues
   service_account_id = google_service_account.queue[each.value].name
@@ -93,7 +93,7 @@ resource "google_service_account_iam_member" "act_as_queue" {
   member             = google_service_account.runtime[local.enqueuers[each.key]].member
 }
 
-# [open] the condition, as documented for named databases, was never run in a real project.
+# [open] The condition follows the documentation for named databases, and has not been tried in a real project.
 resource "google_project_iam_member" "database" {
   for_each = local.account_ids
   project  = var.project_id
@@ -105,7 +105,7 @@ resource "google_project_iam_member" "database" {
   }
 }
 
-# Every function reads what the deployment consists of, and nothing else of that bucket. [open] as above.
+# Every function may read the shared part of the catalogue, and no other object of that bucket. [open] As above.
 resource "google_project_iam_member" "catalogue" {
   for_each = local.account_ids
   project  = var.project_id
@@ -117,7 +117,7 @@ resource "google_project_iam_member" "catalogue" {
   }
 }
 
-# What the catalogue's entry of a function asks for: its secrets, and roles of the project.
+# The rights that a function's entry in the catalogue requests: its secrets, and roles of the project.
 locals {
   secret_reads = merge([for name, function in local.deployments : {
     for secret in distinct(values(function.secrets)) : "${name}/${split(":", secret)[0]}" => { account = name, secret = split(":", secret)[0] }...
@@ -149,7 +149,7 @@ resource "google_project_iam_member" "event_receiver" {
   member   = each.value.member
 }
 
-# What a deployment by Cloud Build sets up runs as these accounts, and only who may act as them can do that.
+# A deployment by Cloud Build creates resources that run as these accounts, so it needs the right to act as them.
 resource "google_service_account_iam_member" "builder_acts_as" {
   for_each           = local.acted_as
   service_account_id = each.value
@@ -164,7 +164,7 @@ resource "google_project_iam_member" "build_logs" {
 }
 
 # Cloud Functions copies each zip to a bucket of its own, which exists only after the first deployment: hence a role on the
-# project, limited by a condition to that bucket and to ours. [open] the condition was never run in a real project.
+# project, limited by a condition to that bucket and to ours. [open] The condition has not been tried in a real project.
 resource "google_project_iam_member" "build_sources" {
   project = var.project_id
   role    = "roles/storage.objectViewer"
@@ -185,9 +185,9 @@ resource "google_artifact_registry_repository_iam_member" "build_images" {
   member     = google_service_account.kit["build"].member
 }
 
-# A right is in force some minutes after it was granted ("typically 2 minutes, potentially 7 or longer": IAM, Access change
-# propagation), and a function that is built earlier fails. So functions wait once, after all that building and running
-# them needs; again only when there is a new right.
+# A right takes effect some minutes after it was granted ("typically 2 minutes, potentially 7 or longer": IAM, Access change
+# propagation), and a function that is built earlier fails. So all functions wait once, after the rights that building and
+# running them needs were granted, and again only when there is a new right.
 resource "terraform_data" "rights" {
   triggers_replace = sort(concat(
     [google_project_iam_member.build_logs.id, google_project_iam_member.build_sources.id],

@@ -1,5 +1,5 @@
-# Firestore's indexes beyond its default, one for every field: composite indexes of the catalogue, and exemptions for fields
-# that no query names, since each index costs time at every write and storage.
+# Firestore indexes every field by default. These are the composite indexes of the catalogue, and exemptions for fields that no
+# query names, since each index costs storage, and time at every write.
 
 locals {
   composite = { for name, index in local.indexes : name => {
@@ -11,10 +11,10 @@ locals {
     }]
   } }
 
-  # The kit's own collections, with the fields that queries name: one setting takes the index from all fields of a
-  # collection ("*" stands for all of them, a map's setting is that of its fields too), and those named here have one
-  # again. Each setting is an operation of 30 to 120 seconds. An index of values that grow (times, numbers of units) takes
-  # some 500 writes a second.
+  # The kit's own collections, with the fields that queries name. One setting removes the index of all fields of a collection
+  # ("*"; a map's setting also applies to the fields in it), and one for each field named here adds its index again. Each
+  # setting is an operation of 30 to 120 seconds. An index of increasing values (times, numbers of units) sustains about
+  # 500 writes a second.
   searched = {
     adjustments           = []
     attempts              = ["batch", "erred_at"]
@@ -48,14 +48,14 @@ locals {
     for field in fields : "${collection}.${field}" => { collection = collection, field = field }
   }]...)
 
-  # The sweeper finds waiting messages in the mailboxes of all objects; their numbers are spread.
+  # The sweeper queries waiting messages of all objects' mailboxes by numbers, which are spread.
   searched_everywhere = { "mailbox.swept_by" = { collection = "mailbox", field = "swept_by" } }
 
-  # Documents are users', and their fields are indexed but for the kit's own.
+  # Documents belong to users: their fields are indexed, except the kit's own.
   first_exempt = "_signalbox"
   later_exempt = toset(["_resource.created", "_resource.modified"])
 
-  # Which documents embed a document, and by which fields.
+  # The documents that embed a document, and the fields in which they do.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
 }
 
@@ -79,9 +79,9 @@ resource "google_firestore_index" "composite" {
   deletion_policy = local.of_data
 }
 
-# A young database refuses changes of several indexes at once ("too much contention", 409) while it makes its first ones: so
-# one field comes first, then the others, and the composite indexes last. Destroying a setting takes it off the data, which
-# stays in prod: so there its settings stay too.
+# While a new database creates its first indexes, it refuses changes of several indexes at once ("too much contention", 409). So
+# one field is changed first, then the others, and the composite indexes last. Destroying a setting removes it from the data.
+# prod's data is kept, so its settings are kept, too.
 resource "google_firestore_field" "first" {
   database   = local.database
   collection = "documents"
@@ -159,7 +159,7 @@ resource "google_firestore_field" "searched_as_array" {
   depends_on      = [google_firestore_field.first]
 }
 
-# Each field without an index had a resource of its own: these settings stay, and say what "*" says.
+# Earlier, each field without an index had a resource of its own. These settings are kept; they have the same meaning as "*".
 removed {
   from = google_firestore_field.exempt
   lifecycle {

@@ -1,4 +1,4 @@
-# The catalogue in the cloud's terms. Names and addresses are decided here and nowhere else.
+# The catalogue in the cloud's terms. Only this file determines names and addresses.
 
 data "google_project" "this" {
   project_id = var.project_id
@@ -12,7 +12,7 @@ locals {
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
   history   = values(merge({}, lookup(local.catalogue, "history", null))) # in the order of their names
 
-  # The kit's examples are in its own catalogue, and not in that of a project of one's own.
+  # The kit's examples are in its own catalogue, and not in the catalogue of a user's project.
   entries = { for name, entry in local.catalogue.functions : name => entry if var.examples || !startswith(lookup(entry, "folder", ""), "examples/") }
 
   segments = { for name in keys(local.entries) : name => replace(name, "_", "-") } # in URLs and names in the cloud
@@ -21,7 +21,7 @@ locals {
   database          = coalesce(var.database, "signalbox-${var.environment}")
   database_location = coalesce(var.database_location, var.region)
 
-  # Those of the kit's own functions carry nothing else; the others are for users' tasks, if they retry forever.
+  # The queues of the kit's own functions take no other tasks. The others take users' tasks if they retry without a limit.
   kits_queues = flatten([for name, entry in local.entries : lookup(entry, "queues", []) if startswith(lookup(entry, "folder", "functions/${name}"), "functions/")])
   # The queue `objects` carries the wake-ups of objects, `flows` those of flows.
   task_queues = [for name, queue in local.queues : name if queue.attempts_max == -1 && !contains(local.kits_queues, name) && !contains(["flows", "objects"], name)]
@@ -65,8 +65,8 @@ locals {
 
   has_secrets = anytrue([for function in local.functions : length(function.secrets) > 0])
 
-  # A function that is open and has tasks is deployed twice: NAME, where no task can be called, and NAME-tasks, where nothing
-  # else can. Only the tasks' account may call the latter, so Cloud Run verifies it. infra/signalbox_infra/deployments.py says the same.
+  # A function that is open and has tasks is deployed twice: NAME serves everything but tasks, and NAME-tasks serves only tasks.
+  # Only the tasks' account may call NAME-tasks, so Cloud Run verifies it (also in infra/signalbox_infra/deployments.py).
   split = toset([for name, entry in local.entries : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
 
   segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])
@@ -76,7 +76,7 @@ locals {
       function = name
       part     = contains(local.split, name) ? "people" : ""
       queue    = function.queue && !contains(local.split, name)
-      # Tasks from before the function was open have its address for people, which enqueues them again.
+      # Tasks that were created before the function was open have NAME's address, and NAME enqueues them again.
       enqueues = contains(local.split, name) ? setunion(function.enqueues, function.queues) : function.enqueues
     }) },
     { for name in local.split : "${name}_tasks" => merge(local.functions[name], {
@@ -93,8 +93,8 @@ locals {
     }) },
   )
 
-  # The URL for people passes on the path behind the name; target.py repeats it. Queues and schedules call the deterministic address, which is known
-  # before any function exists, so that functions can enqueue tasks for each other.
+  # A URL for people passes the path after the name to the function; target.py has the same rule. Queues and schedules call the
+  # deterministic address, which is known before any function exists, so functions can enqueue tasks for each other.
   base_url     = var.domain_only ? "https://${var.domain}/" : "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
   function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"
 
@@ -112,8 +112,8 @@ locals {
     SIGNALBOX_CATALOGUE         = "${google_storage_bucket.sources.name}/${local.catalogue_object}"
   }
 
-  # What each function must know of the others is one object, which a function reads when it first needs it: in their
-  # environments, one more function would update all of them.
+  # One object has what each function must know of the others; a function reads it when it first needs it. If it were in their
+  # environments, a new function would update all of them.
   catalogue_object = "catalogue.json"
   of_all_functions = {
     format          = 1
@@ -126,7 +126,7 @@ locals {
     task_parameters = { for name, entry in local.entries : name => entry.parameters if length(merge({}, lookup(entry, "parameters", null))) > 0 }
   }
 
-  # Its own entries decide who may call a function, so they are in its environment, which no function can change.
+  # A function's own entries decide who may call it, so they are in its environment, which no function can change.
   of_one_function = { for name, function in local.deployments : name => {
     SIGNALBOX_CALLING_QUEUES  = jsonencode(length(function.queues) > 0 ? { (function.function) = sort(function.queues) } : {})
     SIGNALBOX_QUEUE_BACKOFFS  = jsonencode({ for name in function.queues : name => local.backoffs[name] })

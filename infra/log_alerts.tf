@@ -1,4 +1,4 @@
-# Alerts on log lines of which the first one counts: a rate would hide them. Each is sent once an hour at most.
+# Alerts on log lines that matter from the first one: a threshold on their rate would hide it. Each is sent once an hour at most.
 
 locals {
   service_names = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
@@ -23,10 +23,10 @@ locals {
   })
 }
 
-# For the dashboard. An alert on it would fail on a first deployment: a metric's name is unknown for up to ten minutes.
+# For the dashboard. An alert on this metric would fail in a first deployment: its name is unknown for up to ten minutes.
 resource "google_logging_metric" "given_up" {
   name        = "${local.begin}signalbox-given-up"
-  description = "Tasks, events and scheduled calls that ended for good without success."
+  description = "Tasks, events and scheduled calls that failed permanently."
   filter      = local.given_up
   metric_descriptor {
     metric_kind = "DELTA"
@@ -60,7 +60,7 @@ resource "google_monitoring_alert_policy" "logged" {
   depends_on = [google_project_service.api]
 }
 
-# The project's bucket of logs, which exists: it is changed, and stays if this is destroyed.
+# The project's log bucket. It exists already: it is only changed, and is kept by `make destroy`.
 resource "google_logging_project_bucket_config" "default" {
   count          = var.log_retention_days == null ? 0 : 1
   project        = var.project_id
@@ -70,11 +70,11 @@ resource "google_logging_project_bucket_config" "default" {
   depends_on     = [google_project_service.api]
 }
 
-# Cloud Run logs each request with its address, which holds the values of a query (`where=email=…`), and $0.50 a GiB. What
-# succeeded is not kept: metrics count it, and the functions' own lines say what they did.
+# Cloud Run logs each request with its address, which contains the values of a query (`where=email=…`), for $0.50 a GiB. Entries
+# of successful requests are not kept: metrics count them, and the functions' own log lines describe them.
 resource "google_logging_project_exclusion" "requests" {
   name        = "${local.begin}signalbox-requests"
-  description = "Requests that succeeded: their addresses hold the values of queries."
+  description = "Successful requests: their addresses contain the values of queries."
   filter      = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND log_id(\"run.googleapis.com/requests\") AND severity<WARNING"
   depends_on  = [google_project_service.api]
 }

@@ -1,4 +1,4 @@
-# What an operator must look at. Thresholds on metrics, the absence of sweeps, and log lines whose first one counts.
+# Alerts: thresholds on metrics, and the absence of sweeps. Alerts on log lines are in log_alerts.tf.
 
 locals {
   services    = join(",", [for function in local.deployments : "\"${function.service}\""])
@@ -8,7 +8,7 @@ locals {
   requests    = "metric.type=\"run.googleapis.com/request_count\""
   of_database = "resource.type=\"firestore.googleapis.com/Database\" AND resource.labels.database_id=\"${local.database}\" AND metric.type=\"firestore.googleapis.com/api/request_count\""
 
-  # Eventarc hands events over through Pub/Sub, in a subscription that it names after the trigger's region and the function.
+  # Eventarc delivers events through Pub/Sub, in a subscription named after the trigger's region and the function.
   subscriptions = join("|", [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"])
 
   thresholds = merge({
@@ -83,10 +83,10 @@ locals {
     }
   })
 
-  # What the alert's message says to do: the heading of docs/operations.md, and the command to run first.
+  # The alert's message: the heading in docs/operations.md, and the command to run first.
   of_which = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
   runbook  = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.of_which}`."
-  first    = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # of all others the log
+  first    = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
 
   channels = [for channel in google_monitoring_notification_channel.email : channel.id]
 }
@@ -144,8 +144,8 @@ resource "google_monitoring_alert_policy" "alert" {
   depends_on = [module.function, google_cloud_tasks_queue.queue]
 }
 
-# Nothing else repairs what a process that died left behind, and a sweeper that fails every minute stays far below the rate of
-# failures above. Both conditions watch its successes: there are none, or there are zeros.
+# Only the sweeper repairs what crashed processes leave, and if it fails every minute, its failures are far below the threshold
+# above. So both conditions watch its successes: there is no value, or the value is zero.
 locals {
   sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.functions["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
 }

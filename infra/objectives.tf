@@ -1,10 +1,10 @@
-# Service level objectives, if `objectives` is set: how often waits, grants and copies are as fast as they should be, over four
-# weeks, and an alert when the share that may be slower is used up too fast. docs/operations.md, "Objectives".
+# Service level objectives, if `objectives` is set: the share of waits, grants and copies that are fast enough over four weeks,
+# and an alert if the error budget is used up too fast. docs/operations.md, "Objectives".
 
 locals {
   of_wait = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.functions["semaphore_wait"].service}\""
 
-  # Durations that a request's line has, next to its cost. A threshold of an objective is the bound of a bucket.
+  # Durations in the log line of a request. The threshold of an objective is the bound of a bucket.
   durations = {
     grant_seconds = "Seconds from a grant to the claim by its task."
     copy_seconds  = "Seconds from the write of a document to the last copy that a page of its fan-out wrote."
@@ -32,7 +32,7 @@ locals {
     }
   }
 
-  # At the first rate, the share of four weeks is used up in three days; at the second in two weeks.
+  # At the first rate, the error budget of four weeks is used up in three days; at the second rate, in two weeks.
   burn_rates = {
     fast = { seconds = 3600, above = 10 }
     slow = { seconds = 86400, above = 2 }
@@ -65,7 +65,7 @@ resource "google_monitoring_custom_service" "signalbox" {
   depends_on   = [google_project_service.api]
 }
 
-# A metric on logs is known some minutes after it was made: the functions are built in the meantime.
+# A metric on logs is known some minutes after it was created; the functions are built in the meantime.
 resource "google_monitoring_slo" "objective" {
   for_each            = var.objectives ? local.objectives : {}
   service             = google_monitoring_custom_service.signalbox[0].service_id

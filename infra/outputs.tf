@@ -33,7 +33,7 @@ output "domain_address" {
 }
 
 output "dead_letters" {
-  description = "The topic and the subscription of events that were given up, and the account that Pub/Sub moves them as; null without triggers."
+  description = "The topic and the subscription of events that were given up, and the account with which Pub/Sub moves them; null without triggers."
   value = one([for name in values(local.dead_letters) : {
     topic        = "projects/${var.project_id}/topics/${name}"
     subscription = "projects/${var.project_id}/subscriptions/${name}"
@@ -42,6 +42,6 @@ output "dead_letters" {
 }
 
 output "deployer" {
-  description = "IAM member that deployed last: a plan to compare with is made as the same one."
+  description = "IAM member that deployed last. A plan that is compared with the deployment is made with the same member."
   value       = var.deployer
 }

@@ -1,8 +1,8 @@
-# The name of a deleted queue stays taken for days (3 documented, 7 reported), and an idle queue costs nothing: so queues stay
-# when the rest is destroyed, emptied by `make destroy`, and the next `make deploy` takes them into its state again.
+# The name of a deleted queue stays taken for days (3 documented, 7 reported), and an idle queue costs nothing. So `make destroy`
+# empties the queues and keeps them, and the next `make deploy` takes them into its state again.
 
 locals {
-  # As the service returns them, "0.200s": written otherwise, each would be a change at every plan.
+  # In the form in which the API returns them, "0.200s"; in any other form, each plan would show a change.
   backoff = { for name, queue in local.queues : name => {
     for end, seconds in { min = queue.backoff_min_seconds, max = queue.backoff_max_seconds } :
     end => floor(seconds) == seconds ? "${seconds}s" : format("%.3fs", seconds)

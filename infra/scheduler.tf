@@ -1,5 +1,6 @@
 locals {
-  # A schedule of a task has the function `tasks` enqueue it, once for each scheduled time, so that it is retried as any task.
+  # The schedule of a task calls the function `tasks`, which enqueues the task once for each scheduled time. So it is retried
+  # like any task.
   scheduled = { for name, schedule in local.schedules : name => {
     cron     = schedule.cron
     zone     = lookup(schedule, "time_zone", "Etc/UTC")

@@ -1,4 +1,4 @@
-# A trigger fires only where its region is the database's location; elsewhere it is accepted and never fires.
+# A trigger fires only if its region is the database's location. Any other region is accepted, but never fires.
 locals {
   events = { for name, trigger in local.triggers : name => {
     function = trigger.function

@@ -28,7 +28,7 @@ variable "database_location" {
 }
 
 variable "environment" {
-  description = "What this deployment is for: dev, staging or prod. Only prod's data is protected against deletion."
+  description = "Purpose of this deployment: dev, staging or prod. Only prod's data is protected against deletion."
   type        = string
   validation {
     condition     = contains(["dev", "staging", "prod"], var.environment)
@@ -109,7 +109,7 @@ variable "deployers" {
 }
 
 variable "alert_email" {
-  description = "Address that alerts are sent to. Null: alerts are raised and not sent."
+  description = "E-mail address that alerts are sent to. Null: alerts are raised, but not sent."
   type        = string
   default     = null
   validation {
@@ -158,7 +158,7 @@ variable "budget" {
 }
 
 variable "log_retention_days" {
-  description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. Of several environments of a project one sets it. Null: as it is, or where _Default is not in the location global."
+  description = "Days for which the project keeps its logs, in the bucket _Default: above 30 they cost storage. If several environments share a project, set it in one of them. Null: unchanged, also if _Default is not in the location global."
   type        = number
   default     = null
   validation {
@@ -178,14 +178,14 @@ variable "cmek_key" {
 }
 
 variable "data_access_logs" {
-  description = "Log each read and write of every Firestore database of the project, with its caller: Cloud Audit Logs, which cost as logs do. Of several environments of a project one sets it; it takes the right to set the project's policy."
+  description = "Log each read and write of every Firestore database of the project, with its caller: Cloud Audit Logs, which cost as logs do. If several environments share a project, set it in one of them. It needs the right to set the project's policy."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "domain" {
-  description = "Your own domain for the functions for people, such as api.example.com: makes a load balancer, which costs money while idle. Null: none."
+  description = "Your own domain for the functions for people, such as api.example.com: creates a load balancer, which costs money while idle. Null: none."
   type        = string
   default     = null
   validation {

@@ -18,7 +18,8 @@ provider "google" {
   }
 }
 
-# The API of budgets wants to know whose quota a person's call counts against (the provider's page of google_billing_budget).
+# The API of budgets needs to know against which project's quota a person's call counts (the provider's page of
+# google_billing_budget).
 provider "google" {
   alias                 = "billing"
   project               = var.project_id

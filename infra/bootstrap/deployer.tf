@@ -4,7 +4,7 @@ resource "google_service_account" "deployer" {
   depends_on   = [google_project_service.api]
 }
 
-# It may act as no account by a right of the project: a deployment lets it act as the kit's own, one by one (infra/iam.tf).
+# It has no right to act as all accounts of the project. A deployment grants it the right for each of the kit's (infra/iam.tf).
 locals {
   rights = [
     "roles/artifactregistry.admin",
@@ -12,18 +12,18 @@ locals {
     "roles/cloudscheduler.admin",
     "roles/cloudtasks.admin",
     "roles/datastore.owner",         # databases, indexes, times to live
-    "roles/iam.serviceAccountAdmin", # creates accounts, and decides who may act as them: as mighty as any account of the project
-    "roles/logging.configWriter",    # the metric of what was given up
+    "roles/iam.serviceAccountAdmin", # creates accounts and grants rights to act as them, so it is as powerful as any account of the project
+    "roles/logging.configWriter",    # the metric of tasks and events that were given up
     "roles/logging.logWriter",
     "roles/monitoring.editor",
-    "roles/pubsub.admin",        # dead letters of triggers, and who may move events there
-    "roles/secretmanager.admin", # which account may read which secret: it may so let itself read any
+    "roles/pubsub.admin",        # dead letters of triggers, and the right to move events there
+    "roles/secretmanager.admin", # rights to read secrets, so it can grant itself the right to read any
     "roles/run.admin",           # the invokers of a function are a policy of its Cloud Run service
     "roles/serviceusage.serviceUsageAdmin",
     "roles/storage.admin",
   ]
 
-  # The last ones are those that functions ask for: a new one takes another `make bootstrap` by the project's owner.
+  # The last ones are requested by functions. A new one needs another `make bootstrap` by the project's owner.
   catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
   may_grant = distinct(concat(
     [
@@ -43,7 +43,7 @@ resource "google_project_iam_member" "deployer" {
   member   = google_service_account.deployer.member
 }
 
-# It may grant only these roles of the project, and so not make itself the owner directly. SECURITY.md has what remains.
+# It may grant only these roles of the project, so it cannot make itself the owner directly. SECURITY.md lists what it can do.
 resource "google_project_iam_member" "deployer_grants" {
   project = var.project_id
   role    = "roles/resourcemanager.projectIamAdmin"
@@ -54,7 +54,7 @@ resource "google_project_iam_member" "deployer_grants" {
   }
 }
 
-# A build smoke-tests its deployment, and needs identity tokens of its own account for that.
+# A build smoke-tests its deployment, for which it needs identity tokens of its own account.
 resource "google_service_account_iam_member" "deployer_tokens" {
   service_account_id = google_service_account.deployer.name
   role               = "roles/iam.serviceAccountOpenIdTokenCreator"

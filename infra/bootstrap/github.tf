@@ -1,12 +1,12 @@
 # GitHub Actions, if `github_repository` is set: its runs exchange the token that GitHub gives them for one of an account
-# (Workload Identity Federation), so there is no key. What runs on main may deploy; everything else of the repository,
-# pull requests included, may only read.
+# (Workload Identity Federation), so there is no key. Runs on main may deploy; all other runs of the repository, including those
+# of pull requests, may only read.
 
 locals {
   github = var.github_repository == null ? {} : { repository = var.github_repository }
 
-  # To plan is to read every resource that is deployed and the policies on them, and no data: no documents, logs, tasks,
-  # images, or objects of buckets but the state and the sources. A pull request's code has these rights.
+  # A plan reads every deployed resource and its policies, but no data: no documents, logs, tasks or images, and no objects of
+  # buckets except the state and the sources. A pull request's code has these rights.
   reading = [
     "artifactregistry.repositories.get",
     "cloudfunctions.functions.get",
@@ -53,7 +53,7 @@ resource "google_iam_workload_identity_pool" "github" {
   depends_on                = [google_project_service.api]
 }
 
-# GitHub has one issuer for everybody, so the condition is what keeps other repositories out.
+# GitHub has one issuer for all repositories, so only the condition excludes the others.
 resource "google_iam_workload_identity_pool_provider" "github" {
   for_each                           = local.github
   workload_identity_pool_id          = google_iam_workload_identity_pool.github[each.key].workload_identity_pool_id

@@ -1,5 +1,5 @@
-# Run once a project, by its owner, and again for an upgrade of rights: the deploying account. `make bootstrap` creates the
-# bucket for the states before, and this folder's state is there too, so that every machine continues from it.
+# The deploying account. The project's owner runs this once, and again for an upgrade of rights. `make bootstrap` first creates the
+# bucket for the states. This folder's state is in it, too, so any machine can continue from it.
 
 terraform {
   required_version = ">= 1.9"
@@ -9,7 +9,7 @@ terraform {
       version = "8.7.0"
     }
   }
-  backend "gcs" {} # bucket and prefix come with `terraform init -backend-config`, as those of a deployment
+  backend "gcs" {} # `terraform init -backend-config` sets bucket and prefix, as for a deployment
 }
 
 provider "google" {

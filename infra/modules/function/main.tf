@@ -1,4 +1,4 @@
-# One function: its zip, its invokers, and its trigger if it has one. Its accounts and their rights are made before it.
+# One function: its zip, its invokers, and its trigger if it has one. Its accounts and their rights are created before it.
 
 terraform {
   required_providers {
@@ -115,7 +115,7 @@ resource "google_cloudfunctions2_function" "function" {
   depends_on = [var.ready]
 }
 
-# Cloud Run's own resource: the one of Cloud Functions rejects the role. Recreating a function deletes its policy.
+# A resource of Cloud Run, since that of Cloud Functions rejects the role. Recreating a function deletes its policy.
 resource "google_cloud_run_service_iam_member" "invoker" {
   for_each = var.invokers
   location = var.region

@@ -26,7 +26,7 @@ shows has ended: minutes to hours. {old} is unchanged. To switch, set in infra/e
   database        = "{database}"
   create_database = false
 and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
-database: keep the queues paused (make pause), and empty them before make resume. docs/operations.md, "Going back", has
+database: keep the queues paused (make pause), and empty them before make resume. docs/operations.md, "Rollback and restore", has
 the order."""
 
 

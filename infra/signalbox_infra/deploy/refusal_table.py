@@ -10,7 +10,7 @@ from dataclasses import dataclass
 RIGHTS = (120.0, 180.0, 300.0)
 APIS = (60.0, 120.0, 180.0)
 SHORT = (30.0, 60.0, 120.0)
-BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0)  # more often: each try builds some more
+BUILDS = (60.0, 60.0, 60.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0)  # more tries: each builds a few more functions
 READ_TOO_EARLY = "read too early"
 INTERNAL = "internal"
 AGAIN = "Run the command again in a few minutes: it continues from what exists."
@@ -35,77 +35,77 @@ FOR_A_WHILE = (
     Refusal(
         "sources",
         r"Access to bucket gcf-v2-sources-\S+ denied|does not have storage\.objects\.get access",
-        "The account that builds functions has its right to read their sources, but not everywhere yet.",
+        "The account that builds functions has the right to read their sources, but it has not taken effect everywhere.",
         f"{ISSUES}/20571, {PROPAGATION}",
         RIGHTS,
     ),
     Refusal(
         "repository",
         r"Unable to retrieve the repository metadata",
-        "Cloud Functions may not see the repository of images yet: its own rights in a new project come late.",
+        "Cloud Functions may not read the repository of images yet: in a new project, its own rights take effect late.",
         "https://github.com/firebase/firebase-tools/issues/5588",
         RIGHTS,
     ),
     Refusal(
         "eventarc",
         r"Permission denied while using the Eventarc Service Agent",
-        "Eventarc's agent was made when its API was enabled, and has no rights yet.",
+        "Eventarc's service agent was created when its API was enabled, and has no rights yet.",
         f"{ISSUES}/25294, https://cloud.google.com/eventarc/docs/troubleshooting",
         RIGHTS,
     ),
     Refusal(
         "api",
         r"API has not been used in project \S+ before or it is disabled|SERVICE_DISABLED|accessNotConfigured",
-        "An API was enabled a moment ago, and not all of Google's servers know it.",
+        "An API was enabled a moment ago, and not on all of Google's servers yet.",
         f"{ISSUES}/8214",
         APIS,
     ),
     Refusal(
         "firestore",
         r"too much contention on these|cross-transaction contention|underlying data changed|BootstrapDatabase",
-        "Firestore makes the settings of fields and indexes of a new database one after the other.",
+        "In a new database, Firestore applies settings of fields and indexes one at a time.",
         f"https://github.com/firebase/firebase-tools/issues/1119, {ISSUES}/16329",
         SHORT,
     ),
     Refusal(
         READ_TOO_EARLY,
         r"Provider produced inconsistent result after apply.*Root (object|resource) was present, but now absent",
-        "It was created, and Google's answer to the read that followed did not have it yet.",
+        "The resource was created, but the read that followed did not return it yet.",
         f"{ISSUES}/22533, {ISSUES}/21694",
         (5.0, 30.0, 60.0),
     ),
     Refusal(
         "account",
         r"Service ?account:? ?\S+ (does not exist|was not found)",
-        "A service account was made a moment ago, and is not known everywhere yet.",
+        "A service account was created a moment ago, and not on all of Google's servers yet.",
         "https://cloud.google.com/iam/docs/service-accounts-create",
         APIS,
     ),
     Refusal(
         "field",
         r"(Creating|Updating|Deleting) (Field|Index).{0,80}(timeout|timed out)",
-        "A setting of Firestore's fields takes longer than Terraform waits for it; Firestore continues with it.",
+        "A setting of Firestore's fields takes longer than Terraform waits. Firestore continues to apply it.",
         "https://cloud.google.com/firestore/docs/query-data/indexing",
         SHORT,
     ),
     Refusal(
         "database name",
         r"Database ID .{1,100} is not available.{0,200}retry in \d+ second",
-        "A database of this name was deleted a few minutes ago: its name is free again then.",
+        "A database of this name was deleted a few minutes ago, and the name is not free yet.",
         "https://cloud.google.com/firestore/docs/manage-databases#delete_a_database",
         RIGHTS,
     ),
     Refusal(
         "metric",
         r"Cannot find metric\(s\) that match type",
-        "A metric is known to alerts only minutes after its first value, or after it was declared.",
+        "Alerts can use a metric only some minutes after its first value, or after it was declared.",
         "https://cloud.google.com/monitoring/alerts/using-alerting-api",
         RIGHTS,
     ),
     Refusal(
         "rights",
         r"Permission '?(iam\.serviceAccounts\.actAs|[a-zA-Z]+\.[a-zA-Z.]+)'? denied|does not have permission to act as",
-        "The account that deploys lacks a right, or got it a moment ago.",
+        "The deploying account lacks a right, or it was granted a moment ago.",
         PROPAGATION,
         RIGHTS,
         "If it remains, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
@@ -113,14 +113,14 @@ FOR_A_WHILE = (
     Refusal(
         "builds",
         r"Build failed with status: EXPIRED|concurrent builds|Quota exceeded for quota metric '[^']*(Build|mutation)",
-        "More functions are built at once than the project's quota allows; those that wait come next.",
+        "More functions are built at once than the project's quota allows; the others follow.",
         "https://github.com/firebase/firebase-tools/issues/7268, https://cloud.google.com/build/quotas",
         BUILDS,
     ),
     Refusal(
         "token",
         r"invalid authentication credentials|Error 401",
-        "The login's token has ended: it holds for an hour. The next try takes a new one.",
+        "The login's token has expired after an hour. The next try uses a new one.",
         "https://cloud.google.com/docs/authentication/token-types",
         (1.0, 1.0, 1.0),
         "gcloud auth login",
@@ -128,7 +128,7 @@ FOR_A_WHILE = (
     Refusal(
         INTERNAL,
         r"Error 50[0234]\b|Error code (13|14), message: (?!Build failed)|connection reset by peer|handshake timeout",
-        "A server of Google's failed.",
+        "One of Google's servers failed.",
         "https://cloud.google.com/apis/design/errors#error_retries",
         SHORT,
     ),
@@ -152,49 +152,49 @@ FOR_GOOD = (
     Refusal(
         "start",
         r"Container Healthcheck failed|failed to start and (then )?listen on the port",
-        "The function was built, and its code fails while it is loaded.",
+        "The function was built, but its code fails while it is loaded.",
         "https://cloud.google.com/run/docs/troubleshooting#container-failed-to-start",
         remedy="Read the function's log (`make logs PROJECT=…`), correct what its main.py imports, deploy again.",
     ),
     Refusal(
         "queue name",
         r"queue cannot be created because a queue with this name existed too recently",
-        "A queue of this name was deleted: its name stays taken, for 3 days as documented, for 7 as reported.",
+        "A queue of this name was deleted. The name stays taken for 3 days (documented) or 7 (reported).",
         "https://cloud.google.com/tasks/docs/deleting-appengine-queues-and-tasks",
         remedy="Set another prefix in infra/environments/ENV.tfvars, or deploy again after 7 days.",
     ),
     Refusal(
         "database exists",
         r"Database already exists",
-        "The database is there, and is not in Terraform's state: an earlier deployment left it, or you made it.",
+        "The database exists but is not in Terraform's state: an earlier deployment left it, or you created it.",
         "https://cloud.google.com/firestore/docs/manage-databases",
         remedy="`make adopt` takes it into the state; or set create_database = false in infra/environments/ENV.tfvars.",
     ),
     Refusal(
         "exists",
         r"already exists|alreadyExists|already own it|Error 409: Requested entity",
-        "It is there, and is not in Terraform's state: an earlier deployment was killed before it could save it.",
+        "It exists but is not in Terraform's state: an earlier deployment was killed before it saved the state.",
         "infra/README.md#when-a-deployment-is-interrupted",
         remedy="make adopt",
     ),
     Refusal(
         "region",
         r"due to quota restrictions, cannot run builds in this region",
-        "New and trial projects may build in some regions only.",
+        "New and trial projects can build only in some regions.",
         "https://cloud.google.com/build/docs/locations#restricted_regions_for_some_projects",
         remedy="Deploy to another region (REGION=us-central1 or europe-west1), or ask Google's support to lift it.",
     ),
     Refusal(
         "instances",
         r"maxScale may not exceed|Quota exceeded for total allowable CPU|CpuAllocPerProjectRegion",
-        "The project's quota of processors in this region is smaller than the functions' largest number of instances.",
+        "The project's quota of processors in this region is too small for the functions' maximum number of instances.",
         "https://cloud.google.com/run/quotas",
         remedy="Set a smaller instances_max in infra/catalogue.yaml, or ask for more at IAM & Admin, Quotas.",
     ),
     Refusal(
         "members",
         r"do(es)? not belong to a permitted customer|iam\.allowedPolicyMemberDomains|is not in permitted organization",
-        "The organisation lets rights be given to its own members only (domain-restricted sharing): never to allUsers.",
+        "The organisation allows rights for its own members only (domain-restricted sharing), not for allUsers.",
         "https://cloud.google.com/resource-manager/docs/organization-policy/restricting-domains",
         remedy="Remove `public: true` and foreign invokers, or ask the organisation's administrator for an exception "
         "from constraints/iam.allowedPolicyMemberDomains for this project.",
@@ -202,7 +202,7 @@ FOR_GOOD = (
     Refusal(
         "ingress",
         r"cloudfunctions\.allowedIngressSettings|run\.allowedIngress",
-        "The organisation does not let functions be called from outside: those for people need ALLOW_ALL, or a domain.",
+        "The organisation does not allow calls from outside. Functions for people need ALLOW_ALL, or a domain.",
         CONSTRAINTS,
         remedy="Set domain and domain_only (docs/custom-domain.md), or ask the organisation's administrator to allow "
         "ALLOW_ALL in addition to ALLOW_INTERNAL_ONLY in "
@@ -211,7 +211,7 @@ FOR_GOOD = (
     Refusal(
         "locations",
         r"gcp\.resourceLocations",
-        "The organisation does not let resources be made in this region.",
+        "The organisation does not allow resources in this region.",
         CONSTRAINTS,
         remedy="Deploy to an allowed region (REGION=…, database_location), or ask the organisation's administrator for "
         "this one in constraints/gcp.resourceLocations.",
@@ -219,7 +219,7 @@ FOR_GOOD = (
     Refusal(
         "accounts",
         r"iam\.disableServiceAccountCreation|Service account creation is not allowed",
-        "The organisation does not let this project make service accounts; the kit makes one for each function.",
+        "The organisation does not allow this project to create service accounts. The kit creates one for each function.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from "
         "constraints/iam.disableServiceAccountCreation.",
@@ -227,30 +227,30 @@ FOR_GOOD = (
     Refusal(
         "policy",
         r"violated? (one or more )?(Org Polic|organization polic)|orgpolicy:|Constraint '?constraints/",
-        "A policy of the organisation forbids it; what Google said names the constraint.",
+        "A policy of the organisation forbids it. Google's message names the constraint.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from that constraint for this project.",
     ),
     Refusal(
         "billing",
         r"BILLING_DISABLED|requires billing|billing (account )?.{0,80}(disabled|not enabled|closed)",
-        "Billing is off, or its account is closed.",
+        "Billing is disabled, or the billing account is closed.",
         "https://cloud.google.com/billing/docs/how-to/modify-project",
         remedy="gcloud billing projects link PROJECT --billing-account=ACCOUNT (gcloud billing accounts list)",
     ),
     Refusal(
         "lock",
         r"Error acquiring the state lock",
-        "Another deployment of this environment runs, or one was killed and left its lock.",
+        "Another deployment of this environment is running, or one was killed and left its lock.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="Wait for the other deployment; if there is none, make unlock; then make adopt.",
+        remedy="Wait for the other deployment. If there is none, run `make unlock`, then `make adopt`.",
     ),
     Refusal(
         "build",
         r"Build failed",
         "The function's own code or requirements do not build.",
         "https://cloud.google.com/functions/docs/troubleshooting",
-        remedy="Follow the address of the build's log in what Google said, correct the function, and deploy again.",
+        remedy="Open the build's log at the address in Google's message, correct the function, and deploy again.",
     ),
 )
 
@@ -260,6 +260,4 @@ TABLE = (
     *FOR_A_WHILE,
     *(each for each in FOR_GOOD if each.name not in ORGANISATION),
 )
-"""In the order of matching: a policy's refusal also says that permission was denied, and waiting does not help
-there.
-"""
+"""In the order of matching. A policy's refusal also says that permission was denied, but waiting does not help then."""
