@@ -219,7 +219,7 @@ FOR_GOOD = (
     Refusal(
         "accounts",
         r"iam\.disableServiceAccountCreation|Service account creation is not allowed",
-        "The organisation does not allow this project to create service accounts. The kit creates one for each function.",
+        "The organisation does not allow new service accounts in this project; the kit creates one for each function.",
         CONSTRAINTS,
         remedy="Ask the organisation's administrator for an exception from "
         "constraints/iam.disableServiceAccountCreation.",
