@@ -1,8 +1,8 @@
-"""The console's files, and what the page needs in addition to the HTTP API: what the catalogue has, and how queues are.
+"""The console's files, and what the page needs in addition to the HTTP API: the catalogue and the state of queues.
 
     GET {base}console           the page
     GET {base}console/NAME      its stylesheet, icon and modules
-    GET {base}console/about     where it is, how often it reads, the classes of objects and the flows of the catalogue
+    GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
     GET {base}console/status    the lines of `make status` that its server can read
 
 The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from

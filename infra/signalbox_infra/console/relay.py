@@ -1,13 +1,13 @@
-"""Serve the console on this machine for a deployment: pass its reads on with the identity of gcloud's user.
+"""Serve the console on this machine for a deployment: forward its reads with the identity of gcloud's user.
 
-Nothing is deployed, and IAM stays the guard: a person sees what their account may read. Only GETs of the kit's own API
-are passed on, so nothing that the page does changes anything. The token stays here: it is in no answer.
+Nothing is deployed, and IAM decides: a person sees what their account may read. Only GETs of the kit's own API are
+forwarded, so the page cannot change anything. The token is never in a response.
 
-Other callers that reach the port get the page's files, and no data. Requests must name this server as their host,
-which defeats DNS rebinding; they may not come from another site's page; and they must have the header `KEY_HEADER` with
-a key, since other users of the machine reach its loopback interface too. The key is in the fragment of the address that
-`make console` prints, which a browser does not send: the page reads it there. A cookie would be sent to every port of
-this machine.
+Other callers of the port get the page's files, but no data. Requests must name this server as their host, which defeats
+DNS rebinding; they may not come from another site's page; and they must have the header `KEY_HEADER` with a key, since
+other users of the machine can reach its loopback interface, too. The key is in the fragment of the address that `make
+console` prints, which a browser does not send: the page reads it there. A cookie would be sent to every port of this
+machine.
 """
 
 import secrets
@@ -133,7 +133,7 @@ class Relay:
 
 
 def segments_of(catalogue: Catalogue) -> frozenset[str]:
-    """Return the first segments of the addresses that the kit's own functions answer."""
+    """Return the first segments of the addresses of the kit's own functions."""
     return frozenset(catalogue.functions[name].segment for name in READ if name in catalogue.functions)
 
 
@@ -149,7 +149,7 @@ def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | N
 
 
 def _not_the_api(answer: httpx.Response) -> Response:
-    """Return a problem in place of what is not the API's answer, as Google's page for who may not call."""
+    """Return a problem in place of a response that is not the API's, such as Google's page for a refused caller."""
     try:
         text = answer.read().decode("utf-8", "replace")[:SHOWN]
     finally:
@@ -159,7 +159,7 @@ def _not_the_api(answer: httpx.Response) -> Response:
 
 
 def _body(answer: httpx.Response) -> Iterator[bytes]:
-    """Iterate over a body as it comes. One that breaks off ends: an `EventSource` connects again."""
+    """Iterate over a body as it arrives. If it breaks off, it ends, and an `EventSource` connects again."""
     try:
         yield from answer.iter_bytes()
     except httpx.HTTPError:

@@ -1,4 +1,4 @@
-"""Serve the console for a deployment on this machine: pages that show what happens, read-only."""
+"""Serve the console for a deployment on this machine: read-only pages."""
 
 import sys
 from functools import partial
@@ -61,7 +61,7 @@ def _not_yet(*_: object) -> list[bytes]:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Logs nothing: a request's address would show what a person looks at."""
+    """Logs nothing, since a request's address shows what a person is looking at."""
 
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002  as the base class names it
         pass

@@ -1,4 +1,4 @@
-"""Identity tokens for the console's server, which runs for longer than a token holds."""
+"""Identity tokens for the console's server, which may run for longer than a token is valid."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ TokenFor = Callable[[str], str]
 
 @dataclass(slots=True)
 class Tokens:
-    """The tokens of a user. `make` returns what returns a token for a function's address, and keeps it."""
+    """The tokens of a user. `make` returns a function that returns the token of a function's address, and caches it."""
 
     make: Callable[[], TokenFor]
     clock: Clock = REAL
@@ -30,7 +30,7 @@ class Tokens:
             return self._token_for(url)
 
     def renewed(self, url: str) -> str:
-        """Return a new token, in place of one that was refused."""
+        """Return a new token to replace one that was refused."""
         with self._lock:
             self._token_for = None
         return self.token(url)

@@ -26,8 +26,8 @@ shows has ended: minutes to hours. {old} is unchanged. To switch, set in infra/e
   database        = "{database}"
   create_database = false
 and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
-database: keep the queues paused (make pause), and empty them before make resume. docs/operations.md, "Rollback and restore", has
-the order."""
+database: keep the queues paused (make pause), and empty them before make resume. "Rollback and restore" in
+docs/operations.md has the order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ FOR_A_WHILE = (
     Refusal(
         "sources",
         r"Access to bucket gcf-v2-sources-\S+ denied|does not have storage\.objects\.get access",
-        "The account that builds functions has the right to read their sources, but it has not taken effect everywhere.",
+        "The account that builds functions may read their sources, but the right has not taken effect everywhere.",
         f"{ISSUES}/20571, {PROPAGATION}",
         RIGHTS,
     ),

@@ -1,4 +1,4 @@
-"""Fault injection for queues and events: what Cloud Tasks and Eventarc do rarely, done often.
+"""Fault injection for queues and events: what Cloud Tasks and Eventarc do rarely happens often.
 
 Written ``twice=0.1,late=0.1,reorder=0.1,lose_answers=0.05,seed=7``: each a probability from 0 to 1. A seed makes the
 draws repeatable; which delivery gets which draw still depends on timing.
@@ -18,7 +18,7 @@ FAULTS = ("twice", "late", "reorder", "lose_answers")
 class Chaos:
     """The probability of each fault.
 
-    twice: deliver once more (a task up to one second after its first delivery began, even if it is done by then).
+    twice: deliver once more (a task up to one second after its first delivery began, even if that has ended).
     late: delay a delivery by up to 3 s. reorder: delay a delivery by up to 0.3 s, behind its neighbours.
     lose_answers: drop a worker's success response, so that the delivery is repeated, or the response to a CreateTask
     that was carried out.

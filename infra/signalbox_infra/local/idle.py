@@ -1,7 +1,7 @@
 """Find out whether a local stack is idle.
 
-The queues and the event bridge count their tasks and events. An event that the emulator has yet to send is counted
-nowhere, so a marker document is written between two reads of the counters: if they are equal, nothing was pending.
+The queues and the event bridge count their tasks and events. No counter includes an event that the emulator has not
+sent yet, so a marker document is written between two reads of the counters: if they are equal, nothing was pending.
 """
 
 import itertools

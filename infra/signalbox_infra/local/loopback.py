@@ -9,7 +9,7 @@ HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def names_this_machine(host: str) -> bool:
-    """Return whether a header `Host` names this machine. A page's own name may lead here, too (DNS rebinding)."""
+    """Return whether a header `Host` names this machine. A page's host name may resolve to it, too (DNS rebinding)."""
     try:
         return urlsplit(f"//{host}").hostname in HOSTS
     except ValueError:
@@ -18,7 +18,7 @@ def names_this_machine(host: str) -> bool:
 
 @web.middleware
 async def programs_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a web page sends: by the name of another host, or with a header that browsers alone add."""
+    """Refuse the requests of web pages: those with another host's name, or a header that only browsers add."""
     if not names_this_machine(request.headers.get("Host", "")) or request.headers.keys() & {"Origin", "Sec-Fetch-Site"}:
         raise web.HTTPForbidden(text="web pages may not call this")
     return await handler(request)

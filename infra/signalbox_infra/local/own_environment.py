@@ -38,7 +38,7 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
 
 
 def _callback_key(root: Path) -> str:
-    """Return a key for callbacks on this machine, the same after each start: nothing here is private."""
+    """Return a key for callbacks on this machine, the same after each start, since the local stack has no secrets."""
     return hashlib.sha256(f"callbacks of {root}".encode()).hexdigest()
 
 

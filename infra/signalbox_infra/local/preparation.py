@@ -16,7 +16,7 @@ from signalbox_infra.packaging.checks import check_all
 
 
 def check(catalogue: Catalogue) -> None:
-    """Refuse here what would not run in the cloud. Raises `StackError` with what to change."""
+    """Refuse a project that would not run in the cloud. Raises `StackError`, which says what to change."""
     try:
         check_all(catalogue, KIT.root)
         own_environment(catalogue)
@@ -25,7 +25,7 @@ def check(catalogue: Catalogue) -> None:
 
 
 def clear(folder: Path, service_names: Sequence[str], databases: bool) -> None:
-    """Delete an earlier stack's logs, and its queues and events where its documents are gone."""
+    """Delete an earlier stack's logs, and its queues and events if its documents are gone."""
     for name in service_names:
         (folder / f"{name}.log").unlink(missing_ok=True)
     for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle", PAUSED_FILE) if databases else ():

@@ -1,9 +1,9 @@
 """Child processes that never outlive their parent.
 
-Each child leads a session, and so a process group, of its own: killing the group takes what the child started with it.
-On Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``);
-start children from a thread that runs as long as they should. Elsewhere a parent killed by SIGKILL leaves its children
-behind.
+Each child has its own session, and so its own process group: killing the group also kills the child's own children. On
+Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``); so
+start children from a thread that runs for as long as they should. Elsewhere a parent killed by SIGKILL leaves its
+children behind.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_seconds: float = 3.0) -> None:
-    """Stop a child with its process group: SIGTERM, then SIGKILL after the grace. Stopping twice is fine."""
+    """Stop a child with its process group: SIGTERM, then SIGKILL after the grace. A second stop has no effect."""
     signal_group(process, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(grace_seconds)
@@ -96,7 +96,7 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 def wait_until(
     ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float, pause_seconds: float = 0.03
 ) -> bool:
-    """Poll until `ready()`; return False if the child ended or the time is up."""
+    """Poll until `ready()`; return False if the child has ended or the time is over."""
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline and process.poll() is None:
         if ready():
@@ -106,7 +106,7 @@ def wait_until(
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log file, or nothing when it cannot be read."""
+    """Return the last lines of a log file, or an empty text if it cannot be read."""
     with contextlib.suppress(OSError):
         return log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
     return ""
@@ -128,7 +128,7 @@ def sigterm_raises() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM inside, where signals can be handled."""
+    """Ignore SIGINT and SIGTERM within the context, in a thread that can handle signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

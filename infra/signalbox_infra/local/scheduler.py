@@ -1,10 +1,10 @@
-"""Call the catalogue's schedules as Cloud Scheduler does, but every so many seconds.
+"""Call the catalogue's schedules as Cloud Scheduler does, but at intervals of seconds.
 
-One thread a schedule, so that a slow job delays no other and never overlaps itself. A failed call is logged and not
-retried. Each call presents a token of the scheduler's account, which the local Cloud Tasks signs.
+Each schedule has a thread, so that a slow job does not delay others and never overlaps itself. A failed call is logged
+and not retried. Each call presents a token of the scheduler's account, which the local Cloud Tasks signs.
 
-The sweeper is called less often while no task and no event comes: it would find nothing, and an idle stack should cost
-nothing. Schedules of a user keep their interval.
+The sweeper is called less often while no tasks and events arrive: it would find nothing, and an idle stack should use
+no processor time. A user's schedules keep their interval.
 """
 
 import argparse
@@ -37,7 +37,7 @@ log = logging.getLogger("scheduler")
 
 @dataclass(slots=True)
 class Pace:
-    """How long to wait before the next call of a schedule. `activity` returns what changes when something happens."""
+    """The pause before the next call of a schedule. `activity` returns what changes when something happens."""
 
     schedule: Schedule
     activity: Callable[[], object]

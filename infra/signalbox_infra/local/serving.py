@@ -16,7 +16,7 @@ from signalbox_infra.local.stack import Stack, StackError
 
 
 def serve(port: int, data: Path | None, log: str, faults: str) -> None:
-    """Serve the project's functions until Ctrl-C, with what happens on standard output.
+    """Serve the project's functions until Ctrl-C, and log to standard output.
 
     `data` is a folder that keeps documents, queues and events; `log` is ``json`` for the lines as they are written,
     ``full`` for whole tracebacks; `faults` are those that `chaos.parse` reads. Raises `StackError`, whose traceback is
@@ -33,7 +33,7 @@ def serve(port: int, data: Path | None, log: str, faults: str) -> None:
 
 
 def _running() -> str:
-    """Return where the stack of this project runs already, or an empty text."""
+    """Return the address of this project's running stack, or an empty text."""
     with contextlib.suppress(NoStack, OSError):
         running = RunningStack.of(Project.find().state)
         return f"The local stack of this project runs already: {running.base_url} (process {running.pid})"

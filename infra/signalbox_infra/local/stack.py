@@ -4,10 +4,11 @@
         httpx.put(stack.base_url + "documents/x", json={"a": 1})
         stack.wait_until_idle(10)
 
-Every service is a process of its own and is restarted when it dies. No process outlives this one, however it ends
-(on other systems than Linux: unless by SIGKILL). The store is Google's emulator where this machine has it, else one
-in a process of the stack's own; both are in memory, so a stack starts empty and removes what an earlier one left in
-its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command line.
+Every service is a process of its own and is restarted when it dies. All processes end with this one, however it ends
+(except by SIGKILL on other systems than Linux). The store is Google's emulator if this machine has it, otherwise the
+in-memory store in a process of its own. Both lose their data, so a stack starts empty and deletes an earlier one's
+files in its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command
+line.
 """
 
 import contextlib
@@ -157,7 +158,7 @@ class Stack:
         return RunningStack(*places, *urls, functions_environment(layout))
 
     def _save(self) -> None:
-        """End what could change the documents, and save them with their queues and events. Ctrl-C does not stop it."""
+        """Stop everything that could change documents, and save all data. Ctrl-C does not interrupt it."""
         with processes.interrupts_ignored():
             for name in (*DRIVERS, *(() if self._layout.emulator else ("store",))):
                 self._supervisor.halt(name)
@@ -188,7 +189,7 @@ class Stack:
         return self._supervisor.deaths(name)
 
     def reload(self) -> None:
-        """Switch to the catalogue and the code as they are now. Raises `NotReloaded`: the last good version serves."""
+        """Switch to the catalogue and the code as they are now. If that raises `NotReloaded`, the old version serves."""
         self._layout = reload(self._layout, self._supervisor)
         self._idle_monitor = IdleMonitor(self._layout)
         self._ensure_semaphores()
@@ -209,7 +210,7 @@ class Stack:
         return {**self._log_stats.sums(), **events}
 
     def idle(self) -> bool:
-        """Return whether the stack is idle: no pending task or event, and none that appeared while this was checked.
+        """Return whether the stack is idle: it has no pending task or event, and none appeared during this check.
 
         Tasks scheduled far ahead do not count, nor do HTTP calls that the caller has not finished.
         """

@@ -3,13 +3,14 @@
     with stack_of(applied_state.read(shown, folders, root), folder) as stack: ...
 
 Functions and who invokes them, queues with their names, rates and retries, triggers, schedules, accounts, the database
-and every variable of the functions' environment are those of the state. Replaced is only what this machine cannot have:
+and every variable of the functions' environment are those of the state. Only what cannot exist on this machine is
+replaced:
 
 - addresses: of Firestore, Cloud Tasks, the functions and the keys of tokens (`services.plan`);
 - the object with the settings of all functions, which is read here and not by each function;
-- `SIGNALBOX_SIGNATURES`: nothing in front of the functions checks signatures here, so they do;
-- how often schedules run, which is the reader's choice (`applied_state.read`);
-- how many requests are handled at once, and for how long: all functions share one process.
+- `SIGNALBOX_SIGNATURES`: no service in front of the functions checks signatures here, so the functions do;
+- the intervals of schedules, which the caller chooses (`applied_state.read`);
+- the concurrency and the time-out of requests, since all functions share one process.
 """
 
 from collections.abc import Mapping

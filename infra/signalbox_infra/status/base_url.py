@@ -1,4 +1,4 @@
-"""GET what functions for people answer: those of the local stack, or of a deployment."""
+"""GET from the functions for people, of the local stack or of a deployment."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Get = Callable[[str], Mapping[str, Any]]
 
 
 class Absent(Exception):
-    """What is asked for is not known."""
+    """The requested item does not exist."""
 
 
 def getter(place: Target | None, absent: str) -> Get:

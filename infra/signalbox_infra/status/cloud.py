@@ -42,7 +42,7 @@ def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
 
 
 class CloudSource:
-    """Reads a deployment as the user whom `gcloud` knows."""
+    """Reads a deployment as gcloud's user."""
 
     def __init__(self, target: Target, run: Run = run, fetch: Fetch = fetch) -> None:
         self._target = target
@@ -89,7 +89,7 @@ class CloudSource:
         return [each["document"] for each in answered if "document" in each]
 
     def _waiting(self, name: str) -> int:
-        """Return how many calls wait at the object whose card has this name."""
+        """Return the number of calls that wait at the object whose listing has this name."""
         card = quote(name.partition("/documents/")[2], safe="/~")
         header = {"timestampValue": rfc3339(HEADER_SINCE)}
         waits = {"field": {"fieldPath": "since"}, "op": "GREATER_THAN", "value": header}
@@ -118,7 +118,7 @@ class CloudSource:
         return self._errors
 
     def log(self, condition: str, count: int) -> list[dict[str, Any]]:
-        """Return the newest log entries of the functions that fulfil a condition, the newest last."""
+        """Return the newest log entries of the functions that meet a condition, the newest last."""
         names = " OR ".join(f'"{name}"' for name in sorted(self._names("functions")))
         ours = ('resource.type="cloud_run_revision"', f"resource.labels.service_name=({names})")
         filters = " AND ".join(filter(None, (*ours, condition)))

@@ -1,9 +1,9 @@
-"""The events that a deployment's triggers gave up: they are in a Pub/Sub subscription for 30 days.
+"""The events that a deployment's triggers gave up, which a Pub/Sub subscription keeps for 30 days.
 
-A message there is the event as the trigger's own topic had it: its attributes in `ce-…`, its content as the data, and
-what Pub/Sub adds about where it came from. To deliver it again is to publish the same in that topic: its function then
-receives it as it did before, and Eventarc retries it as before. Functions handle events at least once, so an event
-that was published and not acknowledged, since the command was killed, is only delivered once more.
+A message there is the event as it was in the trigger's own topic: its attributes in `ce-…`, its content as the data,
+and Pub/Sub's attributes about its origin. To deliver it again, the same message is published in that topic. Its
+function then receives it, and Eventarc retries it, as before. Functions handle events at least once, so if the command
+is killed after it published an event and before it acknowledged it, the event is only delivered once more.
 """
 
 import re
@@ -41,7 +41,7 @@ class DeadEvent:
 
 
 class DeadEvents:
-    """Lists and replays them as the user whom `gcloud` knows. Methods raise `CommandFailed` or `OSError`."""
+    """Lists and replays them as gcloud's user. Methods raise `CommandFailed` or `OSError`."""
 
     def __init__(self, target: Target, run: Run = run, fetch: Fetch = fetch) -> None:
         self.target = target
@@ -49,7 +49,7 @@ class DeadEvents:
         self._fetch = fetch
 
     def listed(self, at_most: int) -> list[DeadEvent]:
-        """Return events, and leave them where they are."""
+        """Return events, and keep them in the subscription."""
         found: list[DeadEvent] = []
         for pulled in self._pulled():
             found += pulled
@@ -78,7 +78,7 @@ class DeadEvents:
         yield from (f"{count} events stay: no function has a trigger named {name}." for name, count in kept.items())
 
     def _pulled(self) -> Iterator[list[DeadEvent]]:
-        """Iterate over what is pulled until nothing new comes; each event is this process's for the deadline."""
+        """Pull events until no new ones arrive; each is reserved for this process until its deadline."""
         seen: set[str] = set()
         for _ in range(PULLS_MAX):
             answered = self._call(self._subscription, "pull", maxMessages=PULLED_MAX)

@@ -1,4 +1,4 @@
-"""List what was given up: tasks and calls, and in the cloud events too, which can be delivered again."""
+"""List tasks and calls that were given up; in the cloud also events, which can be delivered again."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -14,7 +14,7 @@ REPLAY = (
 
 
 def lines_of(get: Get, events: DeadEvents | None) -> Iterator[str]:
-    """Iterate over the lines: a task each, then an event each; `events` None: this machine's stack has none."""
+    """Iterate over the lines: one for each task, then one for each event; `events` is None for the local stack."""
     failures = get("failures")
     listed = failures["failures"]
     more = "+" if failures.get("next_page_token") else ""

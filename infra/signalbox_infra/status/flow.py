@@ -12,11 +12,11 @@ from signalbox_infra.status.flow_drawing import drawn
 
 
 class NoRun(Absent):
-    """The run that is asked for is not known."""
+    """The run does not exist."""
 
 
 def drawing(run_: str, place: Target | None) -> Iterator[str]:
-    """Iterate over the lines of a run ``flow/id``; `place` None: of the project's local stack.
+    """Iterate over the lines of a run ``flow/id``; `place` None is the project's local stack.
 
     Raises `Absent`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
     """

@@ -34,7 +34,7 @@ def _log(entries: Sequence[Json]) -> Iterator[str]:
 
 
 def _entry(entry: Json) -> str:
-    """Return an entry's text; what is one of several at once is indented below the others."""
+    """Return an entry's text; an entry of several concurrent ones is indented."""
     match entry["entry"]:
         case "done":
             error = entry.get("error")

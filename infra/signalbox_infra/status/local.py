@@ -117,7 +117,7 @@ def last_lines(log: Path, count: int) -> list[tuple[str, str]]:
 
 
 def follow(log: Path, show: Any) -> None:
-    """Show what a log gets from now on, until Ctrl-C."""
+    """Show new lines of a log until Ctrl-C."""
     from signalbox_infra.local.logs.follower import LogFollower
 
     follower = LogFollower([log], show, from_end=True)

@@ -1,7 +1,7 @@
-"""What a stack is doing, in lines: what runs, queues, outbox, objects, the last sweep, recent errors.
+"""The status of a stack, in lines: services, queues, outbox, objects, the last sweep, recent errors.
 
-A section turns what a `Source` knows into lines. A capability that has something to show adds a method to `Source`, to
-both of its sources, and a section to `SECTIONS`.
+A section renders data of a `Source` as lines. A subject that has something to show adds a method to `Source` and to
+both of its implementations, and a section to `SECTIONS`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that runs, and whether it does."""
+    """A part of the stack, and whether it is running."""
 
     name: str
     state: str
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Counts of a queue; None where they are not known. `more` stands behind a count that is only a lower bound."""
+    """Counts of a queue, or None if unknown. `more` is the text after a count that is only a lower bound."""
 
     name: str
     waiting: int
@@ -58,7 +58,7 @@ class Outbox:
 class Objects:
     """Durable objects, the calls that wait at them, and the calls that were given up; `more`: only the first were read.
 
-    One whose first call still waits is not among them: it exists from its first turn on.
+    An object whose first call still waits is not counted, since it exists only after its first turn.
     """
 
     count: int
@@ -69,7 +69,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How long ago the last run of the sweeper was, and whether it ended well; None: no run is known."""
+    """The age of the sweeper's last run, and whether it succeeded; None if no run is known."""
 
     seconds_ago: float | None
     well: bool = True
@@ -84,7 +84,7 @@ class StuckFlows:
 
 
 class Source(Protocol):
-    """Where a status is read: this machine's stack, or a deployment."""
+    """The source of a status: this machine's stack, or a deployment."""
 
     def parts(self) -> Sequence[Part]: ...
 
@@ -164,7 +164,7 @@ SECTIONS: Sequence[Callable[[Source], Iterable[Line]]] = (parts, queues, outbox,
 
 
 def lines_of(source: Source) -> Iterator[Line]:
-    """Return all lines. A section that cannot be read says why, and the others follow."""
+    """Return all lines. A section that cannot be read is a line with the reason."""
     for section in SECTIONS:
         try:
             yield from section(source)

@@ -1,4 +1,4 @@
-"""Show what a stack is doing, or what it logged: here, or in the cloud."""
+"""Show the status or the log of a stack, on this machine or in the cloud."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NAME_WIDTH = 20
 
 
 def show_status(source: Source, console: Console) -> None:
-    """Print the lines of a status, those that are not well in red, and the last errors."""
+    """Print the lines of a status, with failures in red, and the last errors."""
     for line in lines_of(source):
         console.print(
             Text(f"{line.name:{NAME_WIDTH}} {line.text}", style="" if line.well else "bold red"), soft_wrap=True
@@ -39,7 +39,7 @@ def shortened(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show_logs(source: CloudSource | RunningStack, terminal: Terminal, count: int, *, follow: bool) -> None:
-    """Print the last `count` log lines; `follow` continues with what a local stack logs, until it ends."""
+    """Print the last `count` log lines; `follow` then prints a local stack's new lines until it ends."""
     if isinstance(source, CloudSource):
         terminal.show(("", json.dumps(entry)) for entry in source.log("", count))
         return

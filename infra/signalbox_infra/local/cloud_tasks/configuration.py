@@ -1,6 +1,7 @@
 """Parse the queues of the local stack from the JSON of its command line.
 
-An object from a queue's full resource name to its settings, named as in the catalogue and with the same meaning.
+The JSON is an object with each queue's settings by its full resource name. They have the names and meanings of the
+catalogue.
 """
 
 import json
@@ -15,7 +16,7 @@ from signalbox_infra.local.cloud_tasks.validation import validate_queue
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A queue's settings. `attempts_max` -1 sets no limit; `retry_seconds_max` 0 neither."""
+    """A queue's settings. `attempts_max` -1 sets no limit; neither does `retry_seconds_max` 0."""
 
     dispatches_per_second: float
     concurrent_max: int

@@ -1,7 +1,7 @@
 """Deliver a task: one HTTP request with the headers that Cloud Tasks sends, and its result.
 
-A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not followed; like
-every response outside 200 to 299 they are failures.
+A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not followed: like
+every response outside 200 to 299, they are failures.
 """
 
 import time
@@ -97,7 +97,7 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float:
-    """Read `Retry-After`, in seconds or as a date; 0 when there is none that can be read."""
+    """Read `Retry-After`, in seconds or as a date; 0 if there is none, or if it is invalid."""
     text = headers.get("Retry-After", "").strip()
     if not text:
         return 0.0

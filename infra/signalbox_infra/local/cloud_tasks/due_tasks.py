@@ -1,7 +1,7 @@
 """The pending tasks of a queue, ordered by their schedule times.
 
-A heap whose entries count only while they carry their task's latest ticket, so that rescheduling and removing a task
-cost nothing: a stale entry is dropped when it is popped. Equal times are popped in the order in which they were put.
+A heap of tickets. Only a task's latest ticket is valid, so rescheduling and removing a task cost nothing: an old entry
+is dropped when it is popped. Equal times are popped in the order in which they were put.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ NOT_QUEUED = 0
 class QueuedTask:
     """A task in a queue: its request, its attempts so far, and whether its caller named it.
 
-    `stored` is done when the task is on disk; None: it was restored from there.
+    `stored` is done when the task is on disk; None if it was restored from there.
     """
 
     spec: Message

@@ -17,7 +17,7 @@ def invalid_argument(message: str) -> RpcError:
 
 
 def unimplemented(what: str) -> RpcError:
-    """Return the error for a feature of Cloud Tasks that is not implemented here: it is never ignored."""
+    """Return the error for a feature of Cloud Tasks that is not implemented here. No feature is ignored."""
     return RpcError(grpc.StatusCode.UNIMPLEMENTED, f"The local Cloud Tasks does not implement {what}.")
 
 
@@ -63,7 +63,7 @@ def task_name_used() -> RpcError:
 
 
 def response_lost() -> RpcError:
-    """Return the error for a lost response: the call was carried out."""
+    """Return the error for a response that is lost although the call was carried out."""
     return RpcError(grpc.StatusCode.UNAVAILABLE, "The response was lost (an injected fault).")
 
 

@@ -158,9 +158,9 @@ class TaskMethods:
         )
 
     async def _check_free(self, queue: LocalQueue, name: str, now: float) -> None:
-        """Raise for a name that is or was in use; for that of a live task once that task is on disk.
+        """Raise `RpcError` for a name that is or was in use. If its task exists, wait until that is on disk.
 
-        "Already exists" means to a caller that its task will run, so a crash must not lose it afterwards.
+        "Already exists" tells a caller that its task will run, so a crash must not lose the task afterwards.
         """
         if name in queue.tasks:
             await _on_disk(queue.tasks[name])

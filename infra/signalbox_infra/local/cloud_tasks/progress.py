@@ -1,11 +1,11 @@
 """The attempts of one task so far, and what follows an attempt.
 
 Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
-their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, of which there
-are two readings. ANSWERED (the default): the worker responded, with any status; failed connections and passed
-deadlines do not count. DOCUMENTED: as before, but a 5xx is none either, which is how Google's documentation
-describes the header. A worker that answers 500 each time therefore counts up to its limit in the first reading and
-never in the second.
+their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, which has two
+interpretations. ANSWERED (the default): the worker responded, with any status; failed connections and exceeded
+deadlines do not count. DOCUMENTED: as Google's documentation describes the header, a 5xx response does not count
+either. So if a worker answers 500 each time, the first interpretation counts up to its limit, and the second one counts
+nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
 
 
 class Executions(Enum):
-    """Which attempts count as executions."""
+    """The attempts that count as executions."""
 
     ANSWERED = "answered"
     DOCUMENTED = "documented"
@@ -51,7 +51,7 @@ class DispatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One task's attempts so far. Times are seconds since 1970, None where nothing of the kind has happened."""
+    """One task's attempts so far. Times are seconds since 1970, or None for what has not happened."""
 
     due_at: float
     dispatches: int = 0
@@ -81,8 +81,8 @@ class Progress:
     ) -> "Progress":
         """End an attempt that did not succeed and set the time of the next one.
 
-        The backoff counts from `began_at`: now, or for a forced run the time of its request. A `Retry-After`
-        that is longer wins.
+        The backoff begins at `began_at`: now, or for a forced run the time of its request. A longer `Retry-After`
+        replaces it.
         """
         answered = answer.status is not None
         backoff_until = began_at + retries.backoff_seconds(self.dispatches)

@@ -1,6 +1,6 @@
 """All queues of the server, restored from the storage at a restart.
 
-Queues given at the start are created or reconfigured; others stay as they were.
+Queues that are named at the start are created or reconfigured; others are unchanged.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class QueueRegistry:
             self._queues[queue_name].restore(spec, progress, named)
 
     async def configure(self, messages: Iterable[Message]) -> None:
-        """Create the given queues, or update them: their state and their tasks stay."""
+        """Create the queues, or update their settings and keep their state and tasks."""
         for message in messages:
             if self.has(message.name):
                 await self.reconfigure(self.find(message.name), message)
@@ -62,7 +62,7 @@ class QueueRegistry:
             queue.begin()
 
     async def create(self, message: Message) -> LocalQueue:
-        """Create a queue. Raises `RpcError` if its name is in use, or was recently."""
+        """Create a queue. Raises `RpcError` if its name is in use or was in use recently."""
         if self.has(message.name):
             raise queue_exists()
         if self.context.tombstones.holds(message.name, self.context.clock()):
@@ -72,7 +72,7 @@ class QueueRegistry:
         return queue
 
     async def reconfigure(self, queue: LocalQueue, message: Message) -> None:
-        """Reconfigure a queue; its state stays."""
+        """Reconfigure a queue and keep its state."""
         message.state = queue.message.state
         if queue.message.HasField("purge_time"):
             message.purge_time.CopyFrom(queue.message.purge_time)

@@ -1,9 +1,8 @@
 """The rules of a queue, as values: dispatch rate, retry policy, reserved names.
 
-Nothing here reads a clock or does I/O. `now` is seconds since 1970 and given by the caller; so is every span, in
-seconds. The rate is a token bucket; a worker that answers 429 or 503 lowers the rate for a while. The retry interval
-starts at the least backoff, doubles, then grows by equal steps up to the greatest (the API's documentation of
-`RetryConfig`).
+Nothing here reads a clock or does I/O. Callers pass `now`, in seconds since 1970, and all durations, in seconds. The
+rate is a token bucket; a worker that answers 429 or 503 lowers the rate for a while. The retry interval starts at the
+minimum backoff, doubles, then grows by equal steps up to the maximum (the API's documentation of `RetryConfig`).
 """
 
 import math
@@ -27,7 +26,7 @@ DOUBLINGS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """How many dispatches a queue may begin each second, at once, and in parallel."""
+    """The dispatches that a queue may begin each second, in a burst, and run concurrently."""
 
     dispatches_per_second: float
     burst: int
@@ -36,7 +35,7 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed task is retried, and when no longer. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
+    """When a failed task is retried or given up. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
 
     attempts_max: int
     retry_seconds_max: float
@@ -64,7 +63,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleShare:
-    """The share of its rate that a queue runs at: 1 unless a worker throttled it recently."""
+    """The share of a queue's rate that is in use: 1 unless a worker throttled it recently."""
 
     share: float = 1.0
     since: float = 0.0
@@ -96,7 +95,7 @@ class Throttle:
         return cls(rates, float(rates.burst), now)
 
     def refilled(self, now: float) -> "Throttle":
-        """Add the tokens since the last refill, up to the burst. A clock that went back adds none."""
+        """Add the tokens since the last refill, up to the burst. If the clock went back, none are added."""
         gained = max(0.0, now - self.at) * self._rate(now)
         return replace(self, tokens=min(float(self.rates.burst), self.tokens + gained), at=now)
 
@@ -134,7 +133,7 @@ class Tombstones:
 
 @dataclass(slots=True)
 class Counts:
-    """What a queue has done since the server started."""
+    """The counts of a queue since the server started."""
 
     created: int = 0
     dispatched: int = 0

@@ -1,6 +1,6 @@
 """The gRPC surface: the service's methods by name, as the official client calls them.
 
-No servicer is generated for it, so generic handlers use the client library's own message types.
+The client library contains no servicer, so generic handlers use its message types.
 """
 
 import logging

@@ -4,8 +4,8 @@ Group commit: writes that arrive during a commit go together into the next one, 
 fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for the disk,
 runs in a thread of its own. Executed there, each row would contend for the interpreter's lock.
 
-A write returns a future that is done when the write is on disk. Callers that ignore it lose at most a completion or a
-count in a crash: that causes a redelivery, which at-least-once delivery allows.
+A write returns a future that is done when the write is on disk. If a caller ignores it, a crash loses at most a
+completion or a count. This causes a redelivery, which at-least-once delivery allows.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Row = tuple[str, tuple[Any, ...]]
 
 
 class TaskStorage:
-    """The file, open for one server: a second one on the same file is refused (`sqlite3.OperationalError`)."""
+    """The file, open for one server. A second server on the same file gets `sqlite3.OperationalError`."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
@@ -80,7 +80,7 @@ class TaskStorage:
         return row[0] if row else None
 
     def keep_secret(self, name: str, value: bytes) -> None:
-        """Write a secret, synchronously: the server does not serve yet."""
+        """Write a secret synchronously, before the server serves."""
         self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
 
     def save_queue(self, queue: Message) -> asyncio.Future[None]:
@@ -156,7 +156,7 @@ class TaskStorage:
         self._commit()
 
     def _failed(self, done: asyncio.Future[None], error: BaseException) -> None:
-        """Roll back a failed commit (a full disk): none of its writes happened."""
+        """Roll back a failed commit (a full disk), so that none of its writes is stored."""
         log.error("commit failed", exc_info=error)
         if self._database.in_transaction:
             self._database.execute("ROLLBACK")

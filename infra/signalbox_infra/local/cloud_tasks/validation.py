@@ -1,7 +1,7 @@
 """Validate names, queues and tasks, and fill in the defaults of Cloud Tasks.
 
-Limits are Cloud Tasks' own. Where its documentation is ambiguous (is 1 MB a million bytes?), the stricter reading
-applies, so that what is accepted here is accepted there.
+Limits are Cloud Tasks' own. Where its documentation is ambiguous (is 1 MB a million bytes?), the stricter
+interpretation applies, so that the cloud accepts whatever is accepted here.
 """
 
 import math

@@ -2,7 +2,8 @@
 
 The emulator labels base64 text as protobuf, doubles ``projects/`` in the source, repeats the content type as a ``ce-``
 header, leaves names unescaped, and reports writes that changed nothing. Eventarc sends the bare message, in
-CloudEvents' binary mode (attributes as ``ce-`` headers, values percent-encoded), and only what changed something.
+CloudEvents' binary mode (attributes as ``ce-`` headers, values percent-encoded), and only for writes that changed
+something.
 
 The update mask stays empty, as the emulator leaves it, and ``ce-time`` has whole seconds only.
 """
@@ -29,7 +30,7 @@ class NotAnEventError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as it is delivered: its trigger, its headers and the protobuf message."""
+    """An event as it is delivered: its trigger, its headers and the protobuf message."""
 
     trigger: str
     headers: Mapping[str, str]
@@ -53,7 +54,7 @@ def parsed(message: bytes) -> Any:
 
 
 def changed_something(data: Any) -> bool:
-    """Return whether the cloud would send this: not a write of equal content, nor create and delete in one."""
+    """Return whether the cloud would send this: not a write of equal content, nor a create and delete in one."""
     had, has = data.HasField("old_value"), data.HasField("value")
     if had and has:
         return bool(data.old_value.fields != data.value.fields)
@@ -72,5 +73,5 @@ def event(trigger: str, headers: Mapping[str, str], message: bytes, data: Any) -
 
 
 def escaped(value: str) -> str:
-    """Percent-encode an attribute as CloudEvents' HTTP binding requires: space, quote, percent and all beyond ASCII."""
+    """Percent-encode an attribute as CloudEvents' HTTP binding requires: space, quote, percent, non-ASCII."""
     return quote(value, safe=PRINTABLE)

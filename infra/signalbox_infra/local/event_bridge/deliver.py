@@ -1,10 +1,10 @@
 """The delivering half: deliver stored events to their functions, as Eventarc does.
 
 Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is deleted after its function responded 2xx, so a
-crash in between delivers it again. Behind a backlog, every second delivery is of the newest event and the others of the
-oldest: what a developer has just changed is not seen only after all that was loaded before, and nothing starves.
-Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10,
-because a developer waits for it.
+crash in between delivers it again. With a backlog, the newest and the oldest event are delivered alternately: a
+developer's latest change does not wait for everything that was loaded before, and no event starves. Failures are
+retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10, because a
+developer waits for it.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The events that are received and not yet delivered, in a SQLite file that both halves of the bridge share.
 
-Every event that `add` has stored survives the death of any process (a write-ahead log, flushed to the operating
-system; a power cut may lose events). Writes of one turn of the event loop share one transaction; it takes some 50
-microseconds, less than handing it to a thread would. Ids only grow, also across restarts, so new events are those
-behind the last id.
+Every event that `add` has stored survives the death of any process (a write-ahead log, flushed to the operating system;
+a power cut may lose events). Writes of one turn of the event loop share one transaction; it takes some 50 microseconds,
+less than handing it to a thread would. Ids only increase, also across restarts, so new events are those after the last
+id.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ FROM events
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Events since the file was made: all received, those still to be delivered, and those given up."""
+    """Events since the file was created: all that were received, those to be delivered, and those given up."""
 
     received: int
     left: int
@@ -64,7 +64,7 @@ class Inbox:
 
     @contextmanager
     def on_notice(self, notify: Callable[[], object]) -> Iterator[None]:
-        """Call `notify` inside whenever events were added, by whichever process. A notice may be lost."""
+        """Within the context, call `notify` when any process has added events. A notice may be lost."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._notices, lambda: (os.read(self._notices, NOTICES_MAX), notify()))
         try:
@@ -90,7 +90,7 @@ class Inbox:
         await self._write(GIVE_UP, event_id)
 
     def ids_after(self, event_id: int) -> list[int]:
-        """List the ids of the events that came after one and are to be delivered, oldest first."""
+        """List the ids of events to be delivered that came after a given one, oldest first."""
         found = self._reading.execute("SELECT id FROM events WHERE id > ? AND NOT given_up ORDER BY id", (event_id,))
         return [row[0] for row in found]
 
@@ -142,7 +142,7 @@ def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
 
 
 def _pipe(path: Path) -> int:
-    """Open a named pipe for reading and writing; it has no size limit that matters, unlike a socket's name."""
+    """Open a named pipe for reading and writing; unlike a socket's, its name may be long."""
     with suppress(FileExistsError):
         os.mkfifo(path)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -156,7 +156,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch too."""
+    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch, too."""
     deadline = time.monotonic() + LOCKED_SECONDS_MAX
     while True:
         try:

@@ -1,11 +1,11 @@
 """The receiving half: acknowledge an event as soon as it is stored.
 
-The emulator sends one event at a time, waits for the answer, and never sends again what failed; so this half does
-nothing that could block or fail. It listens on a socket that the local stack holds open: while it is being
-restarted, the next event waits in the socket's backlog.
+The emulator sends one event at a time, waits for the response, and never repeats a failed one. So this half does
+nothing that could block or fail. It listens on a socket that the local stack holds open: while it is being restarted,
+the next event waits in the socket's backlog.
 
-How soon it answers bounds the rate of all events, and with it how long a change waits behind a bulk load. Of a
-fan-out's processor time it takes an eighth; reading HTTP without a library would save 3 % of that time.
+The time of a response limits the rate of all events, and so the time that a change waits behind a bulk load. This half
+takes an eighth of a fan-out's processor time; reading HTTP without a library would save 3 % of that time.
 
 Two kinds of event are lost: the one in flight when this half is killed, and those of documents whose key contains a
 control character, which the emulator writes into its headers unescaped.
@@ -67,7 +67,7 @@ class Receiver:
 
 @web.middleware
 async def _closing(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Close the connection after its answer: before the emulator reuses one, it listens on it for a millisecond."""
+    """Close the connection after its response: before the emulator reuses one, it waits on it for 1 ms."""
     response = await handler(request)
     response.force_close()
     return response

@@ -2,8 +2,9 @@
 
 Queues and events are on disk anyway. Documents are in the memory of Google's emulator, so they are exported when the
 stack ends, after everything that could change them, and imported when the next one starts. The emulator gives imported
-records new create times. A semaphore's waiters refer to that time of their semaphore, so they are corrected. What waits
-(waiters, events, calls) is ordered by its create time, so these records are created again, in the order of before.
+records new create times. A semaphore's waiters refer to that time of their semaphore, so these references are
+corrected. Waiters, events and calls are ordered by their create times, so their records are created again, in the
+earlier order.
 """
 
 import json
@@ -55,12 +56,12 @@ class DataFolder:
 
     @property
     def seed(self) -> Path | None:
-        """The file that the emulator imports; None: there is none."""
+        """The file that the emulator imports, or None."""
         name = str(self._state().get("export", ""))
         return self.path / name / f"{name}.overall_export_metadata" if name else None
 
     def open(self, port: int, store: str) -> str:
-        """Note that a stack uses the folder with a store. Returns a warning or nothing.
+        """Note that a stack uses the folder with a store. Return a warning or an empty text.
 
         Raises `StackError` for another port or another store.
         """
@@ -76,7 +77,7 @@ class DataFolder:
         return f"The last stack on {self.path} was killed: its queues are kept, its documents are of {_saved(state)}"
 
     def save(self, chosen: Settings) -> None:
-        """Export the documents of an emulator that has no more writers. Raises `OSError`."""
+        """Export the documents of an emulator after its last writer has ended. Raises `OSError`."""
         name = f"documents-{time.time_ns()}"
         database = f"projects/{chosen.project}/databases/{chosen.database}"
         url = f"http://{chosen.firestore_emulator}/emulator/v1/projects/{chosen.project}:export"
@@ -92,11 +93,11 @@ class DataFolder:
                 shutil.rmtree(old, ignore_errors=True)
 
     def close(self, **more: Any) -> None:
-        """Note that a stack has left the folder in order."""
+        """Note that a stack has saved its data and left the folder."""
         self._write({**self._state(), "clean": True, "saved_at": time.time(), **more})
 
     def correct(self, chosen: Settings) -> None:
-        """Correct the records that depend on create times, after an import. Repeating it is fine."""
+        """Correct the records that depend on create times, after an import. It may be repeated."""
         store, state = runtime.firestore(chosen), self._state()
         if before := state.get("semaphores"):
             correct_incarnations(store, before)
@@ -126,7 +127,7 @@ def create_times(store: Store) -> dict[str, int]:
 
 
 def correct_incarnations(store: Store, before: Mapping[str, int]) -> None:
-    """Replace the create times that semaphores had by those that they have now, in the records below them."""
+    """Replace the earlier create times of semaphores by the present ones in the records below them."""
     for path, now in create_times(store).items():
         for name in OF_A_SEMAPHORE:
             for each in _all(store, f"{path}/{name}"):

@@ -1,7 +1,7 @@
-"""Keep a second local stack out of a folder that one uses: it would delete the first one's databases and logs.
+"""Refuse a second local stack in a folder: it would delete the first one's databases and logs.
 
 The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends. The file
-holds that process's id for the message only, and stays.
+contains the process's id, for the message, and is not deleted.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ class FolderInUse(Exception):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made when missing. Raises `FolderInUse` if another process holds it."""
+    """Hold the lock of a folder, which is created if necessary. Raises `FolderInUse` if another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("a+") as file:
         try:

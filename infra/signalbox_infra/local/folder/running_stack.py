@@ -1,4 +1,4 @@
-"""Where the local stack of a folder can be reached: a file that it writes when it is up and removes when it ends."""
+"""The address of a folder's local stack, in a file that the stack writes when it is up and removes when it ends."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class RunningStack:
         return True
 
     def announce(self) -> None:
-        """Write the file, readable by this user only: it holds the key of an embedded store."""
+        """Write the file, readable by this user only, since it contains the key of an embedded store."""
         file = Path(self.folder) / FILE
         with suppress(OSError):
             file.unlink()

@@ -1,4 +1,4 @@
-"""The console of the local stack: its pages, and how many tasks its queues hold."""
+"""The console of the local stack: its pages, and the numbers of tasks in its queues."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ def local_console(catalogue: Catalogue) -> Console:
 
 
 def queues() -> Sequence[Line]:
-    """Return a line a queue; none if the functions run without a stack, as in a test."""
+    """Return a line for each queue, or none if the functions run without a stack, as in a test."""
     chosen = settings()
     if not chosen.tasks_emulator:
         return []

@@ -1,15 +1,15 @@
-"""The local stack's door: no page of another site calls the functions, and no other name leads to them.
+"""Protection of the local stack from other sites' pages and other host names.
 
-A browser sends the requests of any web page to this machine too. Three headers that a page cannot choose say whose
-request it is:
+A browser sends the requests of any web page to this machine, too. Three headers, which a page cannot choose, identify
+the sender:
 
-- `Host` names another machine if a page has let its own name lead here (DNS rebinding);
-- `Sec-Fetch-Site` says whether the page is of the same origin;
+- `Host` names another machine if a page's own host name resolves to this machine (DNS rebinding);
+- `Sec-Fetch-Site` says whether the page has the same origin;
 - `Origin`, where an older browser sends no `Sec-Fetch-Site`, is the page's origin.
 
 Pages of the origins in a function's `cors` may call that function, as in the cloud, where IAM refuses the others. A
-link from another site to a page here is followed, since the other site cannot read the response. Requests without
-these headers are those of programs.
+link from another site to a page here is followed, since the other site cannot read the response. Requests without these
+headers come from programs.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ SAFE = frozenset({"GET", "HEAD"})
 
 
 def guarded(catalogue: Catalogue, app: "WSGIApplication") -> "WSGIApplication":
-    """Refuse requests under another host's name, and those of pages whose origins no `cors` permits."""
+    """Refuse requests with another host's name, and those of pages whose origins no `cors` permits."""
     origins = {each.segment: frozenset(each.function.cors) for each in _deployments(catalogue)}
 
     def door(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -55,7 +55,7 @@ def _refused_host(request: Request) -> str:
 
 
 def _refused_page(request: Request, permitted: frozenset[str]) -> str:
-    """Return why the page that sends a request may not; empty if it may, or if no page sends it."""
+    """Return why the page that sends a request is refused; empty if it is not, or if no page sends it."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
     own = site in OWN_SITE if site else origin in (None, f"{request.scheme}://{request.headers['Host']}")
     if own or _is_link(request) or ANY_ORIGIN in permitted or origin in permitted:

@@ -1,7 +1,7 @@
-"""Gunicorn's settings for the functions of the local stack: report how loading went, and connect each worker.
+"""Gunicorn's settings for the functions of the local stack: report whether they were loaded, and connect each worker.
 
 The report is a file, at ``SIGNALBOX_LOADED``, since an older version may be serving the same port: only the process id
-in it shows who has loaded. `load_error` reads it.
+in it shows which version has loaded. `load_error` reads it.
 """
 
 import json

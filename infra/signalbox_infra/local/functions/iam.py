@@ -1,8 +1,8 @@
-"""Enforce what IAM and ingress enforce in the cloud: who calls a function, and to which queues it enqueues.
+"""Enforce what IAM and ingress enforce in the cloud: the callers of a function, and the queues to which it enqueues.
 
-Both follow from its entry in the catalogue. The caller is known by the headers that queues,
-schedules and events send; the function verifies them itself, as in the cloud. All functions share one process, so the
-current one is in a context variable, which follows a call but not the threads that it may start.
+Both follow from its entry in the catalogue. The headers that queues, schedules and events send identify the caller; the
+function verifies them itself, as in the cloud. All functions share one process, so the current one is in a context
+variable, which a call has, but not the threads that it may start.
 """
 
 from collections.abc import Iterable, Sequence

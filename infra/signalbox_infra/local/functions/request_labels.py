@@ -1,7 +1,7 @@
-"""What the local log says of a request beyond the cloud's line: path, task, key, attempt; and whose `print` it was.
+"""Labels of the local log's lines that the cloud's lines lack: path, task, key, attempt, and the author of a `print`.
 
-In the cloud these stand in Cloud Run's own log of requests, under the same trace. The labels are in a context variable,
-which follows a request but not the threads that it may start.
+In the cloud, Cloud Run's own log of requests has them, under the same trace. The labels are in a context variable,
+which a request has, but not the threads that it may start.
 """
 
 import io
@@ -69,7 +69,7 @@ def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
 
 
 def _task(environ: "WSGIEnvironment") -> dict[str, str]:
-    """Return a task's name and what it is about. Its body is put back to be read again."""
+    """Return a task's name and its subject. Its body can be read again afterwards."""
     length = min(_number(str(environ.get("CONTENT_LENGTH") or "0")), BODY_BYTES_MAX)
     body = environ["wsgi.input"].read(length) if length else b""
     if body:
@@ -132,7 +132,7 @@ class LabelledLog:
 class MarkedOutput(io.TextIOBase):
     """Standard output that writes each line of a `print` as a JSON line with the function's name.
 
-    Lines of JSON with a severity pass, as Cloud Logging takes them.
+    Lines of JSON with a severity are written unchanged, as Cloud Logging accepts them.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,13 +1,13 @@
 """All functions of the catalogue in one process, behind one port, at the addresses they have in the cloud.
 
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
-is made for one function a process: it leaves the function's name in the environment, keeps a registry by name, and
-imports the modules of the function's folder under bare names. `signalbox.testing.platform` removes these
-traces after each function, so functions must not import their own files while they handle a request.
-`iam` refuses what the cloud would refuse, and `door` the requests of other sites' pages.
+is made for one function in each process: it leaves the function's name in the environment, keeps a registry by name,
+and imports the modules of the function's folder under top-level names. `signalbox.testing.platform` removes these
+traces after each function, so functions must not import their own files while they handle a request. `iam` refuses what
+the cloud would refuse, and `door` the requests of other sites' pages.
 
 Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
-each of these connects by itself, when it starts or at its first request.
+each worker connects by itself, when it starts or at its first request.
 """
 
 import threading
@@ -72,7 +72,7 @@ def connect() -> None:
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
     """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404.
 
-    ``/console`` shows what happens, by these calls.
+    ``/console`` shows the state, by these calls.
     """
     queues = catalogue.calling_queues
     functions = catalogue.functions.values()
@@ -96,7 +96,8 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
 def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplication":
     """Raise an exception in a request at its time-out, as functions-framework does in the cloud.
 
-    Otherwise a task would run on next to its redelivery. Code that waits outside of Python is interrupted afterwards.
+    Otherwise a task would continue while it is delivered again. Code that waits outside of Python is interrupted after
+    the wait.
     """
 
     def ended_at_its_timeout(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -107,7 +108,7 @@ def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplic
 
 
 def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
-    """Pass ``/`` as the path where nothing follows the function's name, and which part is served at this address."""
+    """Pass ``/`` as the path if it ends after the function's name, and the part that is served at this address."""
 
     def in_its_place(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         here = {"PATH_INFO": environ["PATH_INFO"] or "/", cloud_run.ENVIRONMENT_KEY: part}

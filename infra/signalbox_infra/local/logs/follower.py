@@ -9,7 +9,7 @@ BYTES_AT_ONCE = 2**20
 
 
 class LogFollower:
-    """Calls `show` with pairs of a service and a line, of all that came since the last call."""
+    """Calls `show` with all lines since the last call, each with its service."""
 
     def __init__(
         self, files: Sequence[Path], show: Callable[[Iterable[tuple[str, str]]], None], from_end: bool = False
@@ -23,13 +23,13 @@ class LogFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Show what has come until now, and end."""
+        """Show the lines that were written so far, and end."""
         self._stopping.set()
         self._thread.join()
         self.read()
 
     def read(self) -> None:
-        """Show the lines that are new."""
+        """Show the new lines."""
         lines = [(file.stem, line) for file in self._offsets for line in self._new_lines(file)]
         if lines:
             self._show(lines)

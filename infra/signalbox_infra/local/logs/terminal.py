@@ -1,8 +1,8 @@
 """Show log lines to a person: one line a request, task and event, and prints under their function's name.
 
-A traceback is cut to the user's frames, below a line with what ran; one that repeats the last is not shown again.
+A traceback is cut to the user's frames, below a line that names the task or request; a repetition is not shown.
 
-The input are the JSON lines of the functions' log, and the plain lines of the other services. Colours only on a
+The input is the JSON lines of the functions' log, and the plain lines of the other services. Colours only on a
 terminal; ``LOG=json`` passes everything on as it is.
 """
 
@@ -60,7 +60,7 @@ class Terminal:
             self._traces_shown.clear()
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Write lines that came at once."""
+        """Write lines that arrived together."""
         with self._lock:
             if self._machine:
                 for service, line in lines:
@@ -149,7 +149,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
-    """Return whether a line only says that the sweeper found nothing to do, or that the stack looked at itself."""
+    """Return whether a line only says that the sweeper found nothing to do, or that the stack checked itself."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
@@ -158,7 +158,7 @@ def is_idle(entry: Mapping[str, Any]) -> bool:
 
 
 def request_line(entry: Mapping[str, Any]) -> Text:
-    """Return the line of a request: when, what, how it ended, how long it took."""
+    """Return the line of a request: its time, name, result and duration."""
     kind, status = str(entry.get("kind", "http")), int(entry.get("status", 0))
     line = Text.assemble((f"{_clock(entry)} ", "dim"), (f"{entry.get('method') or kind:8} ", KINDS.get(kind, "")))
     line.append(f"{_what(entry, kind):46} ", style="")

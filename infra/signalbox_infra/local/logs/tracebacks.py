@@ -1,7 +1,7 @@
 """Cut a traceback, given as text, to the frames of the user's own code.
 
-A frame of the kit, of an installed package or of Python's library says nothing to the author of a function. A traceback
-without any frame of the user's is an error of the kit or of the project's setup, and is left whole.
+Frames of the kit, of installed packages and of Python's library do not help the author of a function. A traceback
+without a frame of the user's code is an error of the kit or of the project's setup, and is not cut.
 """
 
 import re
@@ -27,7 +27,7 @@ def is_own(file: str) -> bool:
 
 
 def cut(trace: str) -> str:
-    """Return a traceback without the frames of other code than the user's; whole if it has none of the user's."""
+    """Return a traceback with only the user's frames, or the whole traceback if it has none."""
     lines = trace.splitlines()
     files = _files(lines)
     left_out = len(files) - sum(map(is_own, files))

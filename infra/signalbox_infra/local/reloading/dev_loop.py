@@ -1,4 +1,4 @@
-"""Reload a running stack whenever its files change, and announce how it went."""
+"""Reload a running stack whenever its files change, and announce the result."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Announce = Callable[[str, str], None]
 class DevLoop:
     """Watches the library, the functions' folders and the catalogue of a stack, from `watch` to `stop`.
 
-    `watch` may be called before the stack starts. What changes from then on is reloaded after `start`.
+    `watch` may be called before the stack starts. Later changes are reloaded after `start`.
     """
 
     def __init__(self, stack: Stack, announce: Announce, catalogue: Path | None = None) -> None:
@@ -33,14 +33,14 @@ class DevLoop:
         self._failed = False
 
     def watch(self) -> None:
-        """Watch from now on; a later change is noticed, and reloaded after `start`."""
+        """Begin to watch. Later changes are reloaded after `start`."""
         try:
             self._watch()
         except OSError as error:
             self._announce(f"not watching the files, so restart after a change: {error}", "")
 
     def start(self) -> None:
-        """Reload what has changed since `watch`, and what changes from now on."""
+        """Reload the changes since `watch`, and all later ones."""
         self._watcher.start()
 
     def stop(self) -> None:

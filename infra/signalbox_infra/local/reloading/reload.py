@@ -1,11 +1,11 @@
 """Bring a running stack up to date with the catalogue and the code, without losing a request.
 
 The new version is checked first: the catalogue, what the cloud would refuse, syntax and undefined names. Then it is
-loaded in a process of its own, next to the one that serves, and takes over its port once it has loaded. Whatever is
+loaded in a process of its own, next to the one that serves, and takes over its port once it has loaded. If anything is
 wrong, the last good version continues to serve.
 
-The other services restart only if the catalogue has changed what they are started with. Their queues and events are on
-disk, so nothing is lost.
+The other services restart only if the new catalogue changes their settings. Their queues and events are on disk, so
+nothing is lost.
 """
 
 from signalbox.catalogue import reading as catalogues
@@ -32,7 +32,7 @@ class NotReloaded(Exception):
 
 
 def reload(layout: StackLayout, supervisor: Supervisor) -> StackLayout:
-    """Check and load what the files hold now, and switch to it. Returns the new layout. Raises `NotReloaded`."""
+    """Check and load the files as they are, and switch to them. Return the new layout. Raises `NotReloaded`."""
     catalogue = checked_catalogue(layout)
     newer = with_catalogue(layout, catalogue)
     planned = {service.name: service for service in services(newer)}

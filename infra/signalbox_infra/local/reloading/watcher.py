@@ -1,4 +1,4 @@
-"""Watch files and report changes, without a cost while nothing changes: the operating system tells (``watchdog``)."""
+"""Watch files and report changes. The operating system reports them, so waiting costs nothing (``watchdog``)."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -60,7 +60,7 @@ class Watcher(FileSystemEventHandler):
             self._changed(paths)
 
     def _next_change(self) -> list[Path]:
-        """Wait for a change and for what follows it at once; empty: stopped."""
+        """Wait for a change and those that follow at once; return nothing when stopped."""
         path, paths = self._paths.get(), set[Path]()
         while path is not None:
             paths.add(path)

@@ -48,8 +48,8 @@ class Service:
     """A process to keep running.
 
     `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
-    `load_error` is for a service that can be replaced while it runs: it returns whether the process of that id has
-    loaded: None: not yet, an empty text: it has, any other text: why it cannot.
+    `load_error` is for a service that can be replaced while it runs: of the process with this id it returns None while
+    it loads, an empty text when it has loaded, or the reason why it cannot.
     """
 
     name: str
@@ -75,7 +75,7 @@ class _Replacement:
     ready_until: float
 
     def outcome(self) -> str | None:
-        """Return None while it loads, an empty text once it serves, else why it does not."""
+        """Return None while it loads, an empty text when it serves, or the reason why it does not."""
         error = self.service.load_error(self.process.pid)
         if error is None and self.process.poll() is not None:
             return self.service.load_error(self.process.pid) or f"exit code {self.process.returncode}"
@@ -98,12 +98,12 @@ class Child:
 
     @property
     def steady(self) -> bool:
-        """Whether nothing is expected of it soon."""
+        """Whether the service is neither starting nor stopping."""
         return self.prepared and self.replacement is None and not self.retired
 
     @property
     def running(self) -> list[Popen[bytes]]:
-        """Its processes: the one that serves, a newer one that loads, and older ones that end."""
+        """The service's processes: the one that serves, a newer one that is loading, and older ones that are ending."""
         newer = [self.replacement.process] if self.replacement else []
         return [*([self.process] if self.process else []), *newer, *(process for process, _ in self.retired)]
 
@@ -113,7 +113,7 @@ class Child:
         self.prepared, self.ready_until = False, time.monotonic() + READY_SECONDS_MAX
 
     def check(self) -> None:
-        """Start, prepare or restart the service, whichever is due. Raises `StackError` if it keeps failing."""
+        """Start, prepare or restart the service, as necessary. Raises `StackError` if it keeps failing."""
         if self.process is None:
             if time.monotonic() >= self.start_at:
                 self.start()

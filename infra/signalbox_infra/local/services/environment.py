@@ -16,7 +16,7 @@ SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
 
 def settings_of(catalogue: Catalogue) -> Settings:
-    """Return the settings that Terraform would give the functions, with accounts that exist nowhere."""
+    """Return the settings that Terraform would give the functions, with accounts that do not exist."""
     chosen = from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ})
     return replace(
         declared_by(catalogue, chosen),
@@ -29,7 +29,7 @@ def settings_of(catalogue: Catalogue) -> Settings:
 def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
     """Return settings with all that follows from a catalogue; a reload applies it to those of a running stack.
 
-    Triggers and indexes are among them, which the cloud knows by itself.
+    They include triggers and indexes, which in the cloud are resources.
     """
     return replace(
         settings,

@@ -1,4 +1,4 @@
-"""What the services of a local stack know of each other: ports, sockets and settings, derived from a catalogue."""
+"""The ports, sockets and settings of a local stack's services, derived from a catalogue."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ CHOSEN = ("firestore", "cloud-tasks", "keys", "events-deliver")
 
 @dataclass(frozen=True, slots=True)
 class StackLayout:
-    """What the services know of each other. `emulator` None: the functions embed the store."""
+    """The ports, sockets and settings of all services. `emulator` None: the functions embed the store."""
 
     catalogue_file: Path
     catalogue: Catalogue

@@ -1,8 +1,8 @@
 """Supervise the services of the local stack: start them, wait until they are ready, restart those that die.
 
-One thread does all of it, because on Linux a child ends with the thread that started it: so even SIGKILL of this
-process ends the services. A service that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times
-without having been ready in between, ends the whole stack with the end of its log.
+One thread does all of it. On Linux a child ends with the thread that started it, so even SIGKILL of this process ends
+the services. A service that dies `DEATHS_MAX` times within `DEATHS_SECONDS`, or `FALSE_STARTS_MAX` times without having
+been ready in between, ends the whole stack with the end of its log.
 """
 
 import threading
@@ -70,11 +70,11 @@ class Supervisor:
         return self._request(self._children[service.name].replace, service)
 
     def restart(self, service: Service) -> None:
-        """Stop a service and start it as it is described now. Returns when the new process was started."""
+        """Stop a service and start it with its present description. Returns when the new process was started."""
         self._request(self._children[service.name].restart, service)
 
     def halt(self, name: str) -> None:
-        """Stop a service for good. Returns when its process has ended."""
+        """Stop a service permanently. Returns when its process has ended."""
         self._request(self._children[name].halt, self._children[name].service)
 
     def adopt(self, service: Service) -> None:

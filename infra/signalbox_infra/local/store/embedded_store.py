@@ -47,11 +47,11 @@ def embedded_store(settings: Settings) -> Store:
 
 
 class KeptStore(MemoryStore):
-    """A store whose records can be taken out and put back."""
+    """A store whose records can be exported and imported."""
 
     @property
     def records(self) -> Records:
-        """The records by collection and id; no call is in progress while they are taken."""
+        """The records by collection and id; no call runs while they are read."""
         with self._lock:
             return {name: dict(records) for name, records in self._collections.items()}
 
@@ -80,7 +80,7 @@ class EventSender:
 
     @property
     def unsent(self) -> list[_Event]:
-        """The events that are still to be posted, and perhaps the last one that was."""
+        """The events that are not posted yet, and perhaps the last one that was posted."""
         return list(self._waiting)
 
     @unsent.setter

@@ -1,7 +1,8 @@
 """Find Google's Firestore emulator on this machine and run it.
 
 It is a Java program that comes with the Google Cloud SDK or with the Firebase tools. It is run without ``gcloud``,
-which offers no way to say where events go and leaves the Java process behind when interrupted. Its data is in memory.
+which has no option for the address of events and does not end the Java process when it is interrupted. Its data is in
+memory.
 
     emulator = find()
     if emulator:
@@ -51,7 +52,7 @@ FIREBASE_CACHE = "~/.cache/firebase/emulators"
 
 
 class EmulatorError(Exception):
-    """The emulator did not come up. The message ends with what it printed."""
+    """The emulator did not start. The message ends with its output."""
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Running:
         return self.process.pid if self.process else None
 
     def stop(self) -> None:
-        """End the emulator, if it is ours. Its data is gone then. Stopping twice is fine."""
+        """End the emulator if this process started it. Its data is lost. A second stop has no effect."""
         if self.process:
             atexit.unregister(self.stop)
             processes.kill(self.process)  # it has nothing to save
@@ -82,7 +83,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """An emulator to be had: a jar with the Java to run it, or (with `host`) one that runs already."""
+    """An emulator: a jar with the Java to run it, or (with `host`) one that is already running."""
 
     java: str = ""
     jar: Path = Path()
@@ -98,8 +99,8 @@ class Emulator:
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
         """Start it and wait until it answers. It ends with `stop`, with this process, or with the thread that called.
 
-        `port` None chooses a free one. An emulator that runs already is used as it is: neither port plays a part, and
-        its events go to the address it was started with. Raises `EmulatorError`.
+        `port` None chooses a free one. An emulator that is already running is used as it is: both ports are ignored,
+        and its events go to the address with which it was started. Raises `EmulatorError`.
         """
         if self.host:
             return Running(self.host)

@@ -1,4 +1,4 @@
-"""The in-memory store in a process of its own, so that it outlives the functions that are reloaded or killed.
+"""The in-memory store in a process of its own, so that its data is kept when functions are reloaded or killed.
 
     python -m signalbox_infra.local.store.store_service --port P [--file documents.pickle]
 
@@ -30,7 +30,7 @@ METHODS = frozenset({"read", "read_some", "query", "count", "commit", "write_eac
 
 
 def address() -> tuple[str, int] | None:
-    """Return the address of the stack's store; None: there is none, and this process embeds its own."""
+    """Return the address of the stack's store, or None if this process embeds its own."""
     host, _, port = os.environ.get(ADDRESS, "").rpartition(":")
     return (host, int(port)) if host else None
 
@@ -90,7 +90,7 @@ class RemoteStore:
 
 
 def serve(store: KeptStore, port: int) -> None:
-    """Serve a store to all who know the key, forever."""
+    """Serve a store forever to all clients that have the key."""
     with Listener(("127.0.0.1", port), backlog=128, authkey=bytes.fromhex(os.environ[KEY])) as listener:
         while True:
             with suppress(OSError, EOFError):  # a client that checks only whether the port is open

@@ -1,6 +1,6 @@
 """Register triggers with the Firestore emulator, and write markers that show which events it has sent.
 
-The emulator forgets its triggers, as it forgets its documents, when it ends.
+The emulator loses its triggers and its documents when it ends.
 """
 
 import json
