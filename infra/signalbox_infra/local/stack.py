@@ -189,7 +189,7 @@ class Stack:
         return self._supervisor.deaths(name)
 
     def reload(self) -> None:
-        """Switch to the catalogue and the code as they are now. If that raises `NotReloaded`, the old version serves."""
+        """Switch to the catalogue and the code as they are. If that raises `NotReloaded`, the old version serves."""
         self._layout = reload(self._layout, self._supervisor)
         self._idle_monitor = IdleMonitor(self._layout)
         self._ensure_semaphores()
