@@ -18,9 +18,8 @@ What a turn does with each inline step that the code waits for:
     over, after ten starts                    gives it up             gives it up
 
 A step is not claimed while a cancel waits, nor before the pause of its attempt is over, nor if it may take longer than
-the delivery has left. A claim is not taken over while the turn leaves messages in the mailbox, since one of them may be
-the step's outcome. From its second start on, a step is claimed alone: another step must not be given up because this
-one ends the process.
+the delivery has left. Messages that a turn does not apply may have the outcome that another delivery has left. From its
+second start on a step is claimed alone: another one must not be given up for the deaths that it causes.
 """
 
 from collections.abc import Callable, Mapping
