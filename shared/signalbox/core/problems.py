@@ -105,11 +105,6 @@ class NeedsIndex(BadQuery):
     title = "Missing index"
 
 
-class TransformFailed(Problem):
-    status = 409
-    title = "Transform output is not an object"
-
-
 class NotFound(Problem):
     status = 404
     title = "Not found"

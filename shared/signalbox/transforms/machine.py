@@ -26,8 +26,8 @@ from typing import Any
 from signalbox.core import record_values, values
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
-from signalbox.core.problems import TransformFailed
 from signalbox.transforms.limits import LIMITS
+from signalbox.transforms.problems import TransformFailed
 
 # --- steps of a selector ---
 

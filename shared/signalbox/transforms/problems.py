@@ -5,3 +5,8 @@ from signalbox.core.problems import Problem
 
 class BadTransform(Problem):
     title = "Invalid transform"
+
+
+class TransformFailed(Problem):
+    status = 409
+    title = "Transform output is not an object"

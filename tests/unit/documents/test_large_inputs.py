@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from signalbox.core.problems import TransformFailed
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.requests import BulkPutRequest, FindRequest, PatchRequest
@@ -17,6 +16,7 @@ from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
 from signalbox.transforms import service
 from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.problems import TransformFailed
 from tests.unit.operations_platform import OperationsPlatform
 
 KEYS = "abcdef"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core.problems import TransformFailed
 from signalbox.core.values import canonical
 from signalbox.transforms import machine
 from signalbox.transforms.limits import LIMITS
+from signalbox.transforms.problems import TransformFailed
 
 S: dict[str, Any] = {
     "first": {"second": {"third": 3, "x": {"third": "three", "last": 99}}},

@@ -29,13 +29,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from signalbox.core import keys, record_values, values
-from signalbox.core.problems import TransformFailed
 from signalbox.core.record_values import Path
 from signalbox.core.values import same
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model import Content, Size, size_max, size_of, without_key
 from signalbox.transforms import machine as botl
 from signalbox.transforms.model import valid_transform_name
+from signalbox.transforms.problems import TransformFailed
 
 TOO_LARGE = "link_too_large"
 
