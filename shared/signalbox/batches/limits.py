@@ -16,7 +16,8 @@ class BatchLimits(Limits):
     """Units that run at once, where a batch limits them: as many tasks as one queue of Cloud Tasks dispatches."""
 
     batch_queues_max: int = 20
-    """Queues of one batch: 20 queues dispatch 10,000 tasks a second, more than one batch's records sustain."""
+    """Queues of one batch: 20 queues dispatch 10,000 tasks a second, which is more than the records of one batch
+    sustain."""
 
     then_bytes_max: int = 200 * 1024
     """The batches that follow a batch, with their units: its header contains them, in addition to three payloads."""
@@ -32,7 +33,8 @@ class BatchLimits(Limits):
     """The body of a call that loads units. The whole body is in memory."""
 
     counter_units_max: int = 20
-    """Units that share a counter: Firestore sustains about one write a second on a record, and a unit is one."""
+    """Units that share a counter: Firestore sustains about one write a second on a record, and each unit is one write.
+    """
 
     node_children_max: int = 20
     """Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels suffice."""
@@ -62,7 +64,7 @@ class BatchLimits(Limits):
     that is only late has its name, so it is not created twice."""
 
     silent_pages_max: int = 20
-    """Pages whose tasks one visit of the sweeper has enqueued again: two thousand units a minute."""
+    """Pages whose tasks one visit of the sweeper enqueues again: two thousand units a minute."""
 
     batches_sweep_page: int = 20
     """Batches that a sweep reads in one query: a header with its tasks' payloads may be large."""

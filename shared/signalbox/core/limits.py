@@ -30,9 +30,9 @@ class Limits:
 
 class CoreLimits(Limits):
     key_bytes_max: int = 1_000
-    """Bytes of a key, of a batch's id or of a transform's name. Firestore holds ids of 1,500 bytes, but refuses a query
-    for a value of that length, and documents are found by their links through such queries. Written as %XX in a URL, a
-    key still takes less than 4 KB."""
+    """Bytes of a key, of a batch's id or of a transform's name. Firestore accepts ids of 1,500 bytes, but refuses a
+    query for a value of that length, and such queries find documents by their links. Written as %XX in a URL, a key
+    still takes less than 4 KB."""
 
     depth_max: int = 20
     """Nested objects and lists of a document, the document included, as stored (a list in a list counts twice): one
@@ -47,19 +47,21 @@ class CoreLimits(Limits):
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 
     rounds_max: int = 6
-    """Attempts of a guarded commit or of a page, if each loses a race, before it fails with 503."""
+    """Attempts of a guarded commit or of a page, if each loses a race, before the request fails with 503."""
 
     pause_seconds: float = 0.05
     """The first pause before a retry; it doubles each time, with jitter."""
 
     outbox_tasks_max: int = 100
-    """Tasks in one outbox record: what Cloud Tasks takes in one batch call. A commit with more has several records."""
+    """Tasks in one outbox record: as many as Cloud Tasks accepts in one batch call. A commit with more tasks has
+    several records."""
 
     outbox_bytes_max: int = 900_000
     """Bytes of payload in one outbox record, which with its id and times must stay under Firestore's 1 MiB."""
 
     outbox_patience_seconds: int = 10
-    """The sweeper leaves younger outbox records alone: their own operation may still be enqueueing."""
+    """The age from which the sweeper handles an outbox record: before, its operation may still be enqueueing the tasks.
+    """
 
     sweep_page: int = 100
     """Outbox records that a sweep reads in one query."""
@@ -69,14 +71,15 @@ class CoreLimits(Limits):
     a sweep starts at a random record."""
 
     sweep_part_seconds: float = 15
-    """Time after which a part of a sweep (outbox, semaphores, batches, removal of batches) starts no further record, so
+    """Time after which a part of a sweep (outbox, semaphores, batches, removal of batches) begins no other record, so
     that a sweep ends at about the time when the next one starts."""
 
     unreadable_pause_seconds: int = 600
     """Time after which the sweeper tries again a record that it cannot read."""
 
     task_bytes_max: int = 100 * 1024
-    """Bytes of a task's payload. Cloud Tasks accepts 1 MB; the kit's tasks carry references to data, not the data."""
+    """Bytes of a task's payload. Cloud Tasks accepts 1 MB, but tasks should contain references to data, not the data.
+    """
 
     read_bytes_max: int = 4 * 1024 * 1024
     """Bytes of documents that one request holds at once, plus one more document: a page of a query ends with the
@@ -94,30 +97,32 @@ class CoreLimits(Limits):
     """Documents in one page of a query. Large documents end a page earlier (`read_bytes_max`)."""
 
     delay_seconds_max: int = 29 * 24 * 3_600
-    """Cloud Tasks schedules at most 30 days ahead; the rest is a margin between the decision and the queue."""
+    """Cloud Tasks schedules at most 30 days ahead. The difference is a margin for the time between the decision and the
+    queue."""
 
     result_bytes_max: int = 100 * 1024
     """A unit's result: as large as a payload, so that it can become one."""
 
     error_letters_max: int = 2_000
-    """Characters kept of a failed unit's error: a message, not a log."""
+    """Characters of a failed unit's error that are kept: it is a message, not a log."""
 
     lease_seconds_max: int = 24 * 3600
     """Seconds of a lease. Longer leases must be renewed: a holder that does not renew for a day is assumed dead."""
 
     receipt_seconds: int = 32 * 24 * 3600
-    """How long a wait's answer is kept after the wait ended: Cloud Tasks delivers a task for up to 31 days."""
+    """The time for which a wait's answer is kept after its end: Cloud Tasks delivers a task for up to 31 days."""
 
     since_ahead_seconds: float = 0.05
-    """How far Firestore's time of a request may be ahead of the time of its commit. Waiters are read by the former and
-    granted by the latter: after a full page there may be waiters that were created this long before its end."""
+    """The time by which Firestore's time of a request may be ahead of the time of its commit. Waiters are read by the
+    former and granted by the latter: after a full page there may be waiters that were created this long before its end.
+    """
 
     deployment_seconds: int = 300
-    """How long instances of an older deployment may still answer. They do not know the tasks, methods and parameters of
-    the newer one, so for this time what is unknown is retried."""
+    """The time for which instances of an older deployment may still answer. They do not have the tasks, methods and
+    parameters of the newer one, so for this time unknown ones are retried."""
 
     wake_up_slot_seconds: float = 0.2
-    """Messages of one slot share one run: about what a guarded commit takes under load."""
+    """Messages of one slot share one run. It is about the time of a guarded commit under load."""
 
     wake_up_margin_seconds: float = 0.1
     """A wake-up is due this long after its slot's end: a queue whose clock is ahead would deliver it early."""

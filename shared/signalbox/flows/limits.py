@@ -18,16 +18,18 @@ class FlowLimits(Limits):
     """Times that the code is resumed in one turn without an entry of the log. More means a loop that never waits."""
 
     flow_events_kept_max: int = 1_000
-    """Events that a flow has received and that its code has not waited for, from which on more of them are refused."""
+    """Events that a flow has received and its code has not waited for. If there are more, further ones are refused."""
 
     flow_events_shown_max: int = 10
-    """Names that a run's status has of the events that its code has not waited for."""
+    """Names in a run's status of events that its code has not waited for."""
 
     flow_events_kept_bytes_max: int = 1_500_000
-    """Bytes of such events, from which on more of them are refused. `continue_as_new` passes all on in one commit."""
+    """Bytes of such events. If there are more, further ones are refused. `continue_as_new` carries over all in one
+    commit."""
 
     flow_events_passed_on_bytes_max: int = 3_000_000
-    """Bytes of such events that `continue_as_new` passes on. More can be kept only if they came faster than turns."""
+    """Bytes of such events that `continue_as_new` carries over. There can be more only if events arrive faster than
+    turns."""
 
     flow_event_name_bytes_max: int = 200
     """Bytes of an event's name, which the log and errors repeat."""
@@ -54,22 +56,24 @@ class FlowLimits(Limits):
     """Entries of the log of one execution. A turn replays them all, in 10 to 16 ms for a thousand."""
 
     inline_timeout_seconds: float = 60
-    """The time within which an inline step must end, if its code says nothing else."""
+    """The default time within which an inline step must end."""
 
     inline_timeout_seconds_max: float = 480
-    """The longest such time. Cloud Tasks ends a delivery after ten minutes; a longer step is a task."""
+    """The longest such time. Cloud Tasks ends a delivery after ten minutes. Use a task for a longer step."""
 
     inline_steps_max: int = 8
     """Inline steps that one delivery runs at once, each in a thread. Their instance serves other requests, too."""
 
     inline_starts_max: int = 10
-    """Starts of one attempt of an inline step after which it is given up: each raised an error, or lost its process."""
+    """Starts of one attempt of an inline step after which it is given up: each raised an error, or its process ended.
+    """
 
     inline_claim_seconds: float = 60
-    """The time after a commit for which no other delivery runs the code: a process that dies delays it so long."""
+    """The time after a commit for which no other delivery runs the code. If the process dies, the code waits for this
+    time."""
 
     inline_renewal_seconds: float = 20
-    """The time after which a delivery renews its claims: early enough to try again."""
+    """The interval at which a delivery renews its claims: short enough for a second try."""
 
     inline_look_seconds: float = 1
     """The interval at which a delivery with inline steps looks for messages, for instance a cancel: one read."""
@@ -81,10 +85,10 @@ class FlowLimits(Limits):
     """The longest pause before an inline step starts again after an error. It doubles from one second."""
 
     flow_siblings_max: int = 4
-    """A step with more pending siblings posts its outcome instead of running a turn, which would often conflict."""
+    """A step with more pending siblings than this posts its outcome and runs no turn, which would often conflict."""
 
     flow_careful_deliveries: int = 2
-    """Earlier deliveries of a wake-up from which on its run counts the starts of the flow's code."""
+    """The number of earlier deliveries of a wake-up from which its run counts the starts of the flow's code."""
 
     flow_starts_max: int = 10
     """Counted starts of a flow's code by one wake-up after which the flow is stuck: each ended the process, or took too
@@ -121,7 +125,7 @@ class FlowLimits(Limits):
     """Listings that the sweeper reads at a time."""
 
     flow_removal_commits_max: int = 20
-    """Commits of one removal in one sweep. The next sweep continues it, behind the others that are due."""
+    """Commits of one removal in one sweep. The next sweep continues it, after the others that are due."""
 
     flow_removal_page: int = 300
     """Records that one commit of a removal deletes."""
