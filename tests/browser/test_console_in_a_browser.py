@@ -233,7 +233,7 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     assert (counts["Batches, sealed"], counts["Failures"]) == ("1", "1")
 
 
-def test_a_page_that_nobody_uses_is_not_read_for_ever(console: Console, harness: Harness) -> None:
+def test_a_page_without_a_user_stops_reading(console: Console, harness: Harness) -> None:
     page = console.page
     page.clock.install()
     console.open("batches", "Batches")

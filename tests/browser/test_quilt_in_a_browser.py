@@ -65,7 +65,7 @@ def run_some(harness: Harness, units: int) -> None:
 
 
 @pytest.mark.parametrize(("side", "torn"), [(8, 2), (32, 9)])
-def test_each_square_comes_once_and_the_spinner_goes_once(
+def test_each_square_is_painted_once_and_the_spinner_is_removed_once(
     page: Page, app: WSGIApplication, harness: Harness, side: int, torn: int
 ) -> None:
     harness.post("quilt", json={"quilt": "q", "side": side, "torn": torn})

@@ -54,7 +54,7 @@ def test_an_increment_takes_any_key_literally(store: Store, key: str) -> None:
     assert (data_of(store, "d/a"), result.values) == ({key: 3}, {(key,): 3})
 
 
-def test_a_field_inside_what_is_no_map_replaces_it(store: Store) -> None:
+def test_a_write_of_a_field_inside_a_value_that_is_not_a_map_replaces_the_value(store: Store) -> None:
     assert changed(store, {"a": 5, "b": [1]}, {("a", "x", "y"): 1, ("b", "n"): Increment(1)}) == {
         "a": {"x": {"y": 1}},
         "b": {"n": 1},

@@ -108,7 +108,7 @@ def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
     assert batches.growth([run, batches.BatchTime(10_000, 20.0, {})]) == pytest.approx(1.0)
 
 
-def test_the_bench_has_queues_for_units_beside_the_catalogues(tmp_path: Path) -> None:
+def test_the_bench_has_queues_for_units_in_addition_to_the_catalogues(tmp_path: Path) -> None:
     path, names = batches.catalogue_with(tmp_path, 3)
     catalogue = catalogues.load(path)
     assert names == ["tasks", "tasks-2", "tasks-3"]
@@ -164,7 +164,7 @@ def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch,
     assert flows.rival_measures("DBOS", [1]) == reason
 
 
-def test_streams_are_measured_beside_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_are_measured_together_with_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SECONDS", 0.5), ("LEFT_SECONDS", 0.0), ("UNITS", 100)):
         monkeypatch.setattr(watchers, name, value)
     table = watchers.lines(stage, [0, 2], rounds=1)

@@ -202,7 +202,7 @@ def test_only_what_changed_something_is_an_event(before: int | None, after: int 
     assert cloudevent.changed_something(data) is sent
 
 
-def test_what_is_no_event_is_acknowledged_and_dropped_and_what_is_garbage_refused(bridge: Bridge) -> None:
+def test_a_request_that_is_not_an_event_is_acknowledged_and_dropped_and_garbage_is_refused(bridge: Bridge) -> None:
     bridge.start("receive")
     assert bridge.send(base64.b64encode(message(before=1, after=1))) == 200
     assert bridge.send(b"*") == 400
@@ -219,7 +219,7 @@ def test_a_connection_is_closed_after_its_event(bridge: Bridge) -> None:
     connection.close()
 
 
-def test_a_marker_shows_in_the_numbers_and_is_no_event(bridge: Bridge) -> None:
+def test_a_marker_is_in_the_counters_and_is_not_an_event(bridge: Bridge) -> None:
     bridge.start("receive")
     data: Any = DOCUMENT_EVENT_DATA()
     data.value.fields[MARKER_FIELD].integer_value = 7

@@ -89,7 +89,9 @@ def test_a_task_is_dropped_after_its_last_attempt(server: Server, worker: Worker
     assert len(worker.of("own")) == 1
 
 
-def test_a_name_is_taken_while_its_task_lives_and_for_a_while_after(server: Server, worker: Worker, queue: str) -> None:
+def test_a_name_is_taken_while_its_task_exists_and_for_a_while_after(
+    server: Server, worker: Worker, queue: str
+) -> None:
     server.client.pause_queue(name=queue)
     server.create(queue, worker.url("taken"), "name")
     with pytest.raises(exceptions.AlreadyExists, match="Requested entity already exists"):

@@ -76,7 +76,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             yield running
 
 
-def test_a_users_batch_completes_by_tasks_that_nobody_else_can_call(stack: Stack) -> None:
+def test_a_users_batch_completes_by_tasks_that_no_other_caller_can_call(stack: Stack) -> None:
     ann = {"Authorization": f"Bearer {user_token('ann')}", "Origin": PAGE}
     body = {"quilt": "q1", "side": 3}
     anybody = httpx.post(f"{stack.base_url}quilt", json=body)

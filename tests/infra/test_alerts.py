@@ -91,7 +91,7 @@ def test_refused_requests_are_a_share_of_a_functions_requests(conditions: Mappin
     assert (refused["threshold_value"], refused["duration"]) == (0.05, "300s")
 
 
-def test_one_unavailable_answer_to_a_schedule_is_no_alert(conditions: Mapping[str, Any]) -> None:
+def test_one_unavailable_response_to_a_schedule_raises_no_alert(conditions: Mapping[str, Any]) -> None:
     """Cloud Scheduler calls again, and of sweeps that never succeed another alert says so."""
     assert conditions["A schedule's call failed"]["filter"].endswith("AND NOT httpRequest.status=503")
 
@@ -163,7 +163,7 @@ def test_alerts_go_to_the_address_that_was_set(resources: Mapping[str, Resource]
     assert told == [[channel.values["id"]]] * len(told)
 
 
-def test_the_plan_warns_when_nobody_is_told(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
+def test_the_plan_warns_if_alerts_have_no_recipient(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, alert_email=None)
     made.initialise()
     assert "not sent to anyone: set `alert_email`" in " ".join(made.plan().stdout.split())

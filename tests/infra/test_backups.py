@@ -36,7 +36,7 @@ def test_without_backups_and_billing_account_there_are_none(google: GoogleProvid
     assert not kinds & {"google_firestore_backup_schedule", "google_billing_budget"}
 
 
-def test_a_budget_covers_the_project_alone_and_tells_whom_the_alerts_tell(with_options: Workspace) -> None:
+def test_a_budget_covers_the_project_alone_and_warns_the_recipient_of_alerts(with_options: Workspace) -> None:
     made = with_options.resources()
     budget = made['google_billing_budget.budget["project"]'].values
     [filtered], [amount] = budget["budget_filter"], budget["amount"]

@@ -45,7 +45,7 @@ def test_a_path_leads_to_its_function_without_the_functions_name(made: Mapping[s
     }
 
 
-def test_a_path_that_is_no_functions_is_not_found(made: Mapping[str, Resource]) -> None:
+def test_a_path_of_no_function_is_not_found(made: Mapping[str, Resource]) -> None:
     [matcher] = made['google_compute_url_map.domain["domain"]'].values["path_matcher"]
     [policy] = matcher["default_route_action"][0]["fault_injection_policy"]
     assert (policy["abort"][0]["http_status"], policy["abort"][0]["percentage"]) == (404, 100)

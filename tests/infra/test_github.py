@@ -225,7 +225,7 @@ def test_the_plan_of_a_workflow_names_variables_that_exist() -> None:
     assert set(re.findall(r"-var=(\w+)=", planning["run"])) <= declared
 
 
-def test_a_plan_of_the_workflow_is_made_as_whoever_deployed_last(deployed: Workspace, tmp_path: Path) -> None:
+def test_a_plan_of_the_workflow_is_made_as_the_account_that_deployed_last(deployed: Workspace, tmp_path: Path) -> None:
     """With another account, the plan would remove that account's right to call the functions."""
     [planning] = [each for each in parsed("read_only_plan")["jobs"]["plan"]["steps"] if " plan " in each.get("run", "")]
     choose = planning["run"].partition(";")[0].replace("-chdir=infra", f"-chdir={deployed.infra}")

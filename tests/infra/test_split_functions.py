@@ -123,7 +123,7 @@ def test_each_half_knows_by_its_environment_alone_that_it_is_one(found: AppliedS
         assert from_environment(found.environments[name]).address_of("quilt").startswith("https://quilt-tasks-")
 
 
-def test_people_are_told_the_address_of_their_half(first: Workspace) -> None:
+def test_people_get_the_address_of_the_half_for_people(first: Workspace) -> None:
     urls = first.outputs()["urls"]
     assert urls["quilt"].endswith("/quilt")
     assert "quilt_tasks" not in urls

@@ -39,7 +39,7 @@ make_lazy(__name__)
 @pytest.mark.parametrize(
     ("text", "module"), [("from signalbox import flows", "api"), ("from signalbox.flows import problems", "problems")]
 )
-def test_a_public_name_and_a_folder_of_the_same_name_are_told_apart(project: Project, text: str, module: str) -> None:
+def test_a_public_name_and_its_folder_of_the_same_name_are_distinct(project: Project, text: str, module: str) -> None:
     files = {"__init__.py": LAZY, "flows/__init__.py": "", "flows/api.py": "", "flows/problems.py": ""}
     root = project({f"shared/signalbox/{path}": content for path, content in files.items()})
     assert set(library_files({"main.py": text.encode()}, root)) == {

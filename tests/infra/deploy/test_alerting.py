@@ -35,7 +35,7 @@ def test_no_ends_the_question_and_nothing_leaves_it_open(place: target.Target) -
 
 
 @pytest.mark.parametrize("answer", ["ann", "ann@home", 'a"@b.org', "a@b.org ${x}"])
-def test_what_is_no_address_stops_before_any_change(place: target.Target, answer: str) -> None:
+def test_an_invalid_address_stops_before_any_change(place: target.Target, answer: str) -> None:
     with pytest.raises(Aborted, match="not an e-mail address"):
         offered(place, answer)
     assert offered(place, "")[0] is None

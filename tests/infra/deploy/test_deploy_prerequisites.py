@@ -122,7 +122,7 @@ def test_an_existing_database_is_not_replaced_for_another_key() -> None:
     assert "Remove cmek_key" in said
 
 
-def test_our_own_earlier_deployment_is_no_clash_and_billing_that_we_may_not_see_no_obstacle() -> None:
+def test_an_earlier_deployment_of_the_kit_and_unreadable_billing_do_not_stop_a_deployment() -> None:
     script = Script(**{FUNCTIONS: OURS, f"gcloud billing projects describe {PROJECT}": None})
     assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
 

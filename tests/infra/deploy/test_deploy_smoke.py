@@ -141,7 +141,7 @@ def test_a_deployment_from_github_actions_is_tested_with_tokens_that_iam_generat
     assert len(asked) == len(set(asked)), "each function's token is requested once"
 
 
-def test_an_account_without_the_right_to_its_tokens_is_told_which_right_is_missing(
+def test_an_account_without_the_right_to_its_tokens_gets_the_name_of_the_missing_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transport = httpx.MockTransport(Deployment(federated="another@p.example"))

@@ -83,7 +83,7 @@ def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_t
 
 
 @pytest.mark.marathon
-def test_a_destroy_that_is_killed_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_destroy_that_was_killed_can_be_continued(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.flow([]).deploy()
     steps = project.flow(said := list[str](), answer="dev")
     kill_the_next_apply(project, monkeypatch)
@@ -123,7 +123,7 @@ def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_release
     assert [each for each in script.asked if "force-unlock" in each] == ["terraform force-unlock -no-color -force 7-7"]
 
 
-def test_an_error_that_is_no_lock_is_reported(place: target.Target) -> None:
+def test_an_error_other_than_a_lock_is_reported(place: target.Target) -> None:
     with pytest.raises(CommandFailed, match="no bucket"):
         Flow(
             place, lambda _: None, lambda _: "y", Script(**{"terraform untaint": Outcome(1, error="no bucket")})

@@ -32,7 +32,7 @@ def test_what_is_waited_for_is_named() -> None:
     assert said == [f"  0 of 2 functions built, 0 min (1 of 3 resources); waiting for {waiting}"]
 
 
-def test_it_is_said_every_half_minute_that_it_goes_on() -> None:
+def test_progress_is_reported_every_half_minute() -> None:
     said, now = list[str](), [0.0]
     progress = Progress(Plan(created=(QUEUE,)), said.append, lambda: now[0])
     now[0] = EVERY_SECONDS

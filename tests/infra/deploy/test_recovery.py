@@ -47,7 +47,7 @@ def test_what_the_last_deployment_changed_goes_back_to_the_last_revision_that_wa
     assert moves({"dev-nothing"}, SERVICES, REVISIONS) == []
 
 
-def test_a_rollback_that_was_cut_goes_on_with_the_rest_and_only_a_whole_one_goes_further_back() -> None:
+def test_an_interrupted_rollback_continues_and_only_a_complete_one_is_followed_by_one_further_back() -> None:
     names = {"dev-a", "dev-b"}
     revisions = [revision(name, day, f"3T10:{day}0") for name in names for day in (1, 2, 3)]
     cut = [service("dev-a", "dev-a-2"), service("dev-b", "dev-b-3")]
@@ -69,7 +69,7 @@ def test_a_rollback_moves_traffic_after_it_was_confirmed() -> None:
     assert script.asked[-1].startswith("gcloud run services update-traffic dev-sweep --to-revisions=dev-sweep-1=100 ")
 
 
-def test_the_newest_finished_backup_is_restored_beside_the_database() -> None:
+def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     name = f"projects/{PROJECT}/databases/signalbox-dev"
     made = ((1, name, "READY"), (2, name, "READY"), (3, name, "CREATING"), (4, "projects/p/databases/x", "READY"))
     backups = [

@@ -19,7 +19,7 @@ def test_an_empty_body_is_an_object_without_fields(client: FlaskClient) -> None:
     assert client.put("/a", data=b"").status_code == 201
 
 
-def test_an_empty_body_is_no_json_where_any_value_is_allowed(client: FlaskClient) -> None:
+def test_an_empty_body_is_not_json_where_any_value_is_allowed(client: FlaskClient) -> None:
     assert json.loads(client.post("/").data)["type"] == "urn:signalbox:problem:not-json"
 
 

@@ -213,7 +213,7 @@ def test_a_call_is_retried_while_the_keys_cannot_be_fetched(deployment: Deployme
     assert deployment.runs == []
 
 
-def test_a_deployment_that_names_no_account_refuses_everybody_in_the_cloud_and_nobody_in_a_test(
+def test_a_deployment_without_an_account_refuses_all_callers_in_the_cloud_and_none_in_a_test(
     deployment: Deployment,
 ) -> None:
     deployment.configure(SIGNALBOX_TASKS_ACCOUNT="")

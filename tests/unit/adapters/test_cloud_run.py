@@ -88,7 +88,7 @@ def test_of_two_headers_only_the_one_that_cloud_run_verifies_names_the_author(pr
         {"Authorization": token(ANN | {"iss": "https://accounts.example"})},
     ],
 )
-def test_what_cloud_run_has_not_verified_names_nobody(private: Harness, headers: dict[str, str]) -> None:
+def test_an_account_that_cloud_run_has_not_verified_is_not_named(private: Harness, headers: dict[str, str]) -> None:
     assert author(private, headers) == FUNCTION
 
 

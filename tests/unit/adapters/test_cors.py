@@ -79,5 +79,5 @@ def test_a_function_without_origins_answers_as_if_there_were_no_cors(client: Fla
     assert "Vary" not in client.get("/a", headers={"Origin": APP}).headers
 
 
-def test_an_options_request_that_is_no_preflight_is_routed(client: FlaskClient) -> None:
+def test_an_options_request_that_is_not_a_preflight_is_routed(client: FlaskClient) -> None:
     assert client.options("/a", headers={"Origin": APP}).status_code == 405

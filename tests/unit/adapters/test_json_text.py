@@ -49,7 +49,7 @@ def test_another_encoding_than_utf_8_is_refused(encoding: str) -> None:
         parse('["é"]'.encode(encoding))
 
 
-def test_a_byte_order_mark_is_overlooked() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert parse("[1]".encode("utf-8-sig")) == [1]
 
 

@@ -51,7 +51,7 @@ def test_another_method_gets_405_with_those_allowed(client: FlaskClient, method:
     assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD, PUT")
 
 
-def test_trace_cannot_be_routed() -> None:
+def test_a_route_for_trace_is_refused() -> None:
     with pytest.raises(ValueError, match="TRACE"):
         Routes("x").on("TRACE", "/")
 

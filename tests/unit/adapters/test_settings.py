@@ -111,7 +111,7 @@ def test_signatures_are_checked_unless_the_settings_declare_that_they_were() -> 
         from_environment({"SIGNALBOX_SIGNATURES": "none"})
 
 
-def test_no_deployed_function_takes_tokens_that_nobody_signed() -> None:
+def test_no_deployed_function_accepts_unsigned_tokens() -> None:
     assert from_environment({"SIGNALBOX_USER_TOKENS": "unsigned"}).tokens_unsigned
     assert not from_environment({"SIGNALBOX_USER_TOKENS": "unsigned", "K_SERVICE": "albums"}).tokens_unsigned
     assert not from_environment({}).tokens_unsigned

@@ -156,7 +156,7 @@ def test_a_token_of_another_scheme_or_header_is_none(deployed: Deployed) -> None
     assert deployed.get(None, **{"X-Serverless-Authorization": f"Bearer {signed()}"})[0] == 401
 
 
-def test_nobody_learns_without_a_token_which_addresses_there_are(deployed: Deployed) -> None:
+def test_callers_without_a_token_cannot_find_out_which_addresses_exist(deployed: Deployed) -> None:
     assert (deployed.get(path="/nowhere")[0], deployed.get(signed(), path="/nowhere")[0]) == (401, 404)
 
 
@@ -165,7 +165,7 @@ def test_a_call_may_be_retried_while_the_keys_cannot_be_fetched(deployed: Deploy
     assert deployed.get(signed())[0] == 503
 
 
-def test_tokens_that_nobody_signed_are_taken_where_the_stack_is_local(deployed: Deployed) -> None:
+def test_unsigned_tokens_are_accepted_by_the_local_stack(deployed: Deployed) -> None:
     deployed.configure(K_SERVICE="", SIGNALBOX_USER_TOKENS="unsigned")
     assert deployed.get(user_token("ann")) == (200, {"user": "ann"})
     assert deployed.get(signed()) == (200, {"user": "ann"})

@@ -70,7 +70,7 @@ def test_a_failed_unit_is_followed_too(harness: BatchHarness) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_unit_whose_task_was_purged_is_completed_from_outside_and_its_chain_goes_on(
+def test_a_unit_whose_task_was_purged_is_completed_from_outside_and_its_chain_continues(
     harness: BatchHarness, times: int
 ) -> None:
     harness.request("POST", "/", batch(7, concurrency=2))

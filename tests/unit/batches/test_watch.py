@@ -73,7 +73,7 @@ def test_a_batch_that_has_ended_is_sent_whole_and_its_end_comes_last(harness: Ba
     assert events[-1][1] == harness.request("GET", "/b")[1]
 
 
-def test_from_every_event_a_watcher_goes_on_without_missing_or_repeating_any(harness: BatchHarness) -> None:
+def test_a_watcher_continues_after_any_event_without_missing_or_repeating_one(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(7))
     harness.run_tasks()
     events = watched(harness)
@@ -92,7 +92,7 @@ def test_a_batch_that_runs_shows_its_progress_and_its_stream_ends_in_time(harnes
     assert (later[0][1]["result"], later[1][1]["remaining"]) == ("red", 2)
 
 
-def test_a_unit_that_was_retried_comes_again_with_its_next_attempt(harness: BatchHarness) -> None:
+def test_a_retried_unit_is_sent_again_with_its_next_attempt(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(2))
     harness.run_tasks(broken_at(1))
     last = watched(harness)[-1][2]
@@ -120,7 +120,7 @@ def run_time(harness: BatchHarness) -> Any:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.1", "a.1.1.1", "a.-1.1", "a.1.99999999999", "é.1.1", "a.1.1\n"])
-def test_what_is_no_id_of_an_event_is_refused(text: str) -> None:
+def test_an_invalid_event_id_is_refused(text: str) -> None:
     with pytest.raises(BadQuery):
         Cursor.parse(text)
 
@@ -130,7 +130,7 @@ def test_the_largest_id_is_a_position_all_the_same(harness: BatchHarness) -> Non
     assert watched(harness, f"{run_of(harness).incarnation}.{'9' * 17}.{'9' * 10}") != []
 
 
-def test_no_batch_no_stream(harness: BatchHarness) -> None:
+def test_a_missing_batch_has_no_stream(harness: BatchHarness) -> None:
     assert harness.request("GET", "/b/events")[0] == 404
     harness.request("POST", "/", batch(1))
     status, problem = harness.request("GET", "/b/events", headers={"Last-Event-ID": "x"})

@@ -67,7 +67,7 @@ def test_a_record_of_a_call_gives_the_call_back() -> None:
     assert Call.from_record(call.to_record()) == call
 
 
-def test_a_call_becomes_a_task_at_its_own_address_with_the_lease_beside_the_payload() -> None:
+def test_a_call_becomes_a_task_at_its_own_address_with_the_lease_next_to_the_payload() -> None:
     lease = {"semaphore": "s", "id": "l", "token": 7, "ends_at": NOW}
     effect = Call.from_request(CALL, "continuation").after(2).effect("name", NOW, lease=lease)
     assert (effect.path, effect.not_before) == ("/tasks/cook", NOW + timedelta(seconds=2))

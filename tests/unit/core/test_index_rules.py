@@ -122,6 +122,6 @@ def test_an_index_is_written_as_the_entry_to_declare() -> None:
     "fields",
     [(), ("a",), ("a", "a"), ("a", ""), ("a", "b..c"), ("a[]", "b[]"), ("-a[]", "b"), ("a", "-")],
 )
-def test_what_is_no_index_is_refused(fields: tuple[str, ...]) -> None:
+def test_an_invalid_index_is_refused(fields: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"an index|fields is"):
         queries.parse("documents", fields)

@@ -184,7 +184,7 @@ def test_the_sweeper_goes_through_as_many_pages_as_there_are(monkeypatch: pytest
     assert (len(world.tasks), world.ids("outbox")) == (5, [])
 
 
-def test_one_sweep_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sweep_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMITS, "sweep_page", 2)
     monkeypatch.setattr(LIMITS, "sweep_pages_max", 2)
     world = OperationsPlatform()

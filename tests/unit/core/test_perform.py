@@ -87,7 +87,7 @@ def test_a_decision_without_writes_commits_nothing() -> None:
     assert (world.record(PATH), world.ids("outbox"), world.tasks) == (None, [], [])
 
 
-def test_whoever_loses_its_guard_decides_again_on_what_is_there_now() -> None:
+def test_an_operation_that_loses_its_guard_reads_and_decides_again() -> None:
     world = OperationsPlatform()
     answer, _ = perform(world.ports, [PATH], overtaken(world, 2))
     assert (answer, world.record(PATH)) == (21, {"n": 21})
@@ -100,7 +100,7 @@ def test_the_pause_before_deciding_again_doubles() -> None:
     assert world.slept_seconds == [0.05, 0.1, 0.2]
 
 
-def test_whoever_keeps_losing_gives_up_and_leaves_nothing_behind() -> None:
+def test_an_operation_that_always_loses_its_guard_gives_up_and_writes_nothing() -> None:
     world = OperationsPlatform()
     with pytest.raises(Unavailable):
         perform(world.ports, [PATH], overtaken(world, 1_000))

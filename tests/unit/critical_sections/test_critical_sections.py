@@ -105,7 +105,7 @@ def test_a_debounced_call_runs_once_no_call_has_arrived_for_that_time(harness: H
     assert index.seen == [4]
 
 
-def test_a_debounced_call_runs_at_the_latest_so_long_after_the_first(harness: Harness, index: Index) -> None:
+def test_a_debounced_call_runs_at_most_its_delay_after_the_first_one(harness: Harness, index: Index) -> None:
     for page in range(6):
         index.call(page, debounce_seconds=10, debounce_max_seconds=25)
         harness.advance(5)

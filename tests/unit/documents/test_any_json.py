@@ -147,7 +147,7 @@ def test_metadata_cannot_be_set_by_callers(method: str, path: str, kind: str, va
         assert at.client.get("/a").headers["ETag"] == before
 
 
-def test_metadata_is_shown_nowhere() -> None:
+def test_metadata_is_never_shown() -> None:
     """Metadata is not shown in a document, a copy, a copy of a copy or a list, nor by naming its fields."""
     with front() as at:
         at.ask("PUT", "/t", {"n": 1})

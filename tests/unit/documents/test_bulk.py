@@ -133,7 +133,7 @@ def test_a_refused_line_is_named_by_its_number(at: Front) -> None:
     assert json.loads(answer.data)["results"][1]["problem"]["detail"].startswith("In line 3 alone: ")
 
 
-def test_of_a_key_that_comes_twice_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
+def test_of_documents_with_one_key_the_first_is_stored_and_the_others_are_refused(at: Front) -> None:
     ended = results(at, [{"key": "a", "n": 1}, {"key": "b"}, {"key": "a", "n": 2}, {"key": "a", "_signalbox": 1}])
     assert [(each["key"], each["status"]) for each in ended] == [("a", 201), ("b", 201), ("a", 409), ("a", 409)]
     assert ended[2]["problem"] == ("duplicate-key", "key")

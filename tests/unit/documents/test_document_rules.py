@@ -68,7 +68,7 @@ def test_a_key_is_a_text(key: object) -> None:
     assert core_keys.valid_key(key) is False
 
 
-def test_the_body_may_name_its_own_key_which_is_no_content() -> None:
+def test_the_body_may_name_its_own_key_which_is_not_content() -> None:
     assert model.check_body("a", {"key": "a", "n": 1}) == {"n": 1}
     assert model.check_body("a", {"n": 1}) == {"n": 1}
     assert model.check_body("a", {}) == {}
@@ -87,7 +87,7 @@ def test_the_body_may_name_its_own_key_which_is_no_content() -> None:
         ({"n": {"m": 2**64}}, BadValue, "n.m"),
     ],
 )
-def test_a_body_that_is_no_document_is_refused(body: Any, problem: type[Problem], field: str | None) -> None:
+def test_a_body_that_is_not_a_document_is_refused(body: Any, problem: type[Problem], field: str | None) -> None:
     with pytest.raises(problem) as refused:
         model.check_body("a", body)
     assert refused.value.field == field
@@ -172,7 +172,7 @@ def test_only_a_new_document_or_a_stored_false_counts_as_unlinked(before: Docume
     assert model.linked_after_put(before) is linked
 
 
-def test_there_is_no_document_where_there_is_no_record() -> None:
+def test_without_a_record_there_is_no_document() -> None:
     assert model.Document.from_record(None) is None
     assert model.content_of(None) is None
     assert model.hops_of(None) == 0

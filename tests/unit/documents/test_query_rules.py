@@ -111,7 +111,7 @@ def test_a_field_is_a_path_of_names(text: str, field: queries.Field) -> None:
 @pytest.mark.parametrize(
     "text", ["", "n", "n=1", "==1", "n within [1]", "a..b==1", ".a==1", "a.==1", "n in 1", "n in []", "n in x"]
 )
-def test_what_is_no_condition_is_refused(text: str) -> None:
+def test_an_invalid_condition_is_refused(text: str) -> None:
     assert refusal(text) == "where"
 
 
@@ -229,7 +229,7 @@ def test_another_limit_is_refused(limit: str) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 1.5, "é", None, True, [1, {"a": 2}], {"m": {}}, datetime(2026, 1, 1, tzinfo=UTC)])
-def test_a_page_token_names_the_place_after_which_to_go_on(value: object) -> None:
+def test_a_page_token_names_the_place_after_which_to_continue(value: object) -> None:
     asked = search(order_by=("a.b", "-n"))
     token = asked.page_token("k é", {"a": {"b": value}, "n": 2})
     assert search(order_by=("a.b", "-n"), page_token=token).after == (value, 2, "k é")

@@ -53,7 +53,7 @@ def test_an_unknown_mode_is_refused(harness: Harness) -> None:
     assert harness.post("philosophers", json=body).status == 400
 
 
-def test_nobody_waits_for_a_lease_to_end(harness: Harness) -> None:
+def test_no_waiter_waits_for_a_lease_to_expire(harness: Harness) -> None:
     """In the naive order, each philosopher would hold one fork and wait for the other."""
     begun_at = harness.clock.now
     harness.post("philosophers", json={"table": "t", "seats": 5, "rounds": 5})

@@ -67,7 +67,7 @@ def test_a_bug_of_the_service_is_not_retried() -> None:
         client(in_turn(httpx.Response(500, text="oops"))).get("a")
 
 
-def test_patience_ends() -> None:
+def test_a_client_stops_waiting_after_its_time_limit() -> None:
     with pytest.raises(GaveUp, match="no answer in 1 s"):
         client(lambda _: httpx.Response(503, headers={"Retry-After": "5"}), retry_seconds=1).get("a")
 
@@ -125,7 +125,7 @@ def test_many_documents_are_sent_in_one_call_and_only_those_without_an_answer_ag
     assert len(pauses) == 1
 
 
-def test_patience_ends_with_documents_too() -> None:
+def test_a_bulk_put_also_stops_after_its_time_limit() -> None:
     busy = {"results": [{"key": "a", "status": 503, "problem": {"status": 503}}]}
     with pytest.raises(GaveUp, match="1 documents, the first a"):
         client(lambda _: httpx.Response(200, json=busy), retry_seconds=0).put_many({"a": {}})

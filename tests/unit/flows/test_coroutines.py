@@ -88,7 +88,7 @@ def test_a_coroutine_awaits_steps_groups_locks_events_and_coroutines(harness: Ha
     replay(parts["purchase"], run.log())
 
 
-def test_the_name_of_the_first_command_tells_which_it_was(harness: Harness, parts: Shop) -> None:
+def test_first_returns_the_name_of_the_command_that_was_first(harness: Harness, parts: Shop) -> None:
     run = parts["purchase"].start("7", order="7", amount=3)
     harness.travel(2 * 86_400)
     assert run.status().error["detail"] == "There was no answer in a day."

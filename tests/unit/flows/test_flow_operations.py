@@ -143,7 +143,7 @@ def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> 
     assert shop.ran == ["reserve", "undo"]
 
 
-def test_a_lock_is_held_for_its_block_and_given_back() -> None:
+def test_a_lock_is_held_for_its_block_and_released() -> None:
     def printing(n: int) -> Any:
         with (yield flow.lock("printer", lease_seconds=600)) as lease:
             yield step("print", n=n)
@@ -159,7 +159,7 @@ def test_a_lock_is_held_for_its_block_and_given_back() -> None:
     assert leases(shop) == 0
 
 
-def test_a_lock_that_comes_too_late_is_given_back() -> None:
+def test_a_lock_that_is_granted_too_late_is_released() -> None:
     def impatient() -> Any:
         which, _ = yield flow.first(flow.lock("printer", lease_seconds=600), flow.sleep(1))
         return which

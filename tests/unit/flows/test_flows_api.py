@@ -304,7 +304,7 @@ def test_an_object_s_call_in_a_flow_takes_no_options(harness: Harness) -> None:
     assert (run.status().state, "without options" in run.status().problem["detail"]) == ("stuck", True)
 
 
-def test_two_flows_of_one_name_and_what_is_no_generator_are_refused() -> None:
+def test_two_flows_of_one_name_and_functions_that_are_not_flows_are_refused() -> None:
     other = Function("other")
     other.flow(month.definition.code)
     with pytest.raises(ValueError, match="two flows of the name month"):

@@ -70,14 +70,14 @@ def test_each_later_delivery_costs_one_round_trip_and_one_write(harness: Harness
     assert [harness.deliver_task(rinse(), retries=retries).cost for retries in (1, 2)] == [counted] * 2
 
 
-def test_an_error_costs_a_write_that_notes_it_and_one_when_it_is_over(harness: Harness) -> None:
+def test_an_error_costs_a_write_that_notes_it_and_one_that_removes_the_note(harness: Harness) -> None:
     harness.deliver_task(rinse(broken=True))
     noted = row_cost("tasks", "later_raises")
     assert harness.deliver_task(rinse(broken=True), retries=1).cost == noted
     assert harness.deliver_task(rinse(), retries=2).cost == noted
 
 
-def test_a_task_that_is_given_up_costs_two_reads_and_two_writes_beside_its_count(harness: Harness) -> None:
+def test_a_task_that_is_given_up_costs_two_reads_and_two_writes_in_addition_to_its_count(harness: Harness) -> None:
     for retries in range(10):
         harness.deliver_task(rinse(broken=True), retries=retries)
     assert harness.deliver_task(rinse(broken=True), retries=10).cost == row_cost("tasks", "given_up")

@@ -208,7 +208,7 @@ def test_a_lease_is_renewed_and_signalled_once(harness: Harness) -> None:
     assert not semaphore("stove").renew(lease.id)
 
 
-def test_a_task_that_acquired_and_signalled_acquires_anew_when_it_is_delivered_again(harness: Harness) -> None:
+def test_a_task_that_acquired_and_signalled_acquires_again_when_it_is_delivered_again(harness: Harness) -> None:
     app = Function("door")
     held: list[Lease | None] = []
 
@@ -234,7 +234,7 @@ def test_a_task_that_acquired_and_signalled_acquires_anew_when_it_is_delivered_a
     assert (beside, anew.token > other.token > first.token) == (None, True)
 
 
-def test_an_acquire_under_an_id_whose_lease_is_over_is_refused(harness: Harness) -> None:
+def test_an_acquire_under_an_id_whose_lease_has_ended_is_refused(harness: Harness) -> None:
     semaphore("stove").ensure(permits=1, lease_seconds=10)
     assert semaphore("stove").acquire(id="once") == semaphore("stove").acquire(id="once")
     harness.advance(11)

@@ -219,7 +219,7 @@ def test_code_of_an_open_function_may_follow_a_flow_with_a_task() -> None:
         assert harness.post("desk", json={}).status == 204
 
 
-def test_the_rule_is_told_what_is_asked() -> None:
+def test_the_rule_receives_the_action_and_its_subject() -> None:
     app, asked = Function("shop"), []
 
     @app.object

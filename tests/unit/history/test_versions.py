@@ -123,7 +123,7 @@ def test_every_way_to_write_makes_versions(at: Front) -> None:
     assert versions(at, "x") == []
 
 
-def test_a_deletion_is_a_version_and_the_next_life_goes_on(at: Front) -> None:
+def test_a_deletion_is_a_version_and_a_new_document_continues_the_log(at: Front) -> None:
     at.world.put("c-1", n=1)
     documents.delete(at.world.ports, "c-1")
     at.world.settle()
@@ -241,7 +241,7 @@ def test_a_version_is_restored_as_a_new_one_under_a_precondition(at: Front) -> N
 @pytest.mark.parametrize(
     "version", ["x", "-1", "1.5", "2026-01-01", "2026-01-01T00:00:00", "9" * 18, "0001-01-01T00:00:00+14:00"]
 )
-def test_what_is_no_version_is_refused(at: Front, version: str) -> None:
+def test_an_invalid_version_is_refused(at: Front, version: str) -> None:
     assert problem(at.ask("GET", f"/c-1/versions/{version}")) == (400, "bad-version", "version")
     assert problem(at.ask("GET", f"/c-1/versions/1/changes?to={version}".replace("+", "%2B")))[:2] == (
         400,
@@ -288,7 +288,7 @@ def test_a_log_is_shortened_by_age_and_keeps_what_was_valid_then(at: Front) -> N
         assert [each["n"] for each in held(at, "c-1")] == [3, 4, 5]
 
 
-def test_many_lives_of_a_document_are_shortened_too(at: Front) -> None:
+def test_the_log_of_a_document_that_was_recreated_many_times_is_shortened_too(at: Front) -> None:
     with replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=5)]):
         for n in range(20):
             at.world.put("c-1", n=n)

@@ -46,7 +46,7 @@ def test_a_new_project_has_all_files(shop: Path) -> None:
     assert not [path for path in shop.rglob("*") if path.is_file() and "@version@" in path.read_text()]
 
 
-def test_it_adds_functions(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_adds_functions(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", "ink_levels"]) == 0
     assert (shop / "functions" / "ink_levels" / "main.py").is_file()
     assert (shop / "tests" / "test_ink_levels.py").is_file()

@@ -220,7 +220,7 @@ def test_a_token_that_has_expired_is_renewed_once(client: httpx.Client, deployme
     ]
 
 
-def test_who_may_not_call_the_function_is_told_what_google_says(client: httpx.Client, deployment: Deployment) -> None:
+def test_a_caller_without_the_right_gets_googles_message(client: httpx.Client, deployment: Deployment) -> None:
     deployment.good = "another's"
     answer = client.get("/semaphores")
     assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/problem+json")
@@ -233,7 +233,7 @@ def test_a_problem_of_the_api_is_passed_on_as_it_is(client: httpx.Client) -> Non
     assert (answer.status_code, answer.json()) == (404, {"title": "Not found"})
 
 
-def test_what_is_no_answer_of_the_api_never_reaches_the_page_as_such(client: httpx.Client) -> None:
+def test_a_response_that_is_not_the_apis_reaches_the_page_as_a_problem(client: httpx.Client) -> None:
     answer = client.get("/documents/page")
     assert (answer.status_code, answer.headers["Content-Type"]) == (502, "application/problem+json")
 
@@ -254,7 +254,7 @@ def test_a_deployment_that_is_not_reached_is_a_problem(opened: Opened) -> None:
     assert (answer.status_code, answer.get_json()["title"]) == (502, "The deployment cannot be reached")
 
 
-def test_a_machine_without_an_account_is_told_so_before_anything_is_served(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_without_an_account_is_refused_before_anything_is_served(capsys: pytest.CaptureFixture[str]) -> None:
     def refused(command: Sequence[str], **_: object) -> Outcome:
         return Outcome(1, "", "You do not currently have an active account selected.")
 

@@ -120,7 +120,7 @@ def test_only_records_under_a_triggers_pattern_have_events_and_each_for_its_trig
     assert [path.rpartition("/")[2] for path, _, _ in bridge.received] == ["orders", "documents"]
 
 
-def test_a_write_that_changes_nothing_is_no_event(bridge: Bridge) -> None:
+def test_a_write_that_changes_nothing_has_no_event(bridge: Bridge) -> None:
     store = embedded_store(settings(bridge.url))
     for n in (1, 1, 2):
         put(store, "documents/a", n)

@@ -46,7 +46,7 @@ def test_the_calls_to_try_are_of_the_port_that_is_served(project: Path, monkeypa
     assert "curl -X POST http://127.0.0.1:8081/paper-levels/a" in make("paper_levels", Project.at(project))
 
 
-def test_its_test_lies_beside_it_and_in_no_zip(project: Path) -> None:
+def test_its_test_is_next_to_it_and_in_no_zip(project: Path) -> None:
     make("ink_levels", Project.at(project))
     assert (project / "ink_levels" / "test_ink_levels.py").exists()
     assert sorted(own_files(project / "ink_levels")) == ["main.py"]

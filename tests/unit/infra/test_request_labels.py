@@ -79,7 +79,7 @@ def test_the_body_of_a_task_can_still_be_read() -> None:
     assert json.loads(environ["wsgi.input"].read())["operation"] == "o1"
 
 
-def test_lines_of_a_request_have_its_labels_and_one_that_nobody_handled_has_a_line() -> None:
+def test_lines_of_a_request_have_its_labels_and_an_unhandled_request_has_a_line() -> None:
     lines = RecordedLog()
     log = LabelledLog(lines)
     before = runtime.bind(Ports(None, None, ManualClock(), log))  # type: ignore[arg-type]  # neither store nor queue is used

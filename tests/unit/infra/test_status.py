@@ -171,12 +171,12 @@ def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last()
     assert "--limit=7" in gcloud.calls[0]
 
 
-def test_a_stack_that_is_gone_is_no_stack(tmp_path: Path) -> None:
+def test_a_stack_that_has_ended_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NoStack, match="make dev"):
         RunningStack.of(tmp_path)
 
 
-def test_the_log_of_a_local_stack_tells_of_the_last_sweep_and_of_errors(tmp_path: Path) -> None:
+def test_the_log_of_a_local_stack_shows_the_last_sweep_and_errors(tmp_path: Path) -> None:
     lines = [
         {"message": "handled", "function": "sweep", "status": 204, "time": ago(10)},
         {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "time": ago(5)},

@@ -110,7 +110,7 @@ def test_a_transaction_commits_what_follows_its_large_documents(world: Operation
     assert works(world) == [WRITTEN]
 
 
-def test_the_task_may_run_beside_the_event_and_again(world: OperationsPlatform) -> None:
+def test_the_task_may_run_at_the_same_time_as_the_event_and_again(world: OperationsPlatform) -> None:
     world.put("t", n=LONG)
     [task] = world.tasks
     world.settle()

@@ -73,7 +73,7 @@ def test_link_fields_are_the_names_over_the_links_and_for_a_list_that_of_the_lis
 # --- what a put embeds ---
 
 
-def test_what_stands_beside_a_key_is_discarded_for_the_targets_content() -> None:
+def test_members_next_to_a_key_are_replaced_by_the_targets_content() -> None:
     content = {"address": {"key": "t", "city": "mine", "more": {"key": "u"}}, "n": 1}
     assert shape("p", content, {"t": {"city": "stuffville"}}) == {
         "address": {"key": "t", "city": "stuffville"},
@@ -129,7 +129,7 @@ def test_a_copy_is_cut_where_it_comes_back_to_a_document_on_its_path(source: Con
     assert copy_of("t", source, above="p") == {"key": "t", **copy}
 
 
-def test_the_same_target_on_two_branches_is_no_cycle() -> None:
+def test_the_same_target_on_two_branches_is_not_a_cycle() -> None:
     street = {"key": "s", "n": 1}
     source: Content = {"from": street, "to": street}
     assert copy_of("t", source, above="p") == {"key": "t", "from": street, "to": street}

@@ -152,14 +152,14 @@ def test_what_no_put_would_take_is_reported_left_and_counted(embedding: Operatio
     assert [message for message, _ in embedding.reported] == ["document normalization rejected"]
 
 
-def test_what_was_written_just_now_is_repaired_but_is_no_drift(embedding: OperationsPlatform) -> None:
+def test_a_recent_write_is_repaired_but_not_counted_as_drift(embedding: OperationsPlatform) -> None:
     embedding.put("t", n=2)
     embedding.events.clear()
     assert walked(embedding) == report(pages=1, looked=4, moving=2, repaired=2)
     assert embedding.shown("p")["a"] == {"key": "t", "n": 2}
 
 
-def test_pages_follow_each_other_and_each_tells_what_it_found(
+def test_pages_follow_each_other_and_each_reports_its_findings(
     embedding: OperationsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LIMITS, "verify_page_documents_max", 2)

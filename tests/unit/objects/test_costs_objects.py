@@ -46,7 +46,7 @@ def run_all_due(world: Objects) -> Cost:
     return cost_of(world, lambda: world.run(task))
 
 
-def test_a_call_that_nobody_waits_before_costs_one_read_and_two_writes(world: Objects) -> None:
+def test_a_call_without_earlier_ones_costs_one_read_and_two_writes(world: Objects) -> None:
     assert cost_of(world, lambda: world.call("a", "c", "add", who="x")) == row_cost("objects", "call")
 
 

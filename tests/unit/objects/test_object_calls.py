@@ -20,7 +20,7 @@ def objects() -> Objects:
     return Objects(OperationsPlatform())
 
 
-def test_a_call_that_nobody_waits_before_is_applied_at_once_for_two_round_trips(objects: Objects) -> None:
+def test_a_call_without_earlier_ones_is_applied_at_once_in_two_round_trips(objects: Objects) -> None:
     objects.call("a", "c0", "add", who="x")
     cost = objects.world.cost_of(lambda: objects.call("a", "c1", "add", who="y", amount=5))
     assert result_of(objects.get("a", "c1")) == 6
@@ -83,7 +83,7 @@ def test_calls_on_a_result_that_is_not_there_yet_reach_the_object_in_order(objec
     assert error_of(objects.get("a", "third"))["type"] == "no-object"
 
 
-def test_a_deleted_object_starts_anew_and_its_revision_grows(objects: Objects) -> None:
+def test_a_deleted_object_starts_again_and_its_revision_grows(objects: Objects) -> None:
     objects.call("a", "c0", "add", who="x", amount=5)
     revision = objects.world.record("objects/Counter~a/mailbox/!")["revision"]
     objects.post("a", "gone", deletion())

@@ -295,7 +295,9 @@ def test_a_call_that_leaves_returns_or_sends_too_much_fails_as_if_it_had_raised(
     assert told == []
 
 
-def test_calls_count_once_and_in_order_though_everything_comes_twice_late_or_unanswered(harness: Harness) -> None:
+def test_calls_take_effect_once_and_in_order_despite_duplicates_delays_and_lost_answers(
+    harness: Harness,
+) -> None:
     calls = [objects("Counter", "a").add(who=str(number)) for number in range(30)]
     calls[7].then(printed.call())
     harness.run(Faults(duplicate=0.5, late=0.3, unavailable=0.3, lose_answer=0.3, seed=1))

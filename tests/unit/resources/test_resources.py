@@ -124,7 +124,7 @@ def test_one_line_makes_the_entry_point_of_a_function() -> None:
         resource("To Dos", ToDo)
 
 
-def test_a_document_of_another_kind_is_no_item(harness: Harness) -> None:
+def test_a_document_of_another_kind_is_not_an_item(harness: Harness) -> None:
     documents.put("todos~7", {"text": "I am a document"})
     assert harness.get("todos/7").status == harness.put("todos/7", json={}).status == 404
     assert harness.get("todos").json == []
@@ -271,7 +271,7 @@ def test_a_put_is_partial_and_ignores_unknown_fields_and_an_id(harness: Harness)
         assert (answer.status, answer.json) == (200, {**item, "done": True})
 
 
-def test_what_is_no_object_or_no_json_is_refused(harness: Harness) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(harness: Harness) -> None:
     assert harness.post("todos", json=[1]).json["type"] == "urn:signalbox:problem:not-an-object"
     assert harness.post("todos", data=b"{", content_type="application/json").status == 400
     assert harness.post("todos/7", json={}).status == 405

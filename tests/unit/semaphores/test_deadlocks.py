@@ -65,7 +65,7 @@ def test_a_holder_that_waits_for_itself_is_stuck() -> None:
     assert [(step["holder"], step["waits_for"], step["held_by"]) for step in cycle] == [("a", "s", "a")]
 
 
-def test_two_deadlocks_are_two() -> None:
+def test_two_separate_deadlocks_are_listed_as_two() -> None:
     held = [(f"{table}{i}", f"{table}f{i}", 1) for table in "ab" for i in range(2)]
     wanted = [(f"{table}{i}", f"{table}f{1 - i}", 1) for table in "ab" for i in range(2)]
     found = cycles(graph({name: 1 for _, name, _ in held}, held, wanted))

@@ -86,7 +86,7 @@ def test_a_repeated_acquire_does_not_enter_together_with_the_next_holder(fork: W
     assert fork.ask("POST", "semaphore-wait/fork", {"id": "a"}) == (200, {"acquired": False, "ended": True})
 
 
-def test_a_repeated_wait_is_over_once_its_continuations_lease_is(fork: World) -> None:
+def test_a_repeated_wait_has_ended_if_its_continuations_lease_has_ended(fork: World) -> None:
     body = {"id": "a", "continuation": CALL}
     lease = fork.ask("POST", "semaphore-wait/fork", body)[1]["lease"]["id"]
     assert fork.ask("POST", "semaphore-wait/fork", body)[1]["lease"]["id"] == lease
@@ -317,7 +317,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
     assert bool(fork.store.query(Query("semaphores/fork/waiters"))) is replaced
 
 
-def test_lowering_the_permits_below_what_waits_want_ends_them_all_and_lets_the_others_go_on(world: World) -> None:
+def test_lowering_the_permits_ends_the_waits_that_want_more_and_the_others_continue(world: World) -> None:
     world.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
     lease = world.ask("POST", "semaphore-wait/fork", {"permits": 2})[1]["lease"]["id"]
     late = {"function": "philosophers", "task": "wait_for_second_fork", "payload": MEAL}

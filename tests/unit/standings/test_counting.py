@@ -120,7 +120,7 @@ def test_a_value_is_counted_in_billionths_or_not_at_all(value: float, units: int
 
 
 @pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 10**400, [1]])
-def test_what_is_no_number_is_not_counted(value: object) -> None:
+def test_a_value_that_is_not_a_number_is_not_counted(value: object) -> None:
     assert units_of(value) is None
 
 
@@ -191,7 +191,7 @@ def counting_run(world: StandingsPlatform, payload: object) -> None:
     upkeep.run_task(world.ports, "fold", payload)
 
 
-def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_comes_again(world: StandingsPlatform) -> None:
+def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_is_delivered_again(world: StandingsPlatform) -> None:
     world.yoke("a", "tea")
     world.put_yoke("b", "tea")
     world.refusal = Unavailable("the queue is away")

@@ -100,7 +100,7 @@ def test_adjustments_rise_with_a_rush_and_are_gone_after_it(hot: tuple[Rush, int
     assert made.waiting[-1] == 0
 
 
-def test_a_rush_slows_nobody(hot: tuple[Rush, int]) -> None:
+def test_a_rush_on_one_item_does_not_slow_other_items(hot: tuple[Rush, int]) -> None:
     """Hardly a visit loses a race, none is retried, and there is a fold run a second for the item."""
     made, seconds = hot
     assert made.conflicts <= RACES_LOST_MAX * A_SECOND * seconds

@@ -86,7 +86,7 @@ def _left(turns_taken: int) -> list[int]:
     return list(values.values())
 
 
-def test_a_turn_that_comes_again_adds_nothing(world: StandingsPlatform) -> None:
+def test_a_turn_that_is_delivered_again_adds_nothing(world: StandingsPlatform) -> None:
     service.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.run_task(first)
@@ -101,7 +101,7 @@ def test_a_turn_that_comes_again_adds_nothing(world: StandingsPlatform) -> None:
     assert (world.standing("item", "tea")["count"], turns(world)) == (20, [])
 
 
-def test_a_turn_that_dies_after_its_commit_goes_on(world: StandingsPlatform) -> None:
+def test_a_turn_that_dies_after_its_commit_is_continued(world: StandingsPlatform) -> None:
     service.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.tasks.remove(first)
@@ -114,7 +114,7 @@ def test_a_turn_that_dies_after_its_commit_goes_on(world: StandingsPlatform) -> 
     assert world.standing("item", "tea")["count"] == 20
 
 
-def test_a_recount_begins_anew_when_a_sum_without_places_is_added(world: StandingsPlatform) -> None:
+def test_a_recount_begins_again_when_a_sum_without_places_is_added(world: StandingsPlatform) -> None:
     """A fold run that read the standing just before the recount began replaces adjustments by their sum."""
     service.begin_recount(world.ports, "run", TEA)
     world.run_task(turns(world)[0])

@@ -52,7 +52,7 @@ def _until_blank(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(re.split(r"\s{2,}", line.strip()))
 
 
-def test_the_tables_are_found() -> None:
+def test_the_transition_tables_are_found() -> None:
     assert [len(rows(head)) for head in (VISITS, WRITES, FOLDS, TURNS)] == [8, 4, 5, 6]
 
 

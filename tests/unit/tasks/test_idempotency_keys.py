@@ -73,7 +73,7 @@ def test_values_of_unknown_content_are_refused_and_code_may_call_itself() -> Non
     assert content(again) == content(again)
 
 
-def test_equal_members_in_another_order_are_the_same_call_and_a_text_is_no_number() -> None:
+def test_equal_members_in_another_order_are_the_same_call_and_a_text_is_not_a_number() -> None:
     def keys(*values: object) -> list[str | None]:
         with idempotent_calls("op"):
             return [idempotency_key("event", value) for value in values]

@@ -50,7 +50,7 @@ def sheets() -> list[tuple[str, int]]:
     return [(sheet, attempt) for sheet, attempt, _ in RAN]
 
 
-def test_others_go_first_between_the_attempts_and_the_count_goes_on(harness: Harness, press: Any) -> None:
+def test_other_waiters_run_between_the_attempts_and_the_count_continues(harness: Harness, press: Any) -> None:
     wait(press.call(sheet="a", after=2), release_on_failure=True)
     wait(press.call(sheet="b"))
     harness.run(raise_errors=False)
@@ -108,7 +108,7 @@ def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Refused("the semaphore is gone")])
-def test_where_it_cannot_wait_anew_the_lease_is_kept_and_the_queue_retries(
+def test_if_it_cannot_wait_again_the_lease_is_kept_and_the_queue_retries(
     harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     wait(press.call(sheet="a", after=1), release_on_failure=True)

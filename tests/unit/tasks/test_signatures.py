@@ -67,7 +67,7 @@ def test_an_invalid_argument_is_named(given: dict[str, Any], field: str, said: s
     assert (refused.value.field, refused.value.detail) == (field, str(error.value))
 
 
-def test_a_context_is_bound_by_its_type_and_is_no_argument() -> None:
+def test_a_context_is_bound_by_its_type_and_is_not_an_argument() -> None:
     signature = Signature.from_function(picky)
     given = {"how": "raw", "anything": [[1]], "x": [[1], []]}
     assert signature.bind(given, UNIT) == given | {"unit": UNIT}

@@ -84,7 +84,7 @@ def test_a_unit_can_see_that_its_batch_has_ended(harness: Harness, press: Press)
     assert len(press.seen) == 1
 
 
-def test_the_context_is_no_argument_of_a_call_and_the_tasks_queue_is_that_of_its_calls(press: Press) -> None:
+def test_the_context_is_not_an_argument_of_a_call_and_calls_use_the_tasks_queue(press: Press) -> None:
     assert press.publish.call(title="a") == Call("press", "publish", {"title": "a"}, "batches")
     with pytest.raises(TypeError):
         press.publish.call(title="a", context=1)  # type: ignore[call-arg]  # refused also when it runs

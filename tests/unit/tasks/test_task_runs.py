@@ -226,7 +226,7 @@ def test_a_unit_whose_code_raises_a_problem_is_recorded_as_failed_and_not_retrie
     assert fake.run({"unit": UNIT})[1:] == [("failed", 3, "no such colour")]
 
 
-def test_a_unit_whose_result_is_no_json_is_recorded_as_failed(fake: FakeOperations) -> None:
+def test_a_unit_whose_result_is_not_json_is_recorded_as_failed(fake: FakeOperations) -> None:
     fake.returned = {1}  # type: ignore[assignment]  # what is no JSON must be refused
     assert fake.run({"unit": UNIT})[1][0] == "failed"
 
