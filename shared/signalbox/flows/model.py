@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import GeneratorType, coroutine
 from typing import Any, ClassVar, Self
 
@@ -366,6 +366,11 @@ class End:
     state: str
     outcome: CallOutcome
     at: datetime
+
+    @property
+    def kept_until(self) -> datetime:
+        """The time at which the sweeper may remove the run."""
+        return self.at + timedelta(seconds=LIMITS.flow_kept_seconds)
 
     def to_json(self) -> list[Any]:
         return [self.state, self.outcome.to_json(), rfc3339(self.at)]

@@ -394,8 +394,7 @@ def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: A
     """
     listing = {**header.address.to_json(), "state": header.state, "created_at": created_at}
     if header.end:
-        due_at = header.end.at + timedelta(seconds=LIMITS.flow_kept_seconds)
-        return listing | {"ended_at": header.end.at, "due_at": due_at}
+        return listing | {"ended_at": header.end.at, "due_at": header.end.kept_until}
     if header.stuck:
         return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
     return listing | {"checked_at": checked_at or now}

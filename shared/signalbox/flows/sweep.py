@@ -176,6 +176,8 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_ti
     """Wake or remove a flow. Return whether its listing was deleted, or is now due later."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
+    if header and header.end and read.read_time < header.end.kept_until:
+        return True  # it has ended since its listing was read
     if header and header.end:
         return remove(ports, address, read, _of_one_removal(out_of_time))
     if header:

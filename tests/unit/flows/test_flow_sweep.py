@@ -192,3 +192,15 @@ def test_a_flow_that_has_just_begun_is_not_looked_at() -> None:
     assert sweep.sweep(shop.ports) == 0
     shop.world.pass_time(LIMITS.flow_silent_seconds + 1)
     assert sweep.sweep(shop.ports) == 1
+
+
+def test_a_flow_that_ended_since_its_listing_was_read_is_not_removed() -> None:
+    shop = shop_of(brief)
+    shop.start("brief")
+    [listing] = shop.ports.store.read("flows/brief~1")
+    shop.settle()
+    assert sweep._sweep_flow(shop.ports, listing, FlowAddress("brief", "1"), lambda: False)
+    assert shop.status("brief")["state"] == "completed"
+    shop.world.pass_time(WEEK)
+    assert sweep.sweep(shop.ports) == 1
+    assert listed(shop) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
@@ -16,18 +16,18 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.flows.model import End, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
 from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
-from signalbox.mailboxes.model import StoredMessage, collection_of, message_path
+from signalbox.flows.storage import header_of
+from signalbox.mailboxes.model import StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.storage import header_put
-from signalbox.testing.limits import replaced
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
 
 remove = original("flows.remove")
 take_result = original("flows.FlowTurn._take_result")
 run_turn = original("flows.run_turn")
-listing_of = original("flows.listing_of")
+sweep_flow = original("flows._sweep_flow")
 
 
 def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
@@ -156,9 +156,17 @@ def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot, *out_of
     return now.data is None or bool(remove(ports, address, now, *out_of_time))
 
 
-def _kept_for_a_week(header: FlowHeader, *others: Any, **named: Any) -> dict[str, Any]:
-    with replaced(flow_kept_seconds=7 * 24 * 3600):
-        return listing_of(header, *others, **named)
+def _kept_for_a_week(end: End) -> datetime:
+    return end.at + timedelta(days=7)
+
+
+def _removed_as_listed(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
+    """Remove a flow whose listing was due, though it may have ended since."""
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header and header.end:
+        return bool(remove(ports, address, read, out_of_time))
+    return bool(sweep_flow(ports, listing, address, out_of_time))
 
 
 def _removes_the_header_first(ports: Ports, address: FlowAddress, read: Snapshot, *out_of_time: OutOfTime) -> bool:
@@ -178,9 +186,14 @@ FAULTS = (
     in_flows("flow-1", "no permanent error of a run", ("flows.run_turn", _permanent)),
     in_flows("flow-10", "counting starts of a turn, not its deliveries", ("flows._run_turn", _counts_deliveries)),
     in_flows("flow-23", "removing the header last", ("flows.remove", _removes_the_header_first)),
+    in_flows("flow-23", "removing a flow that has just ended", ("flows._sweep_flow", _removed_as_listed)),
     in_flows("flow-24", "waking flows that are silent", ("flows._sweep_silent", lambda _, __: 0)),
     in_flows("flow-24", "repeating what a silent flow waits for", ("flows.FlowTurn.repeated", property(_nothing))),
-    in_flows("flow-26", "keeping an ended flow while its start may come again", ("flows.listing_of", _kept_for_a_week)),
+    in_flows(
+        "flow-26",
+        "keeping an ended flow while its start may come again",
+        ("flows.End.kept_until", property(_kept_for_a_week)),
+    ),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),
     in_flows("flow-5", "an event's receipt", ("flows.taken_messages", _no_receipt)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,7 @@ class FlowsHistory:
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
-    `replaced`: an execution was followed by another one, or a run was removed.
+    `replaced`: an execution was followed by another one, or a run was removed. `is_swept`: today's sweeper writes.
     """
 
     sound: bool = True
@@ -56,6 +56,7 @@ class FlowsHistory:
     cancels: set[str] = field(default_factory=set)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
+    is_swept: Callable[[], bool] = lambda: False
 
     def observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Observe a write. Raises `Violation` if a header is impossible."""
@@ -77,6 +78,8 @@ class FlowsHistory:
             removed, self.replaced = self.headers.pop(address.base, None), True
             if removed and not removed.end:
                 raise Violation(f"{address.base} was removed before its end")
+            if removed and removed.end and self.is_swept() and self.inline.now() < removed.end.kept_until:
+                raise Violation(f"{address.base} was removed though it has just ended")
 
     def has_landed(self, address: FlowAddress, id_: str) -> bool:
         """Return whether the mailbox has an event or its receipt."""

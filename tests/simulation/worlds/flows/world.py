@@ -121,6 +121,7 @@ class FlowsWorld:
         self.world.time_jumps_left = own.choice((0, 3, 8))
         self.world.queue.ahead_seconds = own.choice((0.0, 0.05, 0.3))
         self.history = FlowsHistory(sound=kind not in UNSOUND)
+        self.history.is_swept = lambda: self.world.processes.current == "sweep"
         self.world.observers.append(self.history.observed)
         self.code = Code(3, "never" if kind is Kind.CARELESS else "by its place", generators=seed % 8 == 0)
         others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
