@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
+from signalbox import Function, flow, flows
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'<b>'\"&amp;"
 """A name that would be markup, were it not text."""
+
+gate = Function("gate")
+doors = Function("doors")
+doors.callbacks()
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +190,33 @@ def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console,
         "waits"
     )
     assert console.page.locator("svg rect.waits").count() >= 1
+
+
+@gate.flow
+async def passage() -> None:
+    await flow.callback("opened", through="doors", expires_seconds=60)
+    await flow.event("opened")
+
+
+def test_a_run_shows_the_event_of_an_open_callback_and_never_its_address(
+    page: Page, app: WSGIApplication, harness: Harness
+) -> None:
+    for function in (gate, doors):
+        harness.add(function)
+    flows("passage", "7").start()
+    harness.travel(3)
+    with serving(DispatcherMiddleware(app, {"/gate": harness.functions.app("gate")})) as base:
+        console = Console(page, base)
+        console.open("flows/gate/passage/7", "passage/7")
+        assert console.facts()["callbacks"] == "opened"
+        signed, *_ = console.rows("The log of the run, and its pending commands")
+        assert signed[2:] == ["run callback opened", "an address (a secret)"]
+        assert "/callbacks/" not in page.content()
+        flows("passage", "7").event("opened")
+        harness.run()
+        page.reload()
+        page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('tr.waits')")
+        assert "callbacks" not in console.facts()
 
 
 def test_a_document_is_drawn_with_its_links_from_it_and_to_it(console: Console, harness: Harness) -> None:

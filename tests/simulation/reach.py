@@ -43,6 +43,7 @@ FLOWS_STUCK = "flows that were stuck"
 TASKS_PURGED = "tasks lost by a purge of their queue"
 BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
+CALLBACKS_LATE = "callbacks used when their run was removed"
 
 REACHED: Counter[str] = Counter()
 """Of this process. Never reset by a world: for the counts of some seeds, take a difference."""

@@ -12,6 +12,7 @@ from signalbox.core.effects import WAKE_UP_TASK
 from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.model import FlowAddress
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost
@@ -143,6 +144,19 @@ def test_an_event_and_the_turn_that_applies_it() -> None:
     shop.world.tasks.clear()
     event = shop.world.cost_of(lambda: shop.event("approval", "approved"))
     assert event == row_cost("flows", "event")
+    assert of(shop, "turn") == row_cost("flows", "event_run")
+
+
+def test_a_callback_costs_what_an_event_costs() -> None:
+    shop = Shop(flows_of(approval))
+    shop.start("approval")
+    shop.world.tasks.clear()
+    run = service.get(shop.ports, FlowAddress("approval", "1"))
+    callback = Callback("open", "approval", "1", run.incarnation, "approved", 2**40, operation="a")
+    assert shop.world.cost_of(lambda: service.post_callback(shop.ports, callback, "yes")) == row_cost(
+        "flows", "callback"
+    )
+    assert shop.world.cost_of(lambda: service.get_callback(shop.ports, callback)) == row_cost("flows", "look")
     assert of(shop, "turn") == row_cost("flows", "event_run")
 
 

@@ -50,6 +50,7 @@ async function run(function_, flow, id) {
       state: h("span", { class: status.state === "stuck" || status.state === "failed" ? "bad" : null }, status.state),
       log: `${status.log_length} entries`,
       progress: status.progress === null ? null : short(status.progress),
+      callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       problem: status.problem && status.problem.detail,
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
@@ -102,7 +103,17 @@ function rows(entries, waits) {
 
 const what = (entry) => ({ done: entry.command, event: `event ${entry.name}`, cancel: "cancelled" })[entry.entry];
 
+const CALLBACK = "run callback ";
+
+/** Return the events that the run's callbacks may still send: their addresses are secrets, and no page shows them. */
+function openCallbacks(entries) {
+  const received = entries.filter(({ entry }) => entry === "event").map(({ name }) => name);
+  const signed = entries.filter(({ command, error }) => command?.startsWith(CALLBACK) && !error);
+  return signed.map(({ command }) => command.slice(CALLBACK.length)).filter((event) => !received.includes(event));
+}
+
 function outcome(entry) {
+  if (entry.command?.startsWith(CALLBACK) && !entry.error) return "an address (a secret)";
   if (entry.entry === "event") return short(entry.value);
   if (entry.entry === "cancel") return entry.reason ?? "";
   return entry.error

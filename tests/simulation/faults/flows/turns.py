@@ -13,10 +13,11 @@ from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query
 from signalbox.core.problems import Unavailable
 from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import End, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.flows.model import End, Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
 from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.model import StoredMessage, collection_of, header_path, message_path
@@ -26,6 +27,8 @@ from tests.simulation.faults.points import original
 
 remove = original("flows.remove")
 take_result = original("flows.FlowTurn._take_result")
+take = original("flows.FlowTurn.take")
+post_callback = original("flows.post_callback")
 run_turn = original("flows.run_turn")
 sweep_flow = original("flows._sweep_flow")
 
@@ -177,7 +180,18 @@ def _removes_the_header_first(ports: Ports, address: FlowAddress, read: Snapshot
     return True
 
 
+def _of_any_run(turn: FlowTurn, message: Message) -> None:
+    take(turn, replace(message, incarnation="") if isinstance(message, Event) else message)
+
+
+def _new_at_each_use(ports: Ports, callback: Callback, value: Any) -> None:
+    post_callback(ports, replace(callback, operation=ports.store.new_id()), value)
+
+
 FAULTS = (
+    in_flows("flow-28", "the run in the address of a callback", ("flows.Callback.check", lambda *_: None)),
+    in_flows("flow-28", "the run in the event of a callback", ("flows.FlowTurn.take", _of_any_run)),
+    in_flows("flow-28", "one event for all uses of a callback", ("flows.post_callback", _new_at_each_use)),
     in_flows("flow-1", "the header's guard", ("flows.header_put", _unguarded)),
     in_flows("flow-1", "removing applied messages in the same commit", ("flows._commit_turn", _removes_afterwards)),
     in_flows("flow-1", "the wake-up for the next page", ("flows.TurnCommit._next_wake", _wakes_no_other_run)),

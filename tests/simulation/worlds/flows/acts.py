@@ -11,9 +11,10 @@ from typing import Any
 from signalbox.core.calls import Call
 from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
-from signalbox.flows.model import FlowAddress, Flows
-from signalbox.flows.problems import FlowEnded, FlowRunning, NoFlow, TooManyEvents
-from tests.simulation.reach import REACHED, STARTED_AGAIN
+from signalbox.flows.machine.callbacks import Callback
+from signalbox.flows.model import FlowAddress, FlowHeader, Flows
+from signalbox.flows.problems import FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
+from tests.simulation.reach import CALLBACKS_LATE, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
 from tests.simulation.worlds.flows.program import FUNCTION
@@ -23,6 +24,9 @@ CANCELLED_SHARE = 0.15
 CANCELLED_OFTEN = 0.5
 TERMINATED_SHARE, RESUMED_SHARE, RESTARTED_SHARE = 0.35, 0.2, 0.35
 TERMINATED = "terminated by people"
+VISITS_MAX = 3
+NEVER = 2**40
+"""The expiry of a callback, later than any world."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,52 @@ class Act:
     name: str
     work: Callable[[], bool]
     repeats: int = 0
+
+
+@dataclass(slots=True)
+class Visitor:
+    """A person with the address of a callback, who uses it some times.
+
+    The address is that of the run that a visitor finds first. `header` returns the run that an id has now, and
+    `has_landed` says whether its mailbox has an event of an id or the receipt.
+    """
+
+    world: World
+    address: FlowAddress
+    event: str
+    name: str
+    header: Callable[[FlowAddress], FlowHeader | None]
+    has_landed: Callable[[FlowAddress, str], bool]
+    left: int = VISITS_MAX
+    callback: Callback | None = None
+
+    def visit(self) -> bool:
+        """Use the address once; return whether that was the last time."""
+        now = self.header(self.address)
+        if self.callback is None and now is None:
+            return False
+        if self.callback is None and now is not None:
+            parts = FUNCTION, self.address.name, self.address.key, now.incarnation, self.event, NEVER
+            self.callback = Callback(*parts, operation=self.name)
+        assert self.callback is not None, "the flow has been seen"
+        self._use(self.callback, now)
+        self.left -= 1
+        return self.left <= 0
+
+    def _use(self, callback: Callback, now: FlowHeader | None) -> None:
+        is_late = now is None or now.incarnation != callback.incarnation
+        REACHED[CALLBACKS_LATE] += is_late
+        try:
+            service.post_callback(self.world.ports, callback, self.name)
+        except NoCallback:
+            return
+        except (FlowEnded, TooManyEvents) as refused:
+            if self.has_landed(self.address, f"callback {self.name}"):
+                detail = f"the callback {self.name} of {self.address.base} was accepted, and then {refused.detail}"
+                raise Violation(detail) from None
+            return
+        if is_late:
+            raise Violation(f"the callback {self.name} was accepted, and {self.address.base} is another run now")
 
 
 @dataclass(frozen=True, slots=True)

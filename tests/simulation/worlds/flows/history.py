@@ -37,6 +37,7 @@ class FlowsHistory:
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
+    `admitted` has the incarnations of the runs that the events of callbacks are for.
     `replaced`: an execution was followed by another one, or a run was removed. `is_swept`: today's sweeper writes.
     """
 
@@ -54,6 +55,7 @@ class FlowsHistory:
     behind: dict[str, datetime] = field(default_factory=dict)
     cancelled: set[tuple[str, str]] = field(default_factory=set)
     cancels: set[str] = field(default_factory=set)
+    admitted: dict[str, str] = field(default_factory=dict)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
     is_swept: Callable[[], bool] = lambda: False
@@ -99,6 +101,8 @@ class FlowsHistory:
     def _note_events(self, header: FlowHeader, entries: Sequence[Message]) -> None:
         """Note the events in the log of a run."""
         events = {entry.value for entry in entries if isinstance(entry, Event)}
+        if others := [each for each in events if self.admitted.get(each, header.incarnation) != header.incarnation]:
+            raise Violation(f"{header.address.base} received the callbacks {others} of another run")
         self.received[header.address.base, header.incarnation] |= events
 
     def check_order(self, base: str) -> None:
@@ -121,7 +125,17 @@ class FlowsHistory:
             self.cancels.add(after.id)
         header = self.headers.get(address.base)
         if isinstance(message, Event) and header:
-            self.landed[address.base].append((header.incarnation, message))
+            self._note_event(header, message)
+
+    def _note_event(self, header: FlowHeader, event: Event) -> None:
+        """Note an event in a mailbox. One of a callback has its run; there it arrives once."""
+        landed, incarnation = self.landed[header.address.base], event.incarnation or header.incarnation
+        is_repeat = any(run == incarnation and known.value == event.value for run, known in landed)
+        if event.incarnation == header.incarnation and is_repeat and not header.end:
+            raise Violation(f"the callback {event.value} of {header.address.base} was used twice")
+        if event.incarnation:
+            self.admitted[event.value] = event.incarnation
+        landed.append((incarnation, event))
 
     def _note_place(self, base: str, message: Snapshot) -> None:
         data = message.data or {}

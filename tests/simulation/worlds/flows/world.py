@@ -33,7 +33,7 @@ from tests.simulation.lengths import faults
 from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, REACHED, UPGRADED
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows import abandoned
-from tests.simulation.worlds.flows.acts import Act, People
+from tests.simulation.worlds.flows.acts import Act, People, Visitor
 from tests.simulation.worlds.flows.checks import FlowsAtRest
 from tests.simulation.worlds.flows.deliveries import FAILING, FAILING_OFTEN, FlowDeliveries
 from tests.simulation.worlds.flows.history import FlowsHistory
@@ -75,6 +75,11 @@ ABANDONED_RATE = 0.2
 RETRIED_RATE = 0.4
 """Of the seeds, those that also run a world of overlapping attempts."""
 
+VISITED_RATE = 0.3
+"""Of the seeds, those that also run a world of callbacks."""
+
+VISITORS = (1, 2, 4)
+
 SECOND_WORLD = 1_000_000
 """Added to the seed of a second world: the first one of that seed is another."""
 
@@ -99,6 +104,21 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     if Random(f"{seed}-retried").random() < RETRIED_RATE:
         with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
             _retried(seed, trace)
+    if Random(f"{seed}-visited").random() < VISITED_RATE:
+        with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
+            _visited(seed, trace)
+
+
+def _visited(seed: int, trace: Callable[[str], None] | None) -> None:
+    """Run a world of callbacks, each used several times, also after the end of its run and in the next one."""
+    own = Random(f"visited {seed}")
+    world = FlowsWorld(seed + SECOND_WORLD, own, own.choice((Kind.AGAIN, Kind.RESTARTED, Kind.RESTARTED)), trace)
+    for address in world.flows:
+        for number in range(own.choice(VISITORS)):
+            world.acts += world.visits_of(address, own.choice("xxy"), f"callback-{address.key}-{number}")
+        if world.kind is Kind.RESTARTED:
+            world.acts += [world.people.restart_of(address, own), world.people.termination_of(address)]
+    world.run()
 
 
 def _retried(seed: int, trace: Callable[[str], None] | None) -> None:
@@ -152,6 +172,12 @@ class FlowsWorld:
         self.rest = replace(self.rest, purged=True)
         for _ in range(times):
             self.acts.insert(random.randint(1, len(self.acts)), Act("purge", self._purge))
+
+    def visits_of(self, address: FlowAddress, event: str, name: str) -> list[Act]:
+        """Return the visits of two people who have the same address of a callback."""
+        header = lambda of: self.history.headers.get(of.base)  # noqa: E731  the run that a visitor finds
+        visitor = Visitor(self.world, address, event, name, header, self.history.has_landed)
+        return [Act(f"visit {name} {number}", visitor.visit) for number in range(2)]
 
     def _purge(self) -> bool:
         self.deliveries.purge()
