@@ -169,7 +169,7 @@ class Function:
         JSON.
 
         A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome`,
-        `TaskContext`. A type checker knows them if they come first, `TaskContext` after the other.
+        `TaskContext`. A type checker recognises them if they are the first parameters, with `TaskContext` last.
         """
         if attempts_max < 1:
             raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")

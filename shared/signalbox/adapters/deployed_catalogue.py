@@ -2,7 +2,7 @@
 
 The shared settings list the deployment's parts: the tasks, objects and flows of each function, and the queues that call
 it. In each function's environment, a new function would change all of them. So they are one object of Cloud Storage:
-the environment names the object, and contains of the lists only the function's own entries, which decide who may call
+the environment names the object, and contains only the function's own entries of the lists, which decide who may call
 it.
 
 A process reads the object when it first needs it, then at most once in `KEPT_SECONDS`, and earlier if a caller needs a
@@ -10,7 +10,7 @@ name that is not in its copy: the deployment may be newer. A copy is used for as
 deployment writes the object before the functions. Functions may read it and not write it.
 
 The calls in a request are checked before anything is stored. A call of an unknown function, task or queue would be
-retried long after its caller has gone, and one with an unknown argument would fail then. So the caller gets a 400
+retried long after the caller's request, and one with an unknown argument would fail then. So the caller gets a 400
 immediately.
 """
 

@@ -212,7 +212,7 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
 
 
 def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") -> None:
-    """Check the names of the arguments of units, so far as the catalogue knows the task's. Raises `BadArgument`."""
+    """Check the names of the arguments of units, if the catalogue has the task's. Raises `BadArgument`."""
     known = declared_parameters()
     if task is None or task.task not in known.get(task.function, ()):
         return

@@ -73,7 +73,7 @@ Decided = Decision[Section, bool]
 def call(key: str, section: Section, request: SectionRequest, call_id: str, now: datetime) -> Decided:
     """Merge a call into the next run, and grant that run if it is due and nothing runs.
 
-    A call without an id that leaves the next run as it was changes nothing, since that run starts later anyway. Raises
+    A call without an id that does not change the next run writes nothing, since that run starts later anyway. Raises
     `OtherTask` if the next run is of another task, and `Unavailable` if the next run has no room for the call's items.
     """
     id_ = name_of(call_id)[:ID_CHARACTERS]

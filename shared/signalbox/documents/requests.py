@@ -349,7 +349,7 @@ def _condition(text: str) -> Condition:
 
 
 def _keys(text: str, operator: Operator, raw: str, value: Any) -> Any:
-    """Return the key or keys to compare with. Keys are texts, so any value but a JSON string is taken as it is."""
+    """Return the key or keys to compare with. Keys are texts, so any value except a JSON string is used unchanged."""
     keys = value if operator == "in" else [value if isinstance(value, str) else raw]
     if operator == "array_contains" or not all(map(valid_key, keys)):
         raise BadQuery(f"{text!r} compares the key with a value that is not a valid key.", field="where")

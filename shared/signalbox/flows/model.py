@@ -170,7 +170,7 @@ class Claim:
     """The right of one delivery to run the code of an inline step until a time, which it moves while the code runs.
 
     `starts` counts the starts of the current attempt, also those of deliveries that died. After an `error` other than a
-    `Problem` the claim has no delivery, and nobody starts the code before `until`.
+    `Problem` the claim has no delivery, and the code is not started before `until`.
     """
 
     delivery: str
@@ -239,7 +239,7 @@ class Event:
         return [self.name, self.value]
 
     def shown(self) -> dict[str, Any]:
-        """Return what a log shows."""
+        """Return the entry as a log shows it."""
         return {"name": self.name, "value": self.value}
 
 
@@ -285,7 +285,7 @@ def timer_id(address: FlowAddress, wait: Wait) -> str:
 
 
 def child_id(address: FlowAddress, wait: Wait) -> str:
-    """Return the id of what a command creates: a semaphore's waiter, a batch, a sub-flow, a message to an object."""
+    """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object."""
     return name_of("of a flow", address.base, wait.execution_id, wait.path)
 
 

@@ -6,7 +6,7 @@ changes nothing creates none either. An *entry* of the log has a JSON Patch (RFC
 is whole; it is read without any other record, and the log is shortened by whole segments.
 
 The *mark* describes the log: its last version, the digest of that version's content, and its segments. It is stored in
-the document's reserved map, so a write that reads the document can tell whether the log has the content that it
+the document's reserved map, so a write that reads the document can check whether the log has the content that it
 replaces. If not (another client wrote it, or history was switched on later), that content first becomes a version with
 the action *found*.
 

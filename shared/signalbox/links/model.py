@@ -38,7 +38,7 @@ class Finding:
 
     `drifted` counts documents that differed from what a put would store, and targets that were not marked as linked.
     `moving` counts those of them that were written recently, so that their own event may still have been on its way.
-    All of them were repaired, except `refused`: another client wrote what a put would not accept.
+    All of them were repaired, except `refused`: another client wrote content that a put would refuse.
     """
 
     looked: int = 0

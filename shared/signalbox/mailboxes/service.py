@@ -37,7 +37,7 @@ def run(
     turn: Turn,
     has_work: Callable[[Snapshot], bool] = lambda _: False,
 ) -> None:
-    """Apply what is due. Raises `Unavailable` if the wake-up must be delivered again.
+    """Apply the messages that are due. Raises `Unavailable` if the wake-up must be delivered again.
 
     `next_wake` is enqueued if the wake-up was cut short: the same wake-up, for the same time. `has_work` says by the
     header whether there is something to do although a turn has read all messages.
@@ -79,7 +79,7 @@ def wake_again(ports: Ports, next_wake: Effect, wake: WakeUp, mailbox: Mailbox) 
 
 
 def post(ports: Ports, message: Put, wake: Effect) -> Snapshot | None:
-    """Commit a message together with its wake-up. A repeat wakes again, and returns the message as it is now.
+    """Commit a message together with its wake-up. A repeat sends another wake-up, and returns the present message.
 
     Raises `OtherBody` if the id is in use by a message with another body, `Unavailable` if the outcome is unknown.
     """

@@ -195,7 +195,7 @@ class ObjectHost:
             local_classes.reset(token)
 
     def run_turn(self, request: TaskDelivery) -> None:
-        """Run an object's mailbox. Raises `BadObjectCall` for a class that is not here, and what a run raises."""
+        """Run an object's mailbox. Raises `BadObjectCall` for a class of another function, and the errors of a run."""
         delivery = delivery_of(request)
         class_name = ObjectAddress.of_base(delivery.wake.mailbox).name
         if class_name not in self._classes:

@@ -7,9 +7,9 @@ queue:
     held       it has no `since` and no outcome     it follows a call that has not ended; later it waits again
     done       it has `outcome` or `forwarded`      kept as a receipt until `expires_at`
 
-What a method leaves counts as a whole or not at all: the state after it, its outcome, and what it sent. A method that
-raises leaves the state as it was and sends nothing; its error is the outcome. `Unavailable` is not an outcome: the call
-is applied again.
+The effects of a method are committed together or not at all: the state after it, its outcome, and what it sent. If a
+method raises, the state is unchanged and nothing is sent; its error is the outcome. `Unavailable` is not an outcome:
+the call is applied again.
 """
 
 import json
@@ -98,7 +98,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it is posted. Repeats must have the same `body`; `receipt`: the sender may repeat it."""
+    """A message before it is stored. Repeats must have the same `body`; `receipt`: the sender may repeat it."""
 
     kind: Kind
     body: Mapping[str, Any] = field(default_factory=dict)

@@ -56,7 +56,7 @@ AFTER_KEYS = "\x7f"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of a function's classes: it runs methods, and knows which function has which class.
+    """The code of a function's classes: it runs methods, and has the function of each class.
 
     `check` raises `Unavailable` for a state that is newer than the code. `knows` says whether the code has the method
     of a call, with its parameters.
@@ -149,7 +149,7 @@ def _read_call(ports: Ports, place: CallPlace) -> CallRecord:
 
 
 def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
-    """Return a call once it has its outcome, or as it is after `seconds`. Raises `NotFound`."""
+    """Return a call when it has its outcome, or its present state after `seconds`. Raises `NotFound`."""
     return poll(ports.clock, lambda: get_call(ports, place), _has_outcome, seconds)
 
 
@@ -166,7 +166,7 @@ def _has_outcome(call: CallRecord) -> bool:
 
 
 def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
-    """Apply what is due to an object. Raises `Unavailable` if the wake-up must be delivered again."""
+    """Apply the messages that are due to an object. Raises `Unavailable` if the wake-up must be delivered again."""
     out_of_time, wake = budget(), delivery.wake
     next_wake = wake_object(ObjectAddress.of_base(wake.mailbox), code.function, wake.until)
 
@@ -203,7 +203,7 @@ def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of
 def _understood(
     code: Code, address: ObjectAddress, mailbox: Mailbox, page: tuple[StoredMessage, ...]
 ) -> tuple[StoredMessage, ...]:
-    """Return a page up to the first call that only a newer deployment may know.
+    """Return a page up to the first call of a method that only a newer deployment may have.
 
     Raises `Unavailable` if it is the first one. After some minutes a call of an unknown method is applied, and its
     outcome is the error.

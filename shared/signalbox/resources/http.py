@@ -1,6 +1,7 @@
 """The routes of a resource: list, create, read, change and delete items; its fields; its OpenAPI description.
 
-The description is exactly as strict as the resource: what it forbids is refused, and every answer conforms to it.
+The description is exactly as strict as the resource: requests that it forbids are refused, and every response conforms
+to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

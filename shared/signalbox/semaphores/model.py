@@ -289,9 +289,9 @@ class KnownHead:
     """Waiters at the head of the wait queue whose order has been found: their ids, in that order.
 
     Finding the first waiters can require reading more of them than there are permits to grant. The order of the others
-    is kept in the semaphore's record, so the next grant reads them by their ids, and no more. Later waiters stand
-    behind them, by their create times, so the known head stays true until its waiters leave. A waiter that returns to
-    an old place invalidates it.
+    is kept in the semaphore's record, so the next grant reads them by their ids, and no more. Later waiters follow
+    them, by their create times, so the known head stays correct until its waiters leave. A waiter that returns to an
+    old place invalidates it.
 
     All of them were created by `until`; a later record under one of these ids has another place. With `until` and
     without ids, order had to be found the last time, so the next read is of many waiters at once.
@@ -305,7 +305,7 @@ class KnownHead:
         return 1 + (count if self.until is None else max(count, LIMITS.known_head_max))
 
     def behind(self, count: int) -> Self:
-        """Return what is known behind the first `count` waiters."""
+        """Return what is known of the order after the first `count` waiters."""
         return type(self)(self.ids[count:], self.until)
 
     def has(self, waiter: Waiter, incarnation: int) -> bool:
@@ -417,14 +417,14 @@ class Semaphore:
         return replace(self, leases=tuple(renewed if other is lease else other for other in self.leases)), renewed
 
     def end(self, lease: LeaseRecord, operation: str = "", *, in_time: bool = False) -> Self:
-        """End a lease, and remember the operation, and whether it is known to have come in time."""
+        """End a lease, and store the operation and whether it is known to have been in time."""
         left = tuple(other for other in self.leases if other is not lease)
         return replace(self, leases=left).remember(
             [EndedLease(lease.id, lease.token, lease.ends_at, operation, in_time)]
         )
 
     def remember(self, ended: Iterable[EndedLease]) -> Self:
-        """Append ended leases, of which the most recent are kept."""
+        """Append ended leases, and keep the most recent ones."""
         return replace(self, ended=(*self.ended, *ended)[-LIMITS.ended_leases_max :])
 
     def expire_leases(self, now: datetime) -> tuple[Self, tuple[LeaseRecord, ...]]:

@@ -9,11 +9,11 @@ A wait reaches the wait queue in one of two ways:
                 does
 
 A signal ends the lease and grants its permits in one commit. Under contention it leaves a release, a record of its own
-that an admit run applies. `released` means that the lease was held under this token, and that the commit came before
-its end.
+that an admit run applies. `released` means that the lease was held under this token, and that the commit was before its
+end.
 
 A continuation starts by claiming its grant. If the lease expired before, the wait returns to its old place in the wait
-queue. If the lease is gone, a signal ended it, and the continuation does not run.
+queue. If the lease no longer exists, a signal ended it, and the continuation does not run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

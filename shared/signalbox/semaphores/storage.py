@@ -79,7 +79,7 @@ class Changed(Generic[Answer]):
         return self.transition.answer
 
     def came_before(self, end: datetime) -> bool:
-        """Return whether the commit, if there was one, came before a lease's end."""
+        """Return whether the commit, if there was one, was before a lease's end."""
         return self.committed is None or self.committed.commit_time < end
 
 
@@ -88,7 +88,7 @@ def change(
 ) -> Changed[Answer]:
     """Change a semaphore by a decision, and create the alarm and the nudge that it needs.
 
-    Raises `NoSemaphore`, what the decision raises, or `Contended` if every commit failed or its answer is not known.
+    Raises `NoSemaphore`, the errors of the decision, or `Contended` if every commit failed or has an unknown outcome.
     """
 
     def decide(loaded: Loaded) -> Decision[Writes, tuple[Loaded, Transition[Answer]]]:

@@ -49,7 +49,7 @@ def put_yoke(ports: Ports, yoke: Yoke) -> bool:
 
 
 def delete_yoke(ports: Ports, key: YokeKey) -> None:
-    """Delete a yoke; succeed if there is none."""
+    """Delete a yoke; do nothing if it does not exist."""
     ports.store.commit([Delete(key.path)])
 
 

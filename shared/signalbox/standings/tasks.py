@@ -136,7 +136,7 @@ def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, b
 
 
 def _merged(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
-    """Return the writes that replace a page by one adjustment. Its id is made of theirs, so it is used once, too."""
+    """Return the writes that replace a page by one adjustment. Its id follows from theirs, so it is used once, too."""
     path = f"{key.adjustments}/{name_of('merged', *(record.id for record in page.adjustments))}"
     return Decision((Put(path, machine.merged(page.parsed).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
 

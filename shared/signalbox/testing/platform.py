@@ -205,7 +205,7 @@ def load(name: str, folder: Path, signature_type: str = "http") -> flask.Flask:
 
 
 def _forget(modules: Mapping[str, Any], folder: Path) -> None:
-    """Remove what the framework leaves: its variables, and the folder's modules under top-level names."""
+    """Remove the framework's traces: its variables, and the folder's modules under top-level names."""
     for variable in FRAMEWORK_VARIABLES:
         os.environ.pop(variable, None)
     for name, module in list(sys.modules.items()):

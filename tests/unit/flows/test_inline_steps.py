@@ -457,8 +457,8 @@ CLAIMS = {
     "of another delivery, not over": Claim("other", STARTS, NOW + timedelta(seconds=5)),
     "of another delivery, over": Claim("other", STARTS, NOW),
     "of another, over, but messages are left": Claim("other", STARTS, NOW),
-    "of nobody after an error, not over": Claim("", STARTS, NOW + timedelta(seconds=5), "KeyError: 1"),
-    "of nobody after an error, over": Claim("", STARTS, NOW, "KeyError: 1"),
+    "of no delivery, not over": Claim("", STARTS, NOW + timedelta(seconds=5), "KeyError: 1"),
+    "of no delivery, over": Claim("", STARTS, NOW, "KeyError: 1"),
     "over, after ten starts": Claim("other", LIMITS.inline_starts_max, NOW),
 }
 

@@ -5,8 +5,8 @@ The events of a batch are a stream of server-sent events, which a browser's `Eve
 connects again sends the last id, and the stream continues after it.
 
 All watchers of a batch in this process share a *feed*, which reads once a second. A watcher asks the feed for the news
-after its position. The first watcher that asks reads, one watcher at a time, and the others receive what it read. A
-watcher that is further behind than what the feed keeps catches up by reads of its own.
+after its position. The first watcher that asks reads, one watcher at a time, and the others receive what it read. If
+the feed no longer has a watcher's position, the watcher catches up by reads of its own.
 """
 
 import json

@@ -4,7 +4,7 @@ The catalogue declares who writes documents (`WRITERS`). If other clients may, e
 decides which tasks the event causes. If only the kit does, there are no events. A write knows what it replaces:
 `react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the write.
 
-Most writes call for nothing. The stamp tells the writers apart: a user's write may have embedded targets that changed
+Most writes call for nothing. The stamp distinguishes the writers: a user's write may have embedded targets that changed
 before its commit, a refresh has read its inputs again after its commit, and content that does not fit its stamp was
 written by another client.
 
@@ -182,7 +182,7 @@ def react_to_own_write(before: Document | None, after: Document | None, *, whole
 
 
 def reaction_tasks(event_id: str, key: str, reaction: Reaction) -> tuple[Effect, ...]:
-    """Return the tasks that carry out what a write calls for, named by an id of the write."""
+    """Return the tasks that follow from a write, named by an id of the write."""
     can_be_linked = valid_key(key)  # another client may have used a key that no link can have
     tasks = [page_task(event_id, key)] if reaction.start_fan_out and can_be_linked else []
     if reaction.verify_targets:

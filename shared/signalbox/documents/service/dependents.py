@@ -47,7 +47,7 @@ from signalbox.history.model import HISTORY
 
 
 def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ()) -> None:
-    """Delete an existing document as it was read, documents under the keys `also`, and all that depend on the first.
+    """Delete an existing document as it was read, the documents under the keys `also`, and all dependents of the first.
 
     Raises `Conflict` if the document has changed since; then nothing was deleted.
     """

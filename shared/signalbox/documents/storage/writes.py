@@ -168,7 +168,7 @@ def _link_tasks(before: Found, after: Document | None, record: Mapping[str, Any]
 
 
 def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] | None) -> tuple[Effect, ...]:
-    """Return the tasks that carry out what a write calls for, if it has no event."""
+    """Return the tasks that follow from a write, if it has no event."""
     reaction = reactions.react_to_own_write(before.document, after, whole=before.whole)
     return reactions.reaction_tasks(_event_id(before.record, record), before.key, reaction)
 
@@ -193,7 +193,7 @@ def _event_id(before: Snapshot, after: Mapping[str, Any] | None) -> str:
 def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect, ...]:
     """Return the tasks of the write that leaves `after`, or of a deletion. A small document needs none.
 
-    The task does what an event without data calls for.
+    The task does the same as an event without data.
     """
     if not model.is_large(before.data) and not model.is_large(after):
         return ()

@@ -89,7 +89,7 @@ class Callback:
 
     @classmethod
     def from_token(cls, token: str, keys: Sequence[bytes], function: str) -> Self:
-        """Return what a token admits at `function`. Raises `NoCallback`."""
+        """Return the event that a token admits at `function`. Raises `NoCallback`."""
         signed, _, signature = token.rpartition(".")
         payload, _, key_id = signed.rpartition(".")
         key = next((key for key in keys if _id_of(key) == key_id), None)

@@ -1,7 +1,8 @@
-"""Who runs the code of inline steps: the claims in a flow's header. All pure.
+"""The deliveries that run the code of inline steps: the claims in a flow's header. All pure.
 
 A *carrier* is a delivery of a flow's wake-up. The commit that ends one inline step claims the next ones for it, and it
-runs their code after that commit. A claim says only who runs the code: the log is protected by the header's guard.
+runs their code after that commit. A claim decides only which delivery runs the code: the log is protected by the
+header's guard.
 
 What a turn does with each inline step that the code waits for:
 
@@ -13,9 +14,11 @@ What a turn does with each inline step that the code waits for:
     of another delivery, not over             leaves it               leaves it
     of another delivery, over                 claims it, next start   leaves it
     of another, over, but messages are left   leaves it               leaves it
-    of nobody after an error, not over        leaves it               leaves it
-    of nobody after an error, over            claims it, next start   leaves it
+    of no delivery, not over                  leaves it               leaves it
+    of no delivery, over                      claims it, next start   leaves it
     over, after ten starts                    gives it up             gives it up
+
+A claim is of no delivery after an error of its code, during the pause before the next start.
 
 A step is not claimed while a cancel waits, nor before the pause of its attempt is over, nor if it may take longer than
 the delivery has left. Messages that a turn does not apply may have the outcome that another delivery has left. From its
@@ -86,7 +89,7 @@ def due_at(step: Inline[object], wait: Wait) -> datetime | None:
 def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:
     """Return the claims of steps that are still waited for: those of running code renewed, those of other code not.
 
-    A claim whose code the carrier has not begun is given back, since the carrier did not know that it had it.
+    A claim of the carrier whose code it has not begun is released: the answer of the commit that made it was lost.
     """
     kept: dict[str, Claim] = {}
     for path, claim in claims.items():

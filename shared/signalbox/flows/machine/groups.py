@@ -104,7 +104,7 @@ class Tree(RunningFlow, Protocol):
 
 
 def cancelled(reason: str = "") -> CallOutcome:
-    """Return the outcome of what was cancelled."""
+    """Return the outcome of a cancelled command."""
     return CallOutcome(raised=Cancelled(reason))
 
 

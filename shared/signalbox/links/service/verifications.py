@@ -120,7 +120,7 @@ def verify_page(ports: Ports, run: str, cursor: str) -> None:
 
 @dataclass(slots=True)
 class _PageFindings:
-    """The keys of a page, by what was found."""
+    """The keys of a page, by the finding."""
 
     drifted: list[str] = field(default_factory=list)
     moving: list[str] = field(default_factory=list)

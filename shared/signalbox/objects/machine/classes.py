@@ -57,7 +57,7 @@ class Reference:
 
 @contextmanager
 def running(address: ObjectAddress) -> Iterator[Sent]:
-    """Collect what a method of the object at `address` sends."""
+    """Collect the messages and tasks that a method of the object at `address` sends."""
     sent = Sent()
     token = _running.set((address, sent))
     try:
