@@ -201,7 +201,7 @@ class _Delivered:
             self._workers.abandon(path)
 
     def _begin(self, live: LiveTurn) -> None:
-        """Begin the code of the steps that the last commit has claimed; abandon those that the flow does not wait for."""
+        """Begin the code of the steps that the last commit has claimed; abandon those it does not wait for."""
         self._abandon([path for path in self._workers.running if path not in live.turn.pending])
         for path, claim in live.turn.claimed.items():
             step, wait = live.turn.inline_steps[path]
