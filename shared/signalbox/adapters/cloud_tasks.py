@@ -15,16 +15,17 @@ Google's client is imported with the first task: functions that enqueue none sta
 import threading
 import time
 from collections.abc import Mapping, Sequence, Set
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.api_core import exceptions as google
+from google.api_core.gapic_v1 import routing_header
 from google.auth.exceptions import GoogleAuthError
 
 from signalbox.adapters.deployed_catalogue import catalogue_settings
 from signalbox.adapters.http.bodies import render
 from signalbox.adapters.logs import current_trace
-from signalbox.adapters.raw_rpcs import routing, serialized
 from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
 from signalbox.core.names import CALLED_BY_QUEUES_ONLY
@@ -126,7 +127,7 @@ class TaskCreator:
 
         self._request_type = CreateTaskRequest
         self._transport = _transport(emulator)
-        self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, serialized, _unread)
+        self._create: Any = self._transport.grpc_channel.unary_unary(METHOD, methodcaller("SerializeToString"), _unread)
 
     def attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
         """Send all requests concurrently, each once; return the error of each, or None."""
@@ -149,7 +150,7 @@ class TaskCreator:
 
 def _headers(request: dict[str, Any]) -> Headers:
     """Return the headers of a request: Cloud Tasks routes it by its queue."""
-    return [routing("parent", request["parent"])]
+    return [routing_header.to_grpc_metadata((("parent", request["parent"]),))]
 
 
 def _translated(error: Exception | None) -> Exception | None:

@@ -9,6 +9,7 @@ read is retried once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from random import uniform
 from time import sleep
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import grpc
 from google.api_core import grpc_helpers
 from google.api_core.exceptions import GoogleAPICallError, RetryError
+from google.api_core.gapic_v1 import routing_header
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
@@ -39,7 +41,6 @@ from signalbox.adapters.firestore.messages import (
     write_result,
 )
 from signalbox.adapters.firestore.values import decode, field_path, timestamp
-from signalbox.adapters.raw_rpcs import routing, serialized
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Problem, TooLarge, Unavailable
@@ -135,14 +136,14 @@ class FirestoreCalls:
 
     def _headers(self, field: str, value: str) -> Headers:
         """Return the headers of a request: Firestore routes it by a field of it."""
-        return [*self._metadata, routing(field, value)]
+        return [*self._metadata, routing_header.to_grpc_metadata(((field, value),))]
 
     def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
         """Return a Firestore method that takes and returns raw messages. It raises as the generated client does."""
         channel = self._transport.grpc_channel
         path, parse = f"/{SERVICE}/{name}", response.pb().FromString
         make = channel.unary_stream if streams else channel.unary_unary
-        rpc: Rpc = grpc_helpers.wrap_errors(make(path, serialized, parse))
+        rpc: Rpc = grpc_helpers.wrap_errors(make(path, methodcaller("SerializeToString"), parse))
         return rpc
 
 
