@@ -94,6 +94,9 @@ RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
 COMPLETION = "batch"
 """The member of a task's context that says which batch has ended."""
 
+RECEIVED = {"step", "unit"}
+"""The members of a task's context with which a flow or a batch receives the result."""
+
 FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
 
@@ -357,7 +360,8 @@ class Function:
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
-            return task.run(request.payload, subject, _task_context(attempt, begun, limits, received_at))
+            returned = task.run(request.payload, subject, _task_context(attempt, begun, limits, received_at))
+            return task.encoded(returned) if attempt.context.keys() & RECEIVED else returned
 
         attempt, received_at = _attempt(request, self.name), time.monotonic()
         if settings().in_cloud and not _is_known(task, request):

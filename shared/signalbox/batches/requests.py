@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -122,7 +122,7 @@ class BatchSpec:
 
     def to_request(self) -> dict[str, Any]:
         """Return the body that defines this batch as one that follows: without an id, and sealed."""
-        calls = {name: asdict(call) for name in _CALLS if (call := getattr(self, name)) is not None}
+        calls = {name: call.to_request() for name in _CALLS if (call := getattr(self, name)) is not None}
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         then = {} if self.then is None else {"then": self.then.to_request()}
         semaphore = {"semaphore": self.semaphore} if self.semaphore else {}
@@ -189,7 +189,7 @@ def _stages(body: Mapping[str, Any]) -> int:
 
 
 def _canonical(call: Call | None) -> dict[str, Any] | None:
-    return None if call is None else {**asdict(call), "delay_seconds": float(call.delay_seconds)}
+    return None if call is None else {**call.to_request(), "delay_seconds": float(call.delay_seconds)}
 
 
 def _call(fields: RequestFields, name: str) -> Call | None:

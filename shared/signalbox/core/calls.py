@@ -83,6 +83,10 @@ class Call:
         run = str(self.payload["flow"]).partition("/")[2].replace("~", "/", 1)
         return shown | {"flow": run, "step": str(self.payload.get("path", ""))}
 
+    def to_request(self) -> dict[str, Any]:
+        """Undo `from_request`."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
     def to_record(self) -> dict[str, Any]:
         """Return the call as stored: its payload as text, so that any JSON fits."""
         return {

@@ -73,15 +73,18 @@ class FlowDefinition:
     signature: Signature
 
     @classmethod
-    def from_function(cls, code: Callable[..., Any]) -> Self:
-        """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow."""
+    def from_function(cls, code: Callable[..., Any], own: tuple[type, ...] = ()) -> Self:
+        """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow.
+
+        The kit takes results of the classes `own` for itself.
+        """
         if not inspect.isroutine(code):
             raise TypeError(f"{code!r} is not a function: write the flow as `async def`")
         if inspect.isasyncgenfunction(code):
             raise TypeError(f"{code.__name__} has `yield` in `async def`: a flow awaits its commands")
         if not inspect.iscoroutinefunction(code) and not inspect.isgeneratorfunction(code):
             raise TypeError(f"{code.__name__} is not `async def`: a flow awaits its commands")
-        signature = Signature.from_function(code)
+        signature = Signature.from_function(code, own)
         if signature.filled:
             raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
         if ON_COMPLETE in inspect.signature(code).parameters:
@@ -90,7 +93,7 @@ class FlowDefinition:
 
     async def begin(self, arguments: Mapping[str, Any]) -> Any:
         """Run the code. If the arguments do not fit, the error is raised when the coroutine is started."""
-        code: Any = self.code(**self.signature.bind(arguments, None))
+        code: Any = self.code(**self.signature.bind(arguments, None, stored=True))
         return await (_awaitable(code) if isinstance(code, GeneratorType) else code)
 
 

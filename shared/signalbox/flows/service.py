@@ -28,7 +28,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import SubFlow, check_event_name
-from signalbox.flows.machine.failures import Stuck, json_text, too_large
+from signalbox.flows.machine.failures import Stuck, stored_json, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     STATES,
@@ -156,7 +156,7 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
 def _checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
     """Return a caller's value. Raises `BadFlow` if it is not JSON, `TooLarge` if it is too large."""
     try:
-        json_text(value, name, bytes_max)
+        stored_json(value, name, bytes_max)
     except Stuck as error:
         raise (TooLarge if error.kind == "flow-too-large" else BadFlow)(error.detail, field=field) from error
     return value

@@ -19,6 +19,7 @@ from signalbox.adapters.deployed_catalogue import catalogue_settings, check_depl
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.calls import Call
+from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
@@ -185,20 +186,21 @@ class Placeholder:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of an object. It takes keyword arguments, which are sent as JSON."""
+    """A method of an object. It takes keyword arguments, which are sent as JSON by their own types."""
 
     address: ObjectAddress
     name: str
     options: CallOptions
     on_result_of: str | None = None
 
-    def __call__(self, **arguments: Json) -> Any:
+    def __call__(self, **arguments: Any) -> Any:
         """Call the method; return a `Placeholder`.
 
         Inside a method the call is sent with the running call, and None is returned. In a flow's code the command is
         returned, to be awaited. Raises `BadObjectCall` for a class that no function has, `OtherBody` for an id that is
         in use with another call.
         """
+        arguments = _written(arguments)
         if is_running():
             return self._send(arguments)
         if command := calls.object_command(self.address, self.name, arguments):
@@ -217,9 +219,9 @@ class Method:
         )
         return Placeholder(place, posted)
 
-    def call(self, **arguments: Json) -> Call:
+    def call(self, **arguments: Any) -> Call:
         """Return the call as a task: a continuation of a semaphore, a batch or another call."""
-        payload = call_payload(self.address, self.name, arguments)
+        payload = call_payload(self.address, self.name, _written(arguments))
         function = local_classes.get().function_of(self.address.name)
         return Call(function, CALL_OBJECT, payload).checked(self.name)
 
@@ -246,6 +248,13 @@ class Method:
         then = [content_of(call) for call in self.options.then]
         content = ("call", self.address.base, self.name, self.on_result_of, arguments, then)
         return self.options.id or idempotency_key(*content) or runtime.ports().store.new_id()
+
+
+def _written(arguments: Mapping[str, Any]) -> dict[str, Json]:
+    try:
+        return {name: encode_unannotated(value, name) for name, value in arguments.items()}
+    except WrongValue as error:
+        raise BadObjectCall(f"An argument cannot be sent: {error}.", field="arguments") from error
 
 
 class Methods:

@@ -1,15 +1,18 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
+from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls
 from signalbox.core.calls import check_plain, check_ran
+from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
@@ -22,7 +25,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Call(calls.Call, calls.Awaited[R]):
-    """A call of a task: an argument of a wait or a batch, or to `enqueue`; the code of a flow awaits it."""
+    """A call of a task: an argument of a wait or a batch, or to `enqueue`; the code of a flow awaits it.
+
+    `result` is the codec of what the task returns.
+    """
+
+    result: Codec = field(default=JSON, compare=False, repr=False)
 
     def after(self, delay_seconds: float) -> "Call[R]":
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
@@ -63,28 +71,30 @@ class Task(Generic[P, R]):
         update_wrapper(self, code)
         self._function = function
         self._code = code
-        self._signature = Signature.from_function(code)
+        self._signature = Signature.from_function(code, (BatchSpec,))
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Run the code in this process, with all of its parameters."""
         return self._code(*args, **kwargs)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON.
+        """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON (docs/tasks.md).
 
         The code of a flow awaits the call; the result is what the task returns. Raises `WrongArguments` (a `TypeError`)
         if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not check again what
         an earlier turn has checked, until one was refused.
         """
-        arguments = self._signature.named(args, kwargs)
-        call: Call[R] = Call(self._function, self.name, arguments, self.queue)
-        if not calls.is_replayed():  # most of the time of a replay
-            try:
-                self._signature.check(arguments)
+        signature, replayed = self._signature, calls.is_replayed()
+        arguments: Mapping[str, Any] = signature.named(args, kwargs)
+        try:
+            if signature.typed or not replayed:  # most of the time of a replay
+                arguments = signature.encode(arguments)
+            call: Call[R] = Call(self._function, self.name, arguments, self.queue, result=signature.result)
+            if not replayed:
                 call = call.checked(self.name)
-            except Exception:
-                calls.note_refused()
-                raise
+        except Exception:
+            calls.note_refused()
+            raise
         calls.note_created(call, f"{self.name}.call()")
         return call
 
@@ -96,7 +106,7 @@ class Task(Generic[P, R]):
     def accepts(self, payload: Mapping[str, Any]) -> bool:
         """Return whether a payload fits the code."""
         try:
-            self._signature.check(payload)
+            self._signature.decode(payload)
         except WrongArguments:
             return False
         return True
@@ -108,3 +118,12 @@ class Task(Generic[P, R]):
         """
         code: Callable[..., R] = self._code
         return check_ran(code(**self._signature.bind(payload, subject, context)), "task", self.name)
+
+    def encoded(self, returned: Any) -> Any:
+        """Return what the code has returned as JSON, for a caller that receives it. Raises `BadArgument`."""
+        if self._signature.result is JSON or isinstance(returned, BatchSpec):
+            return returned
+        try:
+            return encode(self._signature.result, returned, "the result")
+        except WrongValue as error:
+            raise BadArgument(f"The result of {self.name} cannot be stored: {error}.") from error

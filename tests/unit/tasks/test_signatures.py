@@ -6,9 +6,10 @@ from typing import Any, Literal
 import pytest
 
 from signalbox.batches.model.units import Unit
+from signalbox.core.json_types import type_errors
 from signalbox.core.problems import BadArgument
 from signalbox.semaphores.model import Lease
-from signalbox.tasks.requests.signatures import Signature, WrongArguments, type_errors
+from signalbox.tasks.requests.signatures import Signature, WrongArguments
 
 UNIT = Unit("b", 3)
 
@@ -60,7 +61,7 @@ def test_valid_arguments_are_bound_unchanged(given: dict[str, Any]) -> None:
 def test_an_invalid_argument_is_named(given: dict[str, Any], field: str, said: str) -> None:
     signature = Signature.from_function(plain)
     with pytest.raises(WrongArguments) as error:
-        signature.check(given)
+        signature.encode(given)
     assert (error.value.argument, said in str(error.value)) == (field, True)
     with pytest.raises(BadArgument) as refused:
         signature.bind(given, None)
@@ -74,7 +75,7 @@ def test_a_context_is_bound_by_its_type_and_is_not_an_argument() -> None:
     wrong: dict[str, Any]
     for wrong in (given | {"unit": {}}, given | {"how": "burnt"}, given | {"x": [["1"]]}):
         with pytest.raises(WrongArguments):
-            signature.check(wrong)
+            signature.encode(wrong)
 
 
 def test_a_task_that_needs_a_lease_is_refused_without_one() -> None:
@@ -93,7 +94,7 @@ def spread(**dishes: str) -> None: ...
 def by_place(dish: str, /) -> None: ...
 
 
-def of_a_set(dishes: set[str]) -> None: ...
+def of_a_set(dishes: set[Any]) -> None: ...
 
 
 def by_number(dishes: dict[int, str]) -> None: ...

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints, overload
 
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
+from signalbox.core.codec import JSON, Codec, codec_of
+from signalbox.core.json_types import SCALARS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
@@ -38,7 +40,7 @@ from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.model import FlowContext
 from signalbox.flows.problems import BadFlow
 from signalbox.tasks.model import TaskContext
-from signalbox.tasks.requests.signatures import is_json_type
+from signalbox.tasks.requests.signatures import result_codec
 
 if TYPE_CHECKING:
     from signalbox.tasks.api import Call
@@ -79,7 +81,7 @@ def step(
     if not isinstance(what, Inline):
         return created(Step(what, attempts_max, pause_seconds), "flow.step()")
     seconds = what.timeout_seconds if timeout_seconds is None else timeout_seconds
-    inline = Inline(what.function, what.code, attempts_max, pause_seconds, seconds)
+    inline = Inline(what.function, what.code, attempts_max, pause_seconds, seconds, what.result)
     return created(inline, "flow.step()", instead_of=what)
 
 
@@ -92,7 +94,7 @@ def run(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Inlin
 
 
 def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
-    """Return a command that runs a function in this process, without a task: an inline step. Its result is JSON.
+    """Return a command that runs a function in this process, without a task: an inline step. Its result is stored.
 
     The function runs at least once; its outcome is in the log once. If its first parameter is a `TaskContext`, it
     receives one, whose `operation` is the same in every start. After an error other than a `Problem` it is started
@@ -103,7 +105,21 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
     def code(context: TaskContext) -> T:
         return function(*([context] if _takes_context(function) else []), *args, **kwargs)
 
-    return created(Inline(_name_of(function), code), "flow.run()")
+    return created(Inline(_name_of(function), code, result=_result_of(function)), "flow.run()")
+
+
+def _result_of(function: Callable[..., Any]) -> Codec:
+    """Return the codec of what a function returns. Raises `TypeError` for a type that has none."""
+    while isinstance(function, partial):
+        function = function.func
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    if annotation is None or annotation in SCALARS:  # most often
+        return JSON
+    try:
+        hints = get_type_hints(function)
+    except NameError:  # a type that is known only to a type checker
+        return JSON
+    return result_codec(function, hints)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -162,12 +178,10 @@ def event(name: str, type: type[T]) -> NextEvent[T]: ...
 def event(name: str, type: Any = Any) -> NextEvent[Any]:
     """Return a command that waits for the next event of a name; its result is the value. Earlier events are kept.
 
-    `type` is the JSON type of the value, for instance `str` or `dict[str, Any]`. A value of another type is raised as a
-    `BadArgument`. Raises `TypeError` for a type that is not JSON.
+    `type` is the type of the value, for instance `str` or a dataclass. A value of another type is raised as a
+    `BadArgument`. Raises `TypeError` for a type that an argument of a task cannot have.
     """
-    if not is_json_type(type):
-        raise TypeError(f"the type of the event {name!r} is not JSON: {type!r}")
-    return created(NextEvent(name, type), "flow.event()")
+    return created(NextEvent(name, codec_of(type, f"the event {name!r}")), "flow.event()")
 
 
 def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:
@@ -277,9 +291,8 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
     Events that it has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not fit
     the flow.
     """
-    if is_running():
-        running_flow(CONTINUE_AS_NEW).accepts(arguments)
-    return created(ContinueAsNew(arguments), CONTINUE_AS_NEW)
+    written = running_flow(CONTINUE_AS_NEW).encode(arguments) if is_running() else arguments
+    return created(ContinueAsNew(written), CONTINUE_AS_NEW)
 
 
 # --- functions without a wait ---

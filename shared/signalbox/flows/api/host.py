@@ -18,7 +18,7 @@ from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http
 from signalbox.flows.api.runs import Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import ObjectCall, created, is_replayed, is_running, note_refused
+from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall, created, is_replayed, is_running, note_refused
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.http import delivery_of
@@ -82,7 +82,7 @@ class FlowHost:
         Raises `TypeError` for code that cannot be a flow or has a visible error, `ValueError` for a second flow of one
         name.
         """
-        definition = FlowDefinition.from_function(code)
+        definition = FlowDefinition.from_function(code, (ContinueAsNew,))
         if definition.name in self._definitions:
             raise ValueError(f"{self._function} has two flows of the name {definition.name}")
         self._definitions[definition.name] = definition

@@ -17,6 +17,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
+from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
@@ -83,21 +84,23 @@ class FlowRun:
         """The id of the run."""
         return self._address.key
 
-    def start(self, on_complete: Call | None = None, **arguments: Json) -> "FlowRun":
+    def start(self, on_complete: Call | None = None, **arguments: Any) -> "FlowRun":
         """Start the run, whichever function has its code. A repeat with the same arguments changes nothing.
 
         `on_complete` is a task that receives the `Outcome`. Raises `BadFlow` for an unknown flow, and `OtherBody` if
         the id was used with other arguments.
         """
-        return started(NO_FLOWS, self._address, arguments, on_complete)
+        written = {argument: _written(value, argument) for argument, value in arguments.items()}
+        return started(NO_FLOWS, self._address, written, on_complete)
 
-    def event(self, name: str, value: Json = None, *, id: str | None = None) -> None:
+    def event(self, name: str, value: Any = None, *, id: str | None = None) -> None:
         """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
 
         Raises `NoFlow` or `FlowEnded`.
         """
-        id_ = id or idempotency_key("event", self._address.base, name, value) or runtime.ports().store.new_id()
-        service.post_event(runtime.ports(), self._address, name, value, id_)
+        sent = _written(value, "value")
+        id_ = id or idempotency_key("event", self._address.base, name, sent) or runtime.ports().store.new_id()
+        service.post_event(runtime.ports(), self._address, name, sent, id_)
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
@@ -168,18 +171,25 @@ class Flow(Generic[P, R]):
         if not is_running():
             detail = f"{self.name}.call() works only inside the code of a flow. Elsewhere, use {self.name}.start()."
             raise BadFlow(detail)
-        command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments)
+        command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments, self.definition.signature.result)
         return created(command, f"{self.name}.call()")
 
     def _checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        arguments = self.definition.signature.named(args, kwargs)
-        self.definition.signature.check(arguments)
-        return arguments
+        signature = self.definition.signature
+        return dict(signature.encode(signature.named(args, kwargs)))
 
 
 def flows(name: str, id: str) -> FlowRun:
     """Return a run of a flow, by the flow's name and the run's id. Raises `BadFlow` or `BadKey`."""
     return FlowRun(FlowAddress.checked(name, id))
+
+
+def _written(value: Any, field: str) -> Json:
+    """Return a value as JSON by its own type. Raises `BadFlow`."""
+    try:
+        return encode_unannotated(value, field)
+    except WrongValue as error:
+        raise BadFlow(f"{error}.", field=field) from error
 
 
 def started(

@@ -24,6 +24,8 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Awaited, Call
+from signalbox.core.codec import JSON, Codec, WrongValue, decode
+from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
@@ -34,7 +36,6 @@ from signalbox.objects.problems import NoSuchMethod
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.tasks.model import TaskContext
-from signalbox.tasks.requests.signatures import type_errors
 
 Created = TypeVar("Created")
 T = TypeVar("T")
@@ -131,6 +132,11 @@ class Command(Awaited[T]):
     refusals: ClassVar[tuple[type[Problem], ...]] = ()
     """The problems with which the kit refuses such a command because of its arguments."""
 
+    @property
+    def codec(self) -> Codec:
+        """The codec of the result."""
+        return JSON
+
     def is_refusal(self, slug: str) -> bool:
         """Return whether a problem with this slug is one of `refusals`."""
         return slug in [problem.slug() for problem in self.refusals]
@@ -164,6 +170,11 @@ class Step(Command[T]):
     def name(self) -> str:
         return f"{self.call.function}.{self.call.task}"
 
+    @property
+    def codec(self) -> Codec:
+        known: Codec = getattr(self.call, "result", JSON)
+        return known
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inline(Command[T]):
@@ -178,6 +189,7 @@ class Inline(Command[T]):
     attempts_max: int = 1
     pause_seconds: float = 0
     timeout_seconds: float = LIMITS.inline_timeout_seconds
+    result: Codec = JSON
 
     def __post_init__(self) -> None:
         _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
@@ -187,6 +199,10 @@ class Inline(Command[T]):
     @property
     def name(self) -> str:
         return self.function
+
+    @property
+    def codec(self) -> Codec:
+        return self.result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +222,7 @@ class NextEvent(Command[T]):
 
     kind = "event"
     event: str
-    type: Any = Any
+    type: Codec = JSON
 
     def __post_init__(self) -> None:
         check_event_name(self.event)
@@ -217,8 +233,10 @@ class NextEvent(Command[T]):
 
     def outcome_of(self, value: Any) -> CallOutcome:
         """Return the outcome of an event's value."""
-        error = next(type_errors(value, self.type, f"the event {self.event}"), None)
-        return CallOutcome(value) if error is None else CallOutcome(raised=BadArgument(f"{error}.", field="value"))
+        try:
+            return CallOutcome(decode(self.type, value, f"the event {self.event}", stored=True))
+        except WrongValue as error:
+            return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,6 +314,7 @@ class SubFlow(Command[T]):
     function: str
     flow: str
     arguments: Mapping[str, Any]
+    result: Codec = JSON
 
     def __post_init__(self) -> None:
         _check_arguments(self.arguments)
@@ -304,10 +323,19 @@ class SubFlow(Command[T]):
     def name(self) -> str:
         return self.flow
 
+    @property
+    def codec(self) -> Codec:
+        return self.result
+
 
 class BatchResult(TypedDict):
-    """The numbers of a batch's units: all, those that succeeded, and those that failed."""
+    """A batch that has ended, with the numbers of its units: all, those that succeeded, and those that failed.
 
+    `state` is completed or cancelled.
+    """
+
+    id: str
+    state: str
     size: int
     succeeded: int
     failed: int

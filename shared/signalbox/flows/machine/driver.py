@@ -43,7 +43,9 @@ from types import CoroutineType, GeneratorType
 from typing import Any
 
 from signalbox.core.calls import Call
+from signalbox.core.codec import JSON, WrongValue, decode
 from signalbox.core.effects import name_of
+from signalbox.core.json_types import copied
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
@@ -60,7 +62,7 @@ from signalbox.flows.machine.commands import (
     Shield,
     command_of,
 )
-from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, json_text, misused, too_large
+from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, Shielded, cancelled
 from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, time_of
 from signalbox.mailboxes.model import CallOutcome
@@ -127,9 +129,9 @@ class Driver:
     `pending` are the commands that it waits for, and `held` the leases of its locks, both by path. `kept` are events
     that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
     received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
-    of commands that the kit refused. `ended` is its outcome, or None. `accepts` raises an error for arguments that do
-    not fit the code. `branch` is the path of the branch whose code runs, and `continuing` says whether one below the
-    flow's own code has returned `flow.continue_as_new()`.
+    of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
+    and raises an error for those that do not fit it. `branch` is the path of the branch whose code runs, and
+    `continuing` says whether one below the flow's own code has returned `flow.continue_as_new()`.
     """
 
     code: Code
@@ -144,7 +146,7 @@ class Driver:
     logged: list[LogRecord] = field(default_factory=list)
     progress: Any = None
     ended: CallOutcome | None = None
-    accepts: Callable[[Mapping[str, Any]], None] = lambda _: None
+    encode: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     created: list[Any] = field(default_factory=list)
     branch: str = ""
     continuing: bool = False
@@ -255,7 +257,7 @@ class Driver:
             case Lock():
                 self.held[pending.path] = self.granted[pending.path] = dict(entry.outcome.to_json()["result"])
                 return CallOutcome(HeldLock.of(self, pending.path))
-        return entry.outcome
+        return _for_code(pending, entry.outcome)
 
     def _renewed(self, renew: Renew, ends_at: str) -> CallOutcome:
         if renew.path not in self.held:
@@ -359,8 +361,19 @@ class Driver:
     def show(self, progress: Any) -> None:
         """Set the progress that the flow's status shows. Raises `Stuck` if it is not JSON or too large."""
         if not self.dropped:
-            json_text(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max)
-            self.progress = progress
+            self.progress = copied(stored_json(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max))
+
+
+def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:
+    """Return an outcome of the log with its result for the code, which may change it. Raises `Stuck`."""
+    codec, result = pending.command.codec, outcome.result
+    if codec is JSON:
+        return CallOutcome(copied(result)) if isinstance(result, list | dict) else outcome
+    try:
+        return outcome if outcome.object else CallOutcome(decode(codec, result, "the result", stored=True))
+    except WrongValue as error:
+        detail = f"The log has a result of `{pending.command.signature}` that is not of the code's type: {error}"
+        raise misused(detail, pending.location) from error
 
 
 def _value(pending: PendingCommand, value: Any) -> CallOutcome:

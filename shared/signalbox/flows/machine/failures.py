@@ -10,8 +10,8 @@ from types import CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
 from signalbox.core.calls import Awaited
+from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.problems import LeaseEnded, Problem
-from signalbox.tasks.requests.signatures import type_errors
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
@@ -75,14 +75,17 @@ def too_large(detail: str, location: str = "") -> Stuck:
     return Stuck("flow-too-large", detail, location)
 
 
-def json_text(value: Any, name: str, bytes_max: int) -> str:
-    """Return a value as JSON text. Raises `Stuck` if it is not JSON or too large."""
-    if error := next(type_errors(value, Any, name), None):
-        raise Stuck("flow-failed", f"{error[0].upper()}{error[1:]}.")
-    text = json.dumps(value)
-    if len(text) > bytes_max:
-        raise too_large(f"{name[0].upper()}{name[1:]} has {len(text):,} bytes; the limit is {bytes_max:,}.")
-    return text
+def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> Any:
+    """Return a value as JSON. Raises `Stuck` if it is not of its type or too large."""
+    try:
+        written = encode(codec, value, name)
+    except WrongValue as error:
+        detail = str(error)
+        raise Stuck("flow-failed", f"{detail[0].upper()}{detail[1:]}.") from error
+    size_bytes = len(json.dumps(written))
+    if size_bytes > bytes_max:
+        raise too_large(f"{name[0].upper()}{name[1:]} has {size_bytes:,} bytes; the limit is {bytes_max:,}.")
+    return written
 
 
 def is_misuse(error: BaseException) -> bool:

@@ -66,6 +66,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
@@ -84,7 +85,7 @@ from signalbox.flows.machine.claims import (
 )
 from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Inline, Lock, Renew, Sleep, Step
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import diverged, json_text, too_large
+from signalbox.flows.machine.failures import diverged, stored_json, too_large
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.model import (
     CANCELLED,
@@ -103,7 +104,6 @@ from signalbox.flows.model import (
 )
 from signalbox.flows.problems import FlowCancelled
 from signalbox.mailboxes.model import CallOutcome
-from signalbox.tasks.requests.signatures import type_errors
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class FlowTurn:
     `retried` the paths of steps that are scheduled again, and `repeats` says whether commands that were pending before
     are repeated, since their tasks may be lost. `leases` are those that were held before, by the paths of
     their locks, and `dropped_leases` those of dropped results. `carrier` is the delivery that runs inline steps after
-    the commit, `running` their claims, and `claimed` those that it makes.
+    the commit, `running` their claims, and `claimed` those that it makes. `result` is the codec of the flow's result.
     """
 
     header: FlowHeader
@@ -132,6 +132,7 @@ class FlowTurn:
     claimed: dict[str, Claim] = field(default_factory=dict)
     cancels_left: int = 0
     moves_claims: bool = False
+    result: Codec = JSON
 
     @classmethod
     def begin(
@@ -144,9 +145,10 @@ class FlowTurn:
     ) -> Self:
         """Replay a flow. The caller must close the turn. Raises `Stuck`."""
         position = Position(header.execution_id, header.committed_positions, dict(header.patches))
-        accepts = definition.signature.check
-        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, accepts=accepts)
-        turn = cls(header, driver, now, running=dict(header.running), carrier=carrier)
+        encode = definition.signature.encode
+        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
+        result = definition.signature.result
+        turn = cls(header, driver, now, running=dict(header.running), carrier=carrier, result=result)
         try:
             return turn._replayed(log)
         except BaseException:
@@ -197,6 +199,7 @@ class FlowTurn:
             carrier=carrier,
             running=dict(header.running),
             cancels_left=int(header.cancel_waits),
+            result=self.result,
         )
 
     def _compare(self) -> None:
@@ -437,11 +440,11 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         leases=dict(driver.held),
         patches=dict(driver.position.patches),
     )
-    return header if driver.ended is None else header.ended(end_of(driver.ended, turn.now))
+    return header if driver.ended is None else header.ended(end_of(driver.ended, turn.now, turn.result))
 
 
 def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
-    json_text(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
+    stored_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
     if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
         detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
         most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
@@ -474,13 +477,13 @@ def new_entries(turn: FlowTurn) -> list[Message]:
     return [*events, *([] if reason is None else [Cancel(reason, _known(turn.now))])]
 
 
-def end_of(outcome: CallOutcome, now: datetime | None) -> End:
+def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> End:
     """Return the end of a flow from the outcome of its code. Raises `Stuck` for a result that cannot be stored."""
     error = outcome.exception()
     match error:
         case None:
-            json_text(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max)
-            return End(COMPLETED, CallOutcome(outcome.value), _known(now))
+            result = stored_json(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max, codec)
+            return End(COMPLETED, CallOutcome(result), _known(now))
         case Problem():
             return End(FAILED, CallOutcome.from_problem(error), _known(now))
     problem = FlowCancelled(str(error) or "The flow was cancelled.")
@@ -501,11 +504,12 @@ def check_log(length: int, size_bytes: int) -> None:
         )
 
 
-def step_outcome(result: Any, bytes_max: int) -> CallOutcome:
-    """Return the outcome of a step's task that returned. A result that cannot be stored is an error."""
-    if error := next(type_errors(result, Any, "the result"), None):
+def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcome:
+    """Return the outcome of a step that returned. A result that cannot be stored is an error."""
+    try:
+        outcome = CallOutcome(encode(codec, result, "the result"))
+    except WrongValue as error:
         return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
-    outcome = CallOutcome(result)
     if len(outcome.to_text()) > bytes_max:
         return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
     return outcome

@@ -231,7 +231,7 @@ class _Delivered:
                     "inline step raised", flow=self._base, step=wait.path, of=step.name, exception=error
                 )
                 return CallOutcome(raised=error)
-            return step_outcome(returned, CORE_LIMITS.result_bytes_max)
+            return step_outcome(returned, CORE_LIMITS.result_bytes_max, step.result)
 
         return code
 

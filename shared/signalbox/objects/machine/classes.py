@@ -8,9 +8,10 @@
         @read_only
         def show(self) -> int: ...
 
-State, arguments and results are JSON. A class whose state changes its shape gets a higher `version`, and a static
-method ``upgrade(state, version)`` that returns the fields of an older state. An instance that reads a newer state than
-its own does not touch it: older code would drop fields that it does not have.
+State, arguments and results are stored as JSON, by their annotations (docs/tasks.md). A class whose state changes its
+shape gets a higher `version`, and a static method ``upgrade(state, version)`` that returns the fields of an older
+state, as JSON. An instance that reads a newer state than its own does not touch it: older code would drop fields that
+it does not have.
 
 A method changes its state, calls objects and sends tasks; what it sends is sent if its call takes effect. A turn may
 lose its race and be applied again, so everything else is refused inside a method: the kit's documents, semaphores and
@@ -29,6 +30,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from signalbox.core.calls import Call
+from signalbox.core.codec import Codec, WrongValue, codec_of, decode, encode, is_plain
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
@@ -36,7 +38,7 @@ from signalbox.mailboxes.problems import MethodFailed
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, Post, Sent
 from signalbox.objects.problems import BadObjectCall, NoSuchMethod
-from signalbox.tasks.requests.signatures import Signature, is_json_type, type_errors
+from signalbox.tasks.requests.signatures import Signature
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 READ_ONLY = "_signalbox_read_only"
@@ -113,22 +115,24 @@ class MethodCode:
 
 @dataclass(frozen=True, slots=True)
 class ObjectClass:
-    """A class as the kit runs it. `fields` are the defaults of the state by name, `types` their annotations."""
+    """A class as the kit runs it. `fields` are the defaults of the state by name, `types` their codecs."""
 
     name: str
     code: type
     version: int
     fields: Mapping[str, Any]
-    types: Mapping[str, Any]
+    types: Mapping[str, Codec]
     methods: Mapping[str, MethodCode] = field(default_factory=dict)
 
     @classmethod
     def from_class(cls, code: type) -> Self:
-        """Inspect a user's class. Raises `TypeError` for a field or a parameter whose type is not JSON."""
+        """Inspect a user's class. Raises `TypeError` for a field, a parameter or a result of a type without a codec."""
         hints = typing.get_type_hints(code)
-        types = {name: hint for name, hint in hints.items() if name not in RESERVED and not name.startswith("_")}
-        for name, hint in types.items():
-            _check_field(code, name, hint)
+        types = {
+            name: _type_of(code, name, hint)
+            for name, hint in hints.items()
+            if name not in RESERVED and not name.startswith("_")
+        }
         fields = {name: getattr(code, name) for name in types}
         return cls(code.__name__, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
 
@@ -150,9 +154,10 @@ class ObjectClass:
             try:
                 method = self.method(message.body["method"])
                 result = method.code(instance, **method.signature.bind(message.body["arguments"], None))
+                codec = method.signature.result
                 if method.reads:
-                    return Applied(state, _outcome(_sent_nothing(result, sent)))
-                return Applied(self._text(instance), _outcome(result), sent)
+                    return Applied(state, _outcome(_sent_nothing(result, sent), codec))
+                return Applied(self._text(instance), _outcome(result, codec), sent)
             except Problem as problem:
                 return Applied(state, CallOutcome.from_problem(problem))
             except Unavailable:
@@ -171,7 +176,8 @@ class ObjectClass:
 
     def _instance(self, address: ObjectAddress, state: str | None, now: datetime) -> Any:
         instance: Any = object.__new__(self.code)
-        fields = {**copy.deepcopy(dict(self.fields)), **({} if state is None else self._fields(json.loads(state)))}
+        stored = {} if state is None else self._read(self._fields(json.loads(state)))
+        fields = {**copy.deepcopy(dict(self.fields)), **stored}
         instance.__dict__.update(fields, key=address.key, now=now)
         return instance
 
@@ -191,15 +197,29 @@ class ObjectClass:
         if not isinstance(fields, dict):
             raise TypeError(f"it returned {type(fields).__name__}, not the fields")
         for name in self.fields.keys() & fields.keys():
-            if error := next(type_errors(fields[name], self.types[name], name), None):
-                raise TypeError(error)
+            decode(self.types[name], fields[name], name)
         return fields
 
+    def _read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a stored state for the code. Raises `Unavailable` for one that is not of its type."""
+        try:
+            return {
+                name: value if is_plain(self.types[name]) else decode(self.types[name], value, name, stored=True)
+                for name, value in fields.items()
+                if name in self.types
+            }
+        except WrongValue as error:
+            advice = "Raise the class's `version` and write `upgrade`. Its calls wait for fixed code"
+            raise Unavailable(f"the state of {self.name} is not of its type: {error}. {advice}") from error
+
     def _text(self, instance: Any) -> str:
-        fields = {name: getattr(instance, name) for name in self.fields}
-        for name, value in fields.items():
-            if error := next(type_errors(value, self.types[name], f"{self.name}.{name}"), None):
-                raise BadArgument(f"The method left a state that cannot be stored: {error}.")
+        try:
+            fields = {
+                name: encode(codec, getattr(instance, name), f"{self.name}.{name}")
+                for name, codec in self.types.items()
+            }
+        except WrongValue as error:
+            raise BadArgument(f"The method left a state that cannot be stored: {error}.") from error
         text = json.dumps({"version": self.version, "fields": fields})
         if len(text) > LIMITS.object_state_bytes_max:
             raise TooLarge(f"A state has at most {LIMITS.object_state_bytes_max:,} bytes; this has {len(text):,}.")
@@ -208,17 +228,17 @@ class ObjectClass:
 
 def _methods(code: type) -> list[tuple[str, MethodCode]]:
     return [
-        (name, MethodCode(function, Signature.from_method(function), hasattr(function, READ_ONLY)))
+        (name, MethodCode(function, Signature.from_method(function, (Reference,)), hasattr(function, READ_ONLY)))
         for name, function in inspect.getmembers(code, inspect.isfunction)
         if not name.startswith("_") and name not in RESERVED
     ]
 
 
-def _check_field(code: type, name: str, annotation: Any) -> None:
-    if not is_json_type(annotation):
-        raise TypeError(f"{code.__name__}.{name} is a {annotation}: annotate it with a JSON type")
+def _type_of(code: type, name: str, annotation: Any) -> Codec:
+    codec = codec_of(annotation, f"{code.__name__}.{name}")
     if not hasattr(code, name):
         raise TypeError(f"{code.__name__}.{name} needs a default: an object exists from its first call on")
+    return codec
 
 
 def _sent_nothing(result: Any, sent: Sent) -> Any:
@@ -227,12 +247,13 @@ def _sent_nothing(result: Any, sent: Sent) -> Any:
     return result
 
 
-def _outcome(result: Any) -> CallOutcome:
+def _outcome(result: Any, codec: Codec) -> CallOutcome:
     if isinstance(result, Reference):
         return CallOutcome(object=result._address)
-    if error := next(type_errors(result, Any, "the result"), None):
-        raise BadArgument(f"The method's result cannot be stored: {error}.")
-    outcome = CallOutcome(result)
+    try:
+        outcome = CallOutcome(encode(codec, result, "the result"))
+    except WrongValue as error:
+        raise BadArgument(f"The method's result cannot be stored: {error}.") from error
     if len(outcome.to_text()) > CORE_LIMITS.result_bytes_max:
         raise TooLarge(f"A result has at most {CORE_LIMITS.result_bytes_max:,} bytes.")
     return outcome
