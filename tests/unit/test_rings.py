@@ -54,7 +54,7 @@ SUBJECTS = {
 ALSO = {"batches": ("tasks",)}
 """Subjects that the `http` and `api` of a subject may import in addition: batches show the last errors of tasks."""
 
-TOOLS = {"catalogue", "testing"}
+TOOLS = {"catalogue", "client", "testing"}
 """Folders of the library that are never in a zip."""
 
 OTHERS = {"adapters", *TOOLS}

@@ -1,0 +1,249 @@
+"""Semaphores, leases that renew themselves, and critical sections."""
+
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from signalbox.client.aio.paging import pages
+from signalbox.client.aio.transport import Transport
+from signalbox.client.aio.waiting import Repeated, sleep
+from signalbox.client.machine import Patience
+from signalbox.client.model import Json, Lease, TaskCall, Waited
+from signalbox.client.problems import ApiError, LeaseLost
+from signalbox.client.requests import given, keyed
+
+RENEWALS_PER_LEASE = 3
+"""A lease is renewed when a third of its time has passed, so two renewals may fail."""
+
+
+class Semaphore:
+    """A semaphore of a deployment, by its name."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+
+    async def ensure(
+        self, permits: int, lease_seconds: float = 600, delete_after_seconds: float | None = None
+    ) -> dict[str, Json]:
+        """Create the semaphore or set its limits. Leases and waiters stay."""
+        body = {"permits": permits, "lease_seconds": lease_seconds, **given(delete_after_seconds=delete_after_seconds)}
+        found: dict[str, Json] = await self._transport.json("PUT", "semaphores", self.name, body=body)
+        return found
+
+    async def change(
+        self,
+        *,
+        permits: int | None = None,
+        lease_seconds: float | None = None,
+        delete_after_seconds: float | None = None,
+    ) -> dict[str, Json]:
+        """Change some limits. Raises `NotFound`."""
+        body = given(permits=permits, lease_seconds=lease_seconds, delete_after_seconds=delete_after_seconds)
+        found: dict[str, Json] = await self._transport.json("PATCH", "semaphores", self.name, body=body)
+        return found
+
+    async def show(self) -> dict[str, Json]:
+        """Return the limits, the leases and the first hundred waiters. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("GET", "semaphores", self.name)
+        return found
+
+    async def delete(self) -> None:
+        """Delete the semaphore; its waits end. Raises `NotFound`."""
+        await self._transport.json("DELETE", "semaphores", self.name)
+
+    async def acquire(
+        self, *, id: str | None = None, permits: int = 1, lease_seconds: float | None = None
+    ) -> Lease | None:
+        """Acquire permits if they are free now; else return None. A repeat under an `id` returns the lease it has."""
+        fields = given(id=id or str(uuid.uuid4()), lease_seconds=lease_seconds)
+        waited = await self._wait({"permits": permits, **fields})
+        return waited.get("lease") if waited["acquired"] else None
+
+    async def wait(
+        self,
+        continuation: TaskCall,
+        *,
+        id: str | None = None,
+        permits: int = 1,
+        lease_seconds: float | None = None,
+        deadline_seconds: float | None = None,
+        on_timeout: TaskCall | None = None,
+        release_on_return: bool | None = None,
+        release_on_failure: bool | None = None,
+        holder: str | None = None,
+    ) -> Waited:
+        """Let a task run, with the lease, once permits are granted. `id` makes a repeat the same wait."""
+        return await self._wait(
+            given(
+                id=id or str(uuid.uuid4()),
+                continuation=continuation,
+                permits=permits,
+                lease_seconds=lease_seconds,
+                deadline_seconds=deadline_seconds,
+                on_timeout=on_timeout,
+                release_on_return=release_on_return,
+                release_on_failure=release_on_failure,
+                holder=holder,
+            )
+        )
+
+    async def _wait(self, body: dict[str, Any]) -> Waited:
+        found: Waited = await self._transport.json("POST", "semaphore-wait", self.name, body=body)
+        return found
+
+    async def cancel(self, id: str) -> bool:
+        """Cancel a wait that has a continuation. Returns whether it was there; a granted lease is released."""
+        found = await self._transport.json("DELETE", "semaphore-wait", self.name, id)
+        return bool(found["cancelled"])
+
+    async def signal(self, lease: Lease) -> bool:
+        """End a lease. Returns whether it was held."""
+        body = {"lease": lease["id"]}
+        key = keyed(str(uuid.uuid4()))
+        found = await self._transport.json("POST", "semaphore-signal", self.name, body=body, headers=key)
+        return bool(found["released"])
+
+    async def renew(self, lease: Lease, lease_seconds: float | None = None) -> bool:
+        """Extend a lease. Returns whether it was still held."""
+        body = {"lease": lease["id"], **given(lease_seconds=lease_seconds)}
+        found = await self._transport.json("POST", "semaphore-renew", self.name, body=body)
+        return bool(found["renewed"])
+
+    async def end_lease(self, id: str, reason: str | None = None) -> bool:
+        """End a lease as an operator; the reason is logged. Returns whether it was held."""
+        parameters = {"reason": reason}
+        found = await self._transport.json("DELETE", "semaphores", self.name, "leases", id, parameters=parameters)
+        return bool(found["released"])
+
+    @asynccontextmanager
+    async def lease(
+        self, timeout_seconds: float, *, permits: int = 1, lease_seconds: float | None = None
+    ) -> AsyncIterator["HeldLease"]:
+        """Hold permits during a block: poll for them, renew the lease in the background, and release it at the end.
+
+        Raises `TimeoutError` if there were none in time, and, at the end of the block, `LeaseLost` if the lease had
+        ended. Permits that are polled for have no place in the queue: tasks that `wait` come first.
+        """
+        patience = Patience(time.monotonic() + timeout_seconds)
+        wait: Any = {"id": str(uuid.uuid4()), "permits": permits, "lease_seconds": lease_seconds}
+        while (found := await self.acquire(**wait)) is None:
+            pause = patience.next_pause(time.monotonic(), f"{self.name} has no free permit")
+            await sleep(pause * (0.5 + random.random()))  # noqa: S311 (a pause)
+        seconds = lease_seconds or float((await self.show())["lease_seconds"])
+        async with HeldLease(self, found, seconds) as held:
+            yield held
+
+
+class HeldLease:
+    """A lease that is renewed in the background while its block runs.
+
+    - ``token``: grows with each grant, so a resource that refuses smaller ones is safe from a holder whose lease is lost.
+    - ``is_lost``: whether the lease ended, or could not be renewed until it must have ended.
+    """
+
+    def __init__(self, semaphore: Semaphore, lease: Lease, seconds: float) -> None:
+        self._semaphore = semaphore
+        self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
+        self._renewal: Repeated | None = None
+        self._is_refused = False
+        self.id = lease["id"]
+        self.token = lease["token"]
+        self._lease = lease
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another holder may have the permits."""
+        return self._is_refused or time.monotonic() >= self._ends_at
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the lease is lost. Call it before each effect that only the holder may have."""
+        if self.is_lost:
+            raise LeaseLost(f"the lease {self.id} of {self._semaphore.name} ended before it was released")
+
+    async def __aenter__(self) -> Self:
+        self._renewal = Repeated(self._renew, self._pause_seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._renewal is not None:
+            await self._renewal.stop()
+        is_lost = self.is_lost
+        if not await self._semaphore.signal(self._lease) or is_lost:
+            self._is_refused = True
+        if error is None:
+            self.check()
+
+    def _pause_seconds(self) -> float:
+        return self._seconds / RENEWALS_PER_LEASE
+
+    async def _renew(self) -> bool:
+        """Renew the lease; return whether it is still held, or may be."""
+        asked_at = time.monotonic()
+        try:
+            renewed = await self._semaphore.renew(self._lease, self._seconds)
+        except ApiError:
+            return not self.is_lost
+        if renewed:
+            self._ends_at = asked_at + self._seconds
+        else:
+            self._is_refused = True
+        return renewed
+
+
+class Semaphores:
+    """The semaphores of a deployment."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, waiting: bool = False) -> AsyncIterator[dict[str, Json]]:
+        """Iterate over the semaphores by name, perhaps only those that have waiters."""
+        return pages(self._transport, "semaphores", "semaphores", parameters={"waiting": True} if waiting else None)
+
+    async def deadlocks(self) -> dict[str, Json]:
+        """Return circles among waits that name a holder."""
+        found: dict[str, Json] = await self._transport.json("GET", "semaphores", parameters={"deadlocks": True})
+        return found
+
+
+class CriticalSection:
+    """At most one run at a time under a key; calls during a run share the next one."""
+
+    def __init__(self, transport: Transport, key: str) -> None:
+        self._transport = transport
+        self.key = key
+
+    async def run(
+        self,
+        continuation: TaskCall,
+        *,
+        debounce_seconds: float | None = None,
+        debounce_max_seconds: float | None = None,
+        collect: str | None = None,
+        lease_seconds: float | None = None,
+        id: str | None = None,
+    ) -> bool:
+        """Run a task alone under the key. Returns whether its run is enqueued already."""
+        body = given(
+            continuation=continuation,
+            debounce_seconds=debounce_seconds,
+            debounce_max_seconds=debounce_max_seconds,
+            collect=collect,
+            lease_seconds=lease_seconds,
+            id=id or str(uuid.uuid4()),
+        )
+        found = await self._transport.json("POST", "critical-section", self.key, body=body)
+        return bool(found["granted"])
+
+    async def show(self) -> dict[str, Json]:
+        """Return the run under the key, and the next one. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("GET", "critical-section", self.key)
+        return found

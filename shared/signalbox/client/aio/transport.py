@@ -1,0 +1,86 @@
+"""Sends requests, with a token and again while the function is not available."""
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from signalbox.client.aio.waiting import in_thread, sleep
+from signalbox.client.identity import Fetch, Tokens, default_token
+from signalbox.client.machine import Answered, Attempts
+from signalbox.client.model import Json
+from signalbox.client.requests import Request, request
+
+TIMEOUT_SECONDS = 60.0
+"""Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""
+
+
+class Transport:
+    """The connection of a client to one base URL, which ends in ``/`` or ``/PREFIX-``."""
+
+    def __init__(
+        self,
+        base_url: str,
+        token: Fetch | None,
+        retry_seconds: float,
+        transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        self.base_url = base_url
+        self._tokens = Tokens(token or default_token) if token or not base_url.startswith("http://") else None
+        self._retry_seconds = retry_seconds
+        self._http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=transport)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def json(self, *arguments: Any, **options: Any) -> Json:
+        """Send the request that `requests.request` makes of the arguments, and return the answer's JSON."""
+        _, content = await self.send(request(*arguments, **options))
+        return content
+
+    async def send(self, asked: Request) -> tuple[httpx.Response, Json]:
+        """Send a request until it has an answer, and return it with its JSON; None for an empty one.
+
+        Raises `ApiError` for an answer that is no success, and `Unavailable` if there was none in time.
+        """
+        attempts = Attempts(time.monotonic() + self._retry_seconds)
+        while True:
+            response, answered = await self._attempt(asked)
+            if response is not None and response.is_success:
+                return response, json.loads(response.content) if response.content else None
+            await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
+
+    @asynccontextmanager
+    async def stream(self, asked: Request) -> AsyncIterator[httpx.Response]:
+        """Open a request whose answer is read in parts. Raises `ApiError`, and `httpx.TransportError` if it breaks."""
+        headers = await self._headers(asked)
+        async with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
+            if not response.is_success:
+                await response.aread()
+                raise Attempts(0.0).error(_answered(response))
+            yield response
+
+    async def _attempt(self, asked: Request) -> tuple[httpx.Response | None, Answered]:
+        headers = await self._headers(asked)
+        try:
+            response = await self._http.request(
+                asked.method, self.base_url + asked.path, content=asked.content, headers=headers
+            )
+        except httpx.TransportError as error:
+            return None, Answered(0, f"{asked.method} {asked.path}: {error!r}")
+        return response, _answered(response)
+
+    async def _headers(self, asked: Request) -> dict[str, str]:
+        if self._tokens is None:
+            return dict(asked.headers)
+        token = await in_thread(self._tokens.token, self.base_url + asked.function)
+        return {**asked.headers, "Authorization": f"Bearer {token}"}
+
+
+def _answered(response: httpx.Response) -> Answered:
+    return Answered(response.status_code, "" if response.is_success else response.text, response.headers)

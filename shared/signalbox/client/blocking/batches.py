@@ -1,0 +1,180 @@
+# Generated from client/aio/batches.py by `make client`: change that one.
+"""Batches, tasks and failures."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import httpx
+
+from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.transport import Transport
+from signalbox.client.blocking.waiting import sleep
+from signalbox.client.machine import EventReader, Patience
+from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
+from signalbox.client.requests import MISSING, given, keyed, lines, request
+
+UNITS_A_REQUEST = 2_000
+"""Units that `populate` holds in memory and sends at once."""
+
+ENDED = ("completed", "cancelled")
+
+
+class Batch:
+    """A batch of a deployment, by its id."""
+
+    def __init__(self, transport: Transport, id: str) -> None:
+        self._transport = transport
+        self.id = id
+
+    def populate(
+        self, units: Iterable[Json], *, task: TaskCall | None = None, on_complete: TaskCall | None = None, **fields: Any
+    ) -> BatchShown:
+        """Create the batch with these units, in pages, and seal it. A repeat with the same arguments changes nothing.
+
+        `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
+        outside. `on_complete` runs once, when all units have ended. `fields` are the others of ``POST batches``:
+        failures_max, deadline_seconds, concurrency, queues, semaphore, then, on_failure.
+        """
+        self.create(task=task, on_complete=on_complete, **fields)
+        rest, page = iter(units), 0
+        while held := list(islice(rest, UNITS_A_REQUEST)):
+            page = self.add(held, page)
+        return self.seal(page)
+
+    def create(self, *, task: TaskCall | None = None, on_complete: TaskCall | None = None, **fields: Any) -> BatchShown:
+        """Create the batch, open for pages of units, or sealed with ``units=[…], sealed=True``."""
+        body = {"id": self.id, **given(task=task, on_complete=on_complete, **fields)}
+        found: BatchShown = self._transport.json("POST", "batches", body=body)
+        return found
+
+    def add(self, units: list[Json], page: int = 0) -> int:
+        """Add units to an open batch from a page's number on; pages have 100 units and are numbered from 0.
+
+        Returns the number that follows the last page, from which more can be added, and with which `seal` closes.
+        """
+        found = self._transport.json(
+            "POST",
+            "batches",
+            self.id,
+            "units",
+            body=lines(units),
+            parameters={"page": page},
+            media_type="application/x-ndjson",
+        )
+        return int(found["page"])
+
+    def seal(self, pages: int) -> BatchShown:
+        """Close the batch at its number of pages."""
+        found: BatchShown = self._transport.json("POST", "batches", self.id, "seal", body={"pages": pages})
+        return found
+
+    def show(self) -> BatchShown:
+        """Return the state and the counts. Raises `NotFound`."""
+        found: BatchShown = self._transport.json("GET", "batches", self.id)
+        return found
+
+    def cancel(self) -> BatchShown:
+        """Cancel the batch and its sub-batches; units that have not started do not run."""
+        found: BatchShown = self._transport.json("DELETE", "batches", self.id)
+        return found
+
+    def units(self, state: str | None = None) -> Iterator[UnitShown]:
+        """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
+        parameters = {"state": state}
+        return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
+
+    def results(self, state: str | None = None) -> Iterator[UnitShown]:
+        """Iterate over all units with an outcome, downloaded as one stream."""
+        asked = request("GET", "batches", self.id, "results", parameters={"state": state})
+        with self._transport.stream(asked) as response:
+            for line in response.iter_lines():
+                yield json.loads(line)
+
+    def watch(self) -> Iterator[Event]:
+        """Iterate over the batch's events (``unit``, ``progress``, ``complete``) until it has ended.
+
+        A stream that breaks is opened again where it ended.
+        """
+        reader = EventReader()
+        while True:
+            headers = {"Last-Event-ID": reader.last_id or None}
+            try:
+                with self._transport.stream(request("GET", "batches", self.id, "events", headers=headers)) as response:
+                    for line in response.iter_lines():
+                        if (event := reader.line(line)) is not None:
+                            yield event
+                            if event["event"] == "complete":
+                                return
+            except httpx.TransportError:
+                sleep(1.0)
+
+    def result(self, timeout_seconds: float) -> BatchShown:
+        """Wait until the batch has ended, and return its counts. Raises `TimeoutError`."""
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while (found := self.show())["state"] not in ENDED:
+            sleep(patience.next_pause(time.monotonic(), f"the batch {self.id} has not ended"))
+        return found
+
+    def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
+        """Run failed units again, the named ones or all, perhaps with other arguments."""
+        self._transport.json("POST", "batches", self.id, "retry", body=given(units=units, payload=payload))
+
+    def complete(self, index: int, *, result: Json = MISSING, error: str | None = None) -> None:
+        """Complete a unit from outside, with its result or with an error; a repeat changes nothing."""
+        body = {"result": result} if error is None else {"error": error}
+        self._transport.json("POST", "batch-complete", self.id, index, body=body)
+
+
+class Batches:
+    """The batches of a deployment."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, state: str | None = None) -> Iterator[dict[str, Json]]:
+        """Iterate over the batches by id, perhaps only those in a state."""
+        return pages(self._transport, "batches", "batches", parameters={"state": state})
+
+
+class Tasks:
+    """Tasks of functions."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def enqueue(self, call: TaskCall, *, id: str | None = None, at: str | None = None) -> str:
+        """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339); once for an `id`.
+
+        Returns the operation, under which a failure of the task would be kept.
+        """
+        body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
+        found = self._transport.json("POST", "tasks", body=body)
+        return str(found["operation"])
+
+
+class Failures:
+    """The tasks that were given up."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, state: str | None = None) -> Iterator[FailureShown]:
+        """Iterate over the failures, newest first; with ``state="retrying"`` over tasks that are being retried."""
+        return pages(self._transport, "failures", "failures", parameters={"state": state})
+
+    def get(self, id: str) -> FailureShown:
+        """Return a failure. Raises `NotFound`."""
+        found: FailureShown = self._transport.json("GET", "failures", id)
+        return found
+
+    def retry(self, id: str) -> None:
+        """Run the task again, once. Raises `Conflict` if it is still being retried."""
+        self._transport.json("POST", "failures", id, "retry", headers=keyed(str(uuid.uuid4())))
+
+    def delete(self, id: str) -> None:
+        """Delete what is kept of the task."""
+        self._transport.json("DELETE", "failures", id)

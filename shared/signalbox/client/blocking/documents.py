@@ -1,0 +1,205 @@
+# Generated from client/aio/documents.py by `make client`: change that one.
+"""Documents, their versions, transforms of links, and verifications."""
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.transport import Transport
+from signalbox.client.blocking.waiting import sleep
+from signalbox.client.machine import Group
+from signalbox.client.model import Document, Json, LoadReport
+from signalbox.client.requests import conditions, given, keyed, request
+
+Condition = str | Sequence[Json]
+"""A condition as in an address (``"address.zipcode==12345"``), or its field, operator and value."""
+
+NDJSON = "application/x-ndjson"
+LOAD_RETRIES_MAX = 8
+"""Rounds of a load's group until a document that is not available is reported as refused."""
+
+
+class Documents:
+    """The documents of a deployment, each a mapping of its fields under a key."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self, key: str) -> Document:
+        """Return a document with its copies. Raises `NotFound`."""
+        return self._document("GET", "documents", key)
+
+    def put(
+        self, key: str, content: Mapping[str, Json], *, if_match: str | None = None, if_none_match: str | None = None
+    ) -> Document:
+        """Store a document, replacing the one of its key.
+
+        With `if_match` only if it has this ETag, with `if_none_match="*"` only if there is none: else raises
+        `PreconditionFailed`.
+        """
+        headers = conditions(if_match, if_none_match)
+        return self._document("PUT", "documents", key, body=dict(content), headers=headers)
+
+    def add(self, content: Mapping[str, Json]) -> Document:
+        """Store a document under its `key`, or under a new one if it has none."""
+        return self._document("POST", "documents", body=dict(content), headers=keyed(str(uuid.uuid4())))
+
+    def merge(
+        self, key: str, changes: Mapping[str, Json], *, write_back: bool = False, if_match: str | None = None
+    ) -> Document:
+        """Merge objects deeply into a document, or create it.
+
+        With `write_back`, a change inside a copy changes its source.
+        """
+        options: Any = {"parameters": {"write_back": True}} if write_back else {}
+        return self._document("PATCH", "documents", key, body=dict(changes), headers=conditions(if_match), **options)
+
+    def patch(self, key: str, changes: Mapping[str, Json], *, if_match: str | None = None) -> Document:
+        """Apply a JSON Merge Patch (RFC 7396): a null removes a field."""
+        return self._document(
+            "PATCH",
+            "documents",
+            key,
+            body=dict(changes),
+            headers=conditions(if_match),
+            media_type="application/merge-patch+json",
+        )
+
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        """Delete a document. Raises `NotFound`."""
+        self._transport.json("DELETE", "documents", key, headers=conditions(if_match))
+
+    def find(self, *where: Condition, order_by: str | None = None, limit: int | None = None) -> Iterator[Document]:
+        """Iterate over the documents that meet all conditions, page by page. `limit`: the size of a page."""
+        query: dict[str, Any] = {"where": [each if isinstance(each, str) else list(each) for each in where]}
+        query |= given(order_by=order_by and [order_by], limit=limit)
+        return self._found(query)
+
+    def _found(self, query: dict[str, Any]) -> Iterator[Document]:
+        token = None
+        while True:
+            page = self._transport.json("POST", "documents", ":query", body=query | given(page_token=token))
+            for content in page["documents"]:
+                yield Document(content)
+            if (token := page.get("next_page_token")) is None:
+                return
+
+    def page(
+        self, *where: str, order_by: str | None = None, limit: int | None = None, page_token: str | None = None
+    ) -> dict[str, Json]:
+        """Return one page of a query as the function answers it. The conditions are in the address, and so in logs."""
+        parameters = {"where": where, **given(order_by=order_by, limit=limit, page_token=page_token)}
+        found: dict[str, Json] = self._transport.json("GET", "documents", parameters=parameters)
+        return found
+
+    def count(self, *where: Condition) -> int:
+        """Return the number of documents that meet all conditions."""
+        conditions_of = [each if isinstance(each, str) else list(each) for each in where]
+        found = self._transport.json("POST", "documents", ":query", body={"where": conditions_of, "count": True})
+        return int(found["count"])
+
+    def load(self, documents: Iterable[Mapping[str, Json]]) -> LoadReport:
+        """Store documents that have keys, up to 500 a request; memory holds one request. Refusals are reported."""
+        report, group = LoadReport(), Group()
+        for document in documents:
+            line = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            if not group.takes(line):
+                self._load(group, report)
+                group = Group()
+            group.add(document.get("key"), line)
+        if group.documents:
+            self._load(group, report)
+        return report
+
+    def _load(self, group: Group, report: LoadReport) -> None:
+        """Store a group, and again those of its documents that were not available."""
+        for round_number in range(LOAD_RETRIES_MAX):
+            answer = self._transport.json("POST", "documents", body=group.content, media_type=NDJSON)
+            left = Group()
+            for (key, line), result in zip(group.documents, answer["results"], strict=True):
+                if result["status"] < 300:
+                    report.stored += 1
+                elif result["status"] == 503 and round_number < LOAD_RETRIES_MAX - 1:
+                    left.add(key, line)
+                else:
+                    report.refused.append((key, result["problem"]))
+            if not left.documents:
+                return
+            group = left
+            sleep(0.1 * 2**round_number)
+
+    def versions(self, key: str) -> Iterator[dict[str, Json]]:
+        """Iterate over the versions of a document, the latest first."""
+        return pages(self._transport, "versions", "documents", key, "versions")
+
+    def version(self, key: str, version: int | str) -> dict[str, Json]:
+        """Return a version of a document with its content, by its number or by a time (RFC 3339)."""
+        found: dict[str, Json] = self._transport.json("GET", "documents", key, "versions", version)
+        return found
+
+    def changes(self, key: str, version: int | str, to: int | str | None = None) -> list[dict[str, Json]]:
+        """Return what changed from a version to another, or to the latest: a JSON Patch (RFC 6902)."""
+        parameters = {"to": to}
+        found = self._transport.json("GET", "documents", key, "versions", version, "changes", parameters=parameters)
+        patch: list[dict[str, Json]] = found["patch"]
+        return patch
+
+    def restore(self, key: str, version: int | str, *, if_match: str | None = None) -> Document:
+        """Store the content of a version again."""
+        return self._document("POST", "documents", key, "versions", version, "restore", headers=conditions(if_match))
+
+    def forget_versions(self, key: str) -> None:
+        """Delete all versions of a document; its content stays."""
+        self._transport.json("DELETE", "documents", key, "versions")
+
+    def _document(self, *arguments: Any, **options: Any) -> Document:
+        response, content = self._transport.send(request(*arguments, **options))
+        return Document(content, response.headers.get("ETag"))
+
+
+class Transforms:
+    """The transforms of links, by the name of the field."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(self, name: str, transform: Json) -> Json:
+        """Set the transform of links in a field; the documents with such links are refreshed."""
+        return self._transport.json("PUT", "transforms", name, body=transform)
+
+    def get(self, name: str) -> Json:
+        """Return a transform. Raises `NotFound`."""
+        return self._transport.json("GET", "transforms", name)
+
+    def delete(self, name: str) -> None:
+        """Delete a transform. Raises `NotFound`."""
+        self._transport.json("DELETE", "transforms", name)
+
+    def list(self) -> Iterator[dict[str, Json]]:
+        """Iterate over the transforms by name."""
+        return pages(self._transport, "transforms", "transforms")
+
+
+class Verifications:
+    """Comparisons of all copies with their sources."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def begin(self) -> dict[str, Json]:
+        """Begin a verification, or return the running one."""
+        found: dict[str, Json] = self._transport.json("POST", "verifications", headers=keyed(str(uuid.uuid4())))
+        return found
+
+    def get(self, run: str) -> dict[str, Json]:
+        """Return the report of a verification. Raises `NotFound`."""
+        found: dict[str, Json] = self._transport.json("GET", "verifications", run)
+        return found
+
+    def list(self) -> list[dict[str, Json]]:
+        """Return the last verifications, newest first."""
+        found = self._transport.json("GET", "verifications")
+        shown: list[dict[str, Json]] = found["verifications"]
+        return shown

@@ -1,0 +1,211 @@
+# Generated from client/aio/runs.py by `make client`: change that one.
+"""Objects and flows."""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.transport import Transport
+from signalbox.client.blocking.waiting import sleep
+from signalbox.client.machine import Patience
+from signalbox.client.model import Json, RunShown, TaskCall
+from signalbox.client.problems import ApiError, CallFailed, Unavailable
+from signalbox.client.requests import given, keyed
+
+WAIT_SECONDS_MAX = 30.0
+"""How long a request waits at the function."""
+
+ENDED = ("completed", "failed", "cancelled")
+
+
+class ObjectCall:
+    """A call of an object's method that was accepted; its outcome is kept for 32 days."""
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+        self._transport = transport
+        self._address = address
+        self.id = id
+
+    def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+        """Wait for the method's result. Raises `CallFailed` with its problem, and `TimeoutError`."""
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            parameters = {"wait_seconds": wait}
+            answer = self._transport.json("GET", *self._address, "calls", self.id, parameters=parameters)
+            if answer["ready"]:
+                return outcome(answer)
+            sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
+
+    def raise_outcome(self, error: ApiError) -> None:
+        """Raise `CallFailed` if `error` is the problem of the method and not a refusal of the call."""
+        if isinstance(error, Unavailable):
+            return
+        try:
+            answer = self._transport.json("GET", *self._address, "calls", self.id)
+        except ApiError:
+            return
+        if "error" in answer:
+            raise CallFailed(answer["error"]["status"], answer["error"]) from error
+
+    def then(self, continuation: TaskCall) -> None:
+        """Run a task with the outcome, now or when it is there."""
+        body = {"continuation": continuation}
+        key = keyed(str(uuid.uuid4()))
+        self._transport.json("POST", *self._address, "calls", self.id, "then", body=body, headers=key)
+
+    def call(self, method: str, **arguments: Json) -> "ObjectCall":
+        """Call a method of the object that this call results in, once it is there."""
+        found = self._transport.json(
+            "POST",
+            *self._address,
+            "calls",
+            self.id,
+            "object",
+            method,
+            body=arguments,
+            headers=keyed(str(uuid.uuid4())),
+        )
+        return ObjectCall(self._transport, self._address, found["call"])
+
+
+class Object:
+    """An object of a deployment, by its function, class and key."""
+
+    def __init__(self, transport: Transport, function: str, class_name: str, key: str) -> None:
+        self._transport = transport
+        self._address = (function, "objects", class_name, key)
+
+    def call(self, method: str, *, timeout_seconds: float = WAIT_SECONDS_MAX, **arguments: Json) -> Json:
+        """Call a method and wait for its result.
+
+        Raises `CallFailed` with the problem that the method raised, `ApiError` if the call was refused or the method is
+        read-only, and `TimeoutError`.
+        """
+        began, call = time.monotonic(), ObjectCall(self._transport, self._address, str(uuid.uuid4()))
+        try:
+            answer = self._post(call.id, method, arguments, min(WAIT_SECONDS_MAX, timeout_seconds))
+        except ApiError as error:
+            call.raise_outcome(error)
+            raise
+        if answer["ready"]:
+            return outcome(answer)
+        return call.result(timeout_seconds - (time.monotonic() - began))
+
+    def post(self, method: str, **arguments: Json) -> ObjectCall:
+        """Call a method without waiting for it."""
+        call = ObjectCall(self._transport, self._address, str(uuid.uuid4()))
+        self._post(call.id, method, arguments, 0)
+        return call
+
+    def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Json:
+        options = {"parameters": {"wait_seconds": wait_seconds}, "headers": keyed(id)}
+        return self._transport.json("POST", *self._address, method, body=dict(arguments), **options)
+
+    def show(self) -> dict[str, Json]:
+        """Return whether the object exists, its revision, and how many messages wait for it."""
+        found: dict[str, Json] = self._transport.json("GET", *self._address)
+        return found
+
+    def delete(self) -> None:
+        """Delete the object in its turn, behind the calls that wait already."""
+        self._transport.json("DELETE", *self._address, headers=keyed(str(uuid.uuid4())))
+
+
+class Objects:
+    """The objects of a class."""
+
+    def __init__(self, transport: Transport, function: str, class_name: str) -> None:
+        self._transport = transport
+        self._address = (function, "objects", class_name)
+
+    def list(self) -> Iterator[dict[str, str]]:
+        """Iterate over the objects by key."""
+        return pages(self._transport, "objects", *self._address)
+
+
+class Run:
+    """A run of a flow, by its id."""
+
+    def __init__(self, transport: Transport, function: str, flow: str, id: str) -> None:
+        self._transport = transport
+        self._address = (function, "flows", flow, id)
+        self.id = id
+
+    def show(self, wait_seconds: float | None = None) -> RunShown:
+        """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
+        parameters = {"wait_seconds": wait_seconds}
+        found: RunShown = self._transport.json("GET", *self._address, parameters=parameters)
+        return found
+
+    def result(self, timeout_seconds: float) -> Json:
+        """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            shown = self.show(wait)
+            if shown["state"] in ENDED:
+                return outcome(shown)
+            sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
+
+    def send(self, event: str, value: Json = None) -> None:
+        """Send an event, once. It is kept until the flow waits for it."""
+        self._transport.json(
+            "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
+        )
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
+        self._transport.json("POST", *self._address, "cancel", body=given(reason=reason))
+
+    def terminate(self, reason: str | None = None) -> None:
+        """End the run as cancelled without running its code."""
+        self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
+
+    def resume(self) -> None:
+        """Let a run that is stuck try again now."""
+        self._transport.json("POST", *self._address, "resume")
+
+    def log(self) -> Iterator[dict[str, Json]]:
+        """Iterate over the entries of the log, in order."""
+        return pages(self._transport, "entries", *self._address, "log")
+
+    def delete(self) -> None:
+        """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
+        self._transport.json("DELETE", *self._address)
+
+
+class Flow:
+    """A flow of a function, by its name."""
+
+    def __init__(self, transport: Transport, function: str, name: str) -> None:
+        self._transport = transport
+        self._function = function
+        self._name = name
+
+    def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+        """Start a run under an id. The same again changes nothing; with other arguments it raises `Conflict`."""
+        body = {"arguments": arguments, **given(on_complete=on_complete)}
+        self._transport.json("POST", self._function, "flows", self._name, id, body=body)
+        return self.run(id)
+
+    def run(self, id: str) -> Run:
+        """Return the run of an id, without asking whether it exists."""
+        return Run(self._transport, self._function, self._name, id)
+
+    def runs(self, state: str | None = None) -> Iterator[dict[str, Json]]:
+        """Iterate over the runs by id, perhaps only those in a state."""
+        parameters = {"state": state}
+        return pages(self._transport, "flows", self._function, "flows", self._name, parameters=parameters)
+
+
+def outcome(answer: Mapping[str, Json]) -> Any:
+    """Return the result of a call or of a run that has ended, or the object that it resulted in.
+
+    Raises `CallFailed` with its problem.
+    """
+    if (error := answer.get("error")) is not None:
+        raise CallFailed(error["status"], error)
+    return answer["object"] if "object" in answer else answer.get("result")

@@ -1,0 +1,97 @@
+# Generated from client/aio/standings.py by `make client`: change that one.
+"""Yokes, and the standings that are counted from them."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.transport import Transport
+from signalbox.client.model import Json, StandingShown
+from signalbox.client.requests import MISSING, given, keyed
+
+
+class Yokes:
+    """The yokes of a deployment: a user, an item, and a value."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(
+        self, user: str, item: str, value: float | None = MISSING, attributes: dict[str, Json] | None = None
+    ) -> dict[str, Json]:
+        """Let a user yoke an item, or change the value. An equal call changes nothing."""
+        body: dict[str, Any] = {} if value is MISSING else {"value": value}
+        body |= given(attributes=attributes)
+        found: dict[str, Json] = self._transport.json("PUT", "yokes", user, item, body=body)
+        return found
+
+    def get(self, user: str, item: str) -> dict[str, Json]:
+        """Return a yoke. Raises `NotFound`."""
+        found: dict[str, Json] = self._transport.json("GET", "yokes", user, item)
+        return found
+
+    def delete(self, user: str, item: str) -> None:
+        """Delete a yoke, if there is one."""
+        self._transport.json("DELETE", "yokes", user, item)
+
+    def list(
+        self, *, user: str | None = None, item: str | None = None, order_by: str | None = None
+    ) -> Iterator[dict[str, Json]]:
+        """Iterate over the yokes of a user or of an item, the newest first, or the largest value."""
+        parameters = {"user": user, "item": item, "order_by": order_by}
+        return pages(self._transport, "yokes", "yokes", parameters=parameters)
+
+    def delete_all(self, *, user: str | None = None, item: str | None = None) -> None:
+        """Delete all yokes of a user or of an item; the standings follow."""
+        self._transport.json("DELETE", "yokes", parameters={"user": user, "item": item})
+
+
+class Standings:
+    """The standings of a deployment."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def kinds(self) -> dict[str, dict[str, Json]]:
+        """Return the declared kinds, by name."""
+        found = self._transport.json("GET", "standings")
+        kinds: dict[str, dict[str, Json]] = found["kinds"]
+        return kinds
+
+    def declare(
+        self, kind: str, by: list[str] | None = None, on_threshold: list[dict[str, Json]] | None = None
+    ) -> dict[str, Json]:
+        """Declare a kind of standing; existing yokes are counted for it."""
+        body = given(by=by, on_threshold=on_threshold)
+        found: dict[str, Json] = self._transport.json("PUT", "standings", kind, body=body)
+        return found
+
+    def remove(self, kind: str) -> None:
+        """Remove a kind; its yokes are subtracted from its standings. Raises `NotFound`."""
+        self._transport.json("DELETE", "standings", kind)
+
+    def list(self, kind: str, *, order_by: str | None = None) -> Iterator[StandingShown]:
+        """Iterate over the standings of a kind, the largest first."""
+        return pages(self._transport, "standings", "standings", kind, parameters={"order_by": order_by})
+
+    def get(self, kind: str, id: str) -> StandingShown:
+        """Return the numbers of a standing. Raises `NotFound` for an undeclared kind."""
+        found: StandingShown = self._transport.json("GET", "standings", kind, id)
+        return found
+
+    def rank(
+        self, kind: str, id: str, *, order_by: str | None = None, neighbours: int | None = None
+    ) -> dict[str, Json]:
+        """Return the rank of a standing, and its neighbours."""
+        parameters = given(order_by=order_by, neighbours=neighbours)
+        found: dict[str, Json] = self._transport.json("GET", "standings", kind, id, "rank", parameters=parameters)
+        return found
+
+    def recount(self, kind: str, id: str) -> None:
+        """Recount a standing from its yokes, and repair it."""
+        self._transport.json("POST", "standings", kind, id, "recount")
+
+    def recount_all(self) -> None:
+        """Count all yokes again, and recount all standings."""
+        self._transport.json("POST", "standings", headers=keyed(str(uuid.uuid4())))

@@ -1,0 +1,98 @@
+"""The requests that calls make. A request can be sent again: it has an idempotency key, or repeating it is harmless."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from signalbox.client.model import Json, TaskCall
+
+MISSING: Any = object()
+"""The body of a request that has none."""
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request; `function` is the first segment of its path, which has the token's audience."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def function(self) -> str:
+        """The function that the request calls."""
+        return self.path.partition("?")[0].partition("/")[0]
+
+
+def request(
+    method: str,
+    *segments: object,
+    body: Json = MISSING,
+    parameters: Mapping[str, object] | None = None,
+    headers: Mapping[str, str | None] | None = None,
+    media_type: str = JSON,
+) -> Request:
+    """Return a request for a path of these segments. Parameters and headers that are None are left out.
+
+    A parameter that is a list comes once for each of its items.
+    """
+    path = "/".join(quote(str(segment), safe=":") for segment in segments)
+    if query := [(name, _text(item)) for name, value in (parameters or {}).items() for item in _items(value)]:
+        path += f"?{urlencode(query)}"
+    named = {name: value for name, value in (headers or {}).items() if value is not None}
+    if body is MISSING:
+        return Request(method, path, None, named)
+    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    return Request(method, path, content, {"Content-Type": media_type, **named})
+
+
+def call(
+    function: str,
+    task: str,
+    payload: Mapping[str, Json] | None = None,
+    *,
+    queue: str | None = None,
+    delay_seconds: float | None = None,
+) -> TaskCall:
+    """Return a call of a function's task, for continuations and the like. Its queue is the task's own unless given."""
+    found: TaskCall = {"function": function, "task": task, "payload": dict(payload or {})}
+    if queue is not None:
+        found["queue"] = queue
+    if delay_seconds is not None:
+        found["delay_seconds"] = delay_seconds
+    return found
+
+
+def given(**fields: object) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def conditions(if_match: str | None, if_none_match: str | None = None) -> dict[str, str | None]:
+    """Return the headers of a conditional request."""
+    return {"If-Match": if_match, "If-None-Match": if_none_match}
+
+
+def keyed(key: str) -> dict[str, str | None]:
+    """Return the header with which a repeated request is recognised."""
+    return {"Idempotency-Key": key}
+
+
+def lines(items: list[Json]) -> bytes:
+    """Return newline-delimited JSON."""
+    return "".join(json.dumps(item, ensure_ascii=False, allow_nan=False) + "\n" for item in items).encode()
+
+
+def _items(value: object) -> list[object]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,325 @@
+"""What the clients do when functions do not answer, tokens expire, and leases end."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from signalbox.catalogue.reading import load
+from signalbox.client import ApiError, AsyncClient, Client, LeaseLost, PreconditionFailed, Unavailable, call
+from signalbox.client.blocking import transport as blocking_transport
+from signalbox.client.identity import NoIdentity, Tokens, default_token, expiry
+from signalbox.client.machine import LOAD_DOCUMENTS_MAX, Answered, Attempts, EventReader, Group, Patience
+from signalbox.testing import Harness
+from signalbox_infra.local.functions.server import mounted
+from signalbox_infra.setup.blocking_client import generated
+from tests.serving import serving
+
+Answers = list[httpx.Response | Exception]
+URL = "https://functions.example/dev-"
+
+
+class Function:
+    """A function that gives these answers, one a request, and keeps the requests."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **options: Any) -> Client:
+        return Client(URL, token=lambda audience: f"for {audience}", transport=httpx.MockTransport(self), **options)
+
+
+def problem(status: int, slug: str, **fields: Any) -> httpx.Response:
+    body = {"type": f"urn:signalbox:problem:{slug}", "title": "A title", "status": status, **fields}
+    return httpx.Response(status, json=body)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that a blocking client makes between its attempts, which take no time."""
+    made: list[float] = []
+    monkeypatch.setattr(blocking_transport, "sleep", made.append)
+    return made
+
+
+def test_the_generated_modules_are_those_of_the_asynchronous_ones() -> None:
+    for path, text in generated().items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run `make client`"
+
+
+def test_a_call_is_repeated_with_its_key_until_there_is_an_answer(pauses: list[float]) -> None:
+    none = httpx.ConnectError("refused")
+    busy = httpx.Response(503, headers={"Retry-After": "2"}, json={})
+    function = Function(none, busy, httpx.Response(502), httpx.Response(202, json={"operation": "o"}))
+    with function.client() as client:
+        assert client.tasks.enqueue(call("f", "t")) == "o"
+    assert len({request.content for request in function.requests}) == 1
+    assert "id" in json.loads(function.requests[0].content)
+    assert pauses[1] == 2
+    assert [str(request.url) for request in function.requests] == [f"{URL}tasks"] * 4
+    assert {request.headers["Authorization"] for request in function.requests} == {f"Bearer for {URL}tasks"}
+
+
+def test_it_gives_up_after_a_time(pauses: list[float]) -> None:
+    busy = Function(httpx.Response(503, text="busy"))
+    with busy.client(retry_seconds=0) as client, pytest.raises(Unavailable) as failed:
+        client.documents.get("a")
+    assert (failed.value.status, failed.value.detail, pauses) == (503, "busy", [])
+    slow = Function(httpx.ReadTimeout("slow"))
+    with slow.client(retry_seconds=0) as client, pytest.raises(Unavailable, match="GET documents/a: ReadTimeout"):
+        client.documents.get("a")
+
+
+@pytest.mark.parametrize(("before", "is_repeated"), [((), False), ((httpx.ReadError("cut"),), True)])
+def test_a_failed_condition_says_whether_an_earlier_attempt_may_be_the_reason(
+    before: tuple[Exception, ...], is_repeated: bool
+) -> None:
+    function = Function(*before, problem(412, "precondition-failed"))
+    with function.client() as client, pytest.raises(PreconditionFailed) as failed:
+        client.documents.put("a", {}, if_match='"1"')
+    assert failed.value.is_repeated is is_repeated
+    assert function.requests[0].headers["If-Match"] == '"1"'
+
+
+@pytest.mark.parametrize("text", ["<html>", "[]", ""])
+def test_an_answer_of_the_platform_is_shown_as_it_is(text: str) -> None:
+    with Function(httpx.Response(403, text=text)).client() as client, pytest.raises(ApiError) as failed:
+        client.documents.get("a b/c")
+    assert (failed.value.status, failed.value.slug, failed.value.detail) == (403, "", text)
+
+
+def test_problems_have_their_fields() -> None:
+    function = Function(problem(400, "bad-key", detail="No.", field="key", more=1))
+    with function.client() as client, pytest.raises(ApiError, match=r"400 bad-key: No\.") as failed:
+        client.documents.get("a")
+    assert (failed.value.field, failed.value.title, failed.value.problem["more"]) == ("key", "A title", 1)
+
+
+def test_documents_of_a_load_that_are_not_available_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signalbox.client.blocking.documents.sleep", lambda _: None)
+    bad = {"type": "urn:signalbox:problem:bad-value", "title": "Bad", "status": 400}
+    first = [{"key": "a", "status": 503}, {"key": "b", "status": 201}, {"key": "c", "status": 400, "problem": bad}]
+    again = [{"key": "a", "status": 200}]
+    function = Function(*(httpx.Response(200, json={"results": results}) for results in (first, again)))
+    with function.client() as client:
+        report = client.documents.load({"key": key, "größe": 1} for key in "abc")
+    assert (report.stored, report.refused) == (2, [("c", bad)])
+    assert json.loads(function.requests[1].content) == {"key": "a", "größe": 1}
+
+
+def test_a_group_of_a_load_has_bounds() -> None:
+    group = Group()
+    assert group.takes(b"x" * 10**9)
+    group.add("a", b"x" * (4 * 1024 * 1024))
+    assert not group.takes(b"x")
+    many = Group()
+    for number in range(LOAD_DOCUMENTS_MAX):
+        many.add(str(number), b"{}")
+    assert not many.takes(b"{}")
+
+
+def test_events_are_read_line_by_line() -> None:
+    reader = EventReader()
+    lines = ["id: 1", "event: unit", 'data: {"a":', "data: 1}", "", ": a comment", "", "data:2", ""]
+    found = [event for line in lines if (event := reader.line(line))]
+    assert found == [{"event": "unit", "id": "1", "data": {"a": 1}}, {"event": "message", "id": "1", "data": 2}]
+
+
+def test_a_stream_that_breaks_is_opened_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signalbox.client.blocking.batches.sleep", lambda _: None)
+
+    def broken() -> Iterator[bytes]:
+        yield b"id: 7\nevent: unit\ndata: 1\n\n"
+        raise httpx.ReadError("cut")
+
+    ended = httpx.Response(200, text="id: 8\nevent: complete\ndata: {}\n\n")
+    function = Function(httpx.Response(200, content=broken()), ended)
+    with function.client() as client:
+        assert [event["event"] for event in client.batch("b").watch()] == ["unit", "complete"]
+    assert [request.headers.get("Last-Event-ID") for request in function.requests] == [None, "7"]
+
+
+def test_pauses_grow_and_have_an_end() -> None:
+    attempts = Attempts(ends_at=1_000.0)
+    pauses = [attempts.pause_seconds(0.0, 0.99, Answered(503)) for _ in range(12)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] < 8
+    patience = Patience(ends_at=5.0)
+    assert patience.next_pause(4.9, "it") == pytest.approx(0.1)
+    with pytest.raises(TimeoutError, match="it has not ended"):
+        patience.next_pause(5.0, "it has not ended")
+
+
+# --- tokens ---
+
+
+def token(expires_at: float) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps({"exp": expires_at}).encode()).decode().rstrip("=")
+    return f"header.{payload}.signature"
+
+
+def test_a_token_is_renewed_before_it_expires_and_is_of_one_function() -> None:
+    now, fetched = [0.0], list[str]()
+
+    def fetch(audience: str) -> str:
+        fetched.append(audience)
+        return token(now[0] + 3_600)
+
+    tokens = Tokens(fetch, lambda: now[0])
+    for now[0] in (0, 1_000, 3_299, 3_300, 3_301):
+        tokens.token("a")
+    tokens.token("b")
+    assert fetched == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "a.%%%.c", "a.e30.c", token(7).replace("header", "h")])
+def test_a_token_that_says_no_expiry_is_fetched_each_time(text: str) -> None:
+    assert expiry(text) in (0.0, 7.0)
+
+
+def test_a_local_stack_gets_no_token() -> None:
+    function = Function(httpx.Response(200, json={"key": "a"}))
+    with Client("http://127.0.0.1:8080", transport=httpx.MockTransport(function)) as client:
+        client.documents.get("a")
+    assert "Authorization" not in function.requests[0].headers
+    assert str(function.requests[0].url) == "http://127.0.0.1:8080/documents/a"
+
+
+def test_a_person_s_token_is_gcloud_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.oauth2 import id_token
+
+    def no_account(*_: Any) -> str:
+        raise DefaultCredentialsError("no account here")  # type: ignore[no-untyped-call]  # google-auth has no types
+
+    monkeypatch.setattr(id_token, "fetch_id_token", no_account)
+    ended = subprocess.CompletedProcess([], 0, "a-token\n", "")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    assert default_token("https://f.example") == "a-token"
+    ended.returncode, ended.stderr = 1, "not signed in"
+    with pytest.raises(NoIdentity, match=r"no account here.*not signed in"):
+        default_token("https://f.example")
+
+
+# --- leases ---
+
+
+@pytest.fixture
+def base() -> Iterator[str]:
+    with Harness(), serving(mounted(load())) as url:
+        yield url
+
+
+def test_a_lease_is_renewed_until_its_block_ends(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(base) as client:
+        till = client.semaphore("till")
+        till.ensure(permits=1, lease_seconds=0.3)
+        renewed = counted(monkeypatch, type(till), "renew")
+        with till.lease(timeout_seconds=1) as lease:
+            wait_until(lambda: len(renewed) > 3)
+            lease.check()
+            with pytest.raises(TimeoutError, match="till has no free permit"), till.lease(timeout_seconds=0.1):
+                pass
+        assert till.show()["free"] == 1
+        with till.lease(timeout_seconds=1) as again:
+            assert again.token > lease.token
+
+
+def test_a_lease_that_was_ended_is_lost(base: str) -> None:
+    def hold(error: Exception | None = None) -> None:
+        with till.lease(timeout_seconds=1) as lease:
+            till.end_lease(lease.id, "a test")
+            if error is not None:
+                raise error
+            wait_until(lambda: lease.is_lost)
+
+    with Client(base) as client:
+        till = client.semaphore("till")
+        till.ensure(permits=1, lease_seconds=0.3)
+        with pytest.raises(LeaseLost, match="of till ended before it was released"):
+            hold()
+        with pytest.raises(KeyError, match="the block's own"):
+            hold(KeyError("the block's own"))
+
+
+def test_a_lease_that_cannot_be_renewed_is_lost_when_it_must_have_ended(base: str) -> None:
+    def hold() -> None:
+        with till.lease(timeout_seconds=1) as lease:
+            client._transport.base_url = "http://127.0.0.1:9/"
+            wait_until(lambda: lease.is_lost)
+            client._transport.base_url = base
+
+    with Client(base, retry_seconds=0) as client:
+        till = client.semaphore("till")
+        till.ensure(permits=1, lease_seconds=0.3)
+        with pytest.raises(LeaseLost):
+            hold()
+
+
+def test_a_lease_is_renewed_while_other_code_is_awaited(base: str) -> None:
+    async def run() -> int:
+        async with AsyncClient(base) as client:
+            till = client.semaphore("till")
+            await till.ensure(permits=1, lease_seconds=0.3)
+            async with till.lease(timeout_seconds=1) as lease:
+                await asyncio.sleep(1)
+                lease.check()
+            shown = await till.show()
+            return int(shown["free"])
+
+    assert asyncio.run(run()) == 1
+
+
+def test_only_one_of_many_holders_is_inside(base: str) -> None:
+    inside, most = [0], [0]
+
+    def work() -> None:
+        with Client(base) as client, client.semaphore("till").lease(timeout_seconds=30):
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(0.01)
+            inside[0] -= 1
+
+    with Client(base) as client:
+        client.semaphore("till").ensure(permits=1)
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == ([0], [1])
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> list[Any]:
+    """Return a list to which each call of a method adds its result."""
+    found: list[Any] = []
+    inner = getattr(kind, name)
+
+    def called(*args: Any, **named: Any) -> Any:
+        found.append(inner(*args, **named))
+        return found[-1]
+
+    monkeypatch.setattr(kind, name, called)
+    return found
+
+
+def wait_until(has_happened: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 20
+    while not has_happened():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)

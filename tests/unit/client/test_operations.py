@@ -1,0 +1,289 @@
+"""Each operation of openapi.yaml, called over HTTP by the blocking client and by the one that is awaited."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from signalbox.catalogue.reading import load
+from signalbox.client import ApiError, AsyncClient, CallFailed, Client, Conflict, NotFound, PreconditionFailed, call
+from signalbox.testing import Harness
+from signalbox_infra.local.functions.server import mounted
+from tests.serving import serving
+
+OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[3] / "openapi.yaml").read_text("utf-8"))
+OPERATIONS = {
+    (method.upper(), path) for path, item in OPENAPI["paths"].items() for method in item if method != "parameters"
+}
+OF_PEOPLE = {("GET", "/{function}/callbacks/{token}"), ("POST", "/{function}/callbacks/{token}")}
+"""A callback's address is opened as it is, by a person or another system."""
+
+PAINT = call("quilt", "paint", {"row": 0, "column": 0})
+
+
+class Asked:
+    """The requests of a client, as operations."""
+
+    def __init__(self) -> None:
+        self.operations: set[tuple[str, str]] = set()
+        self._patterns = [
+            (
+                method,
+                path,
+                re.compile(re.sub(r"\{\w+\}", "[^/]+", re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))),
+            )
+            for method, path in sorted(OPERATIONS, key=lambda operation: operation[1].count("{"))
+        ]
+
+    def note(self, request: httpx.Request) -> None:
+        path = request.url.raw_path.decode().partition("?")[0]
+        for method, template, pattern in self._patterns:
+            if method == request.method and pattern.fullmatch(path):
+                self.operations.add((method, template))
+                return
+        raise AssertionError(f"no operation is {request.method} {path}")
+
+
+class Awaited:
+    """An object of the client that is awaited, as the blocking one has it: each call runs to its end."""
+
+    def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._inner, self._loop = inner, loop
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        return self._called(value) if callable(value) else self._shown(value)
+
+    def _called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **named: Any) -> Any:
+            found = function(*args, **named)
+            if asyncio.iscoroutine(found):
+                found = self._loop.run_until_complete(found)
+            elif hasattr(found, "__aiter__"):
+                return iter(self._loop.run_until_complete(collected(found)))
+            return self._shown(found)
+
+        return run
+
+    def _shown(self, value: Any) -> Any:
+        return Awaited(value, self._loop) if type(value).__module__.startswith("signalbox.client.aio") else value
+
+
+async def collected(items: Any) -> list[Any]:
+    return [item async for item in items]
+
+
+@pytest.fixture
+def stack() -> Iterator[tuple[Harness, str]]:
+    with Harness() as harness, serving(mounted(load())) as base:
+        yield harness, base
+
+
+@pytest.fixture(params=["blocking", "aio"])
+def client(request: pytest.FixtureRequest, stack: tuple[Harness, str]) -> Iterator[Any]:
+    asked = Asked()
+    if request.param == "blocking":
+        with Client(stack[1]) as client:
+            client._transport._http.event_hooks["request"].append(asked.note)
+            client.asked = asked  # type: ignore[attr-defined]  # for the tests
+            yield client
+        return
+
+    async def note(sent: httpx.Request) -> None:
+        asked.note(sent)
+
+    loop = asyncio.new_event_loop()
+    inner = AsyncClient(stack[1])
+    inner._transport._http.event_hooks["request"].append(note)
+    inner.asked = asked  # type: ignore[attr-defined]  # as above
+    yield Awaited(inner, loop)
+    loop.run_until_complete(inner.close())
+    loop.close()
+
+
+@pytest.fixture
+def harness(stack: tuple[Harness, str]) -> Harness:
+    return stack[0]
+
+
+def test_each_operation_is_called(client: Any, harness: Harness) -> None:
+    for part in (documents, transforms, semaphores, batches, tasks, things, runs, standings):
+        part(client, harness)
+    assert client.asked.operations == OPERATIONS - OF_PEOPLE
+
+
+def documents(client: Any, harness: Harness) -> None:
+    ann = client.documents.put("ann", {"name": "Ann", "age": 30, "tags": ["a b", "c/d"]})
+    assert (ann.key, ann["name"], dict(client.documents.get("ann"))) == ("ann", "Ann", dict(ann))
+    with pytest.raises(PreconditionFailed) as failed:
+        client.documents.put("ann", {}, if_none_match="*")
+    assert (failed.value.slug, failed.value.is_repeated) == ("precondition-failed", False)
+    assert client.documents.merge("ann", {"age": 31}, if_match=ann.etag)["age"] == 31
+    assert "age" not in client.documents.patch("ann", {"age": None})
+    added = client.documents.add({"name": "Bob"})
+    assert client.documents.get(added.key)["name"] == "Bob"
+    report = client.documents.load([{"key": f"many-{n}", "n": n} for n in range(1_203)] + [{"n": 1}])
+    assert (report.stored, [key for key, _ in report.refused]) == (1_203, [None])
+    assert len(list(client.documents.find("n>=0", limit=400))) == 1_203
+    assert [each["n"] for each in client.documents.find(("n", ">", 1_200), order_by="-n")] == [1_202, 1_201]
+    assert client.documents.count("n>=3") == 1_200
+    assert client.documents.page("n==3", limit=1)["documents"][0]["key"] == "many-3"
+    client.documents.delete(added.key)
+    with pytest.raises(NotFound):
+        client.documents.get(added.key)
+    assert list(client.documents.versions("ann")) == []
+    client.documents.forget_versions("ann")
+    for missing in (
+        lambda: client.documents.version("ann", 1),
+        lambda: client.documents.changes("ann", 1, 2),
+        lambda: client.documents.restore("ann", 1),
+    ):
+        with pytest.raises(NotFound):
+            missing()
+
+
+def transforms(client: Any, harness: Harness) -> None:
+    client.transforms.put("address", {"label": "{{.city}}"})
+    assert client.transforms.get("address") == {"label": "{{.city}}"}
+    assert [each["name"] for each in client.transforms.list()] == ["address"]
+    client.transforms.delete("address")
+    begun = client.verifications.begin()
+    harness.travel(5)
+    assert client.verifications.get(begun["run"])["state"] == "ended"
+    assert begun["run"] in [each["run"] for each in client.verifications.list()]
+
+
+def semaphores(client: Any, harness: Harness) -> None:
+    till = client.semaphore("till")
+    till.ensure(permits=1, lease_seconds=60)
+    assert till.change(permits=2)["permits"] == 2
+    lease = till.acquire()
+    assert till.renew(lease, 120)
+    till.change(permits=1)
+    assert till.acquire() is None
+    assert till.wait(PAINT, id="w")["waiting"]
+    assert [each["waiting"] for each in client.semaphores.list(waiting=True)] == [1]
+    assert client.semaphores.deadlocks()["complete"]
+    assert till.cancel("w")
+    assert till.signal(lease)
+    assert not till.signal(lease)
+    assert not till.renew(lease)
+    other = till.acquire()
+    assert till.show()["leases"][0]["id"] == other["id"]
+    assert till.end_lease(other["id"], reason="a test")
+    till.delete()
+    with pytest.raises(NotFound) as failed:
+        till.acquire()
+    assert failed.value.slug == "no-semaphore"
+    section = client.critical_section("town")
+    assert not section.run(PAINT, debounce_seconds=5, id="s")
+    assert section.show()["key"] == "town"
+
+
+def batches(client: Any, harness: Harness) -> None:
+    batch = client.batch("outside")
+    shown = batch.populate({"n": n} for n in range(2_500))
+    assert (shown["state"], shown["size"]) == ("sealed", 2_500)
+    batch.complete(0, result={"x": 1})
+    batch.complete(1, error="broken")
+    assert [unit["index"] for unit in batch.units("failed")] == [1]
+    assert [unit.get("result") for unit in batch.results()] == [{"x": 1}, None]
+    assert "outside" in [each["id"] for each in client.batches.list(state="sealed")]
+    with pytest.raises(TimeoutError):
+        batch.result(timeout_seconds=0.2)
+    assert batch.cancel()["state"] == "cancelled"
+    assert batch.result(timeout_seconds=1)["state"] == "cancelled"
+    assert [event["event"] for event in batch.watch()][-1] == "complete"
+    with pytest.raises(Conflict):
+        batch.retry([1])
+    with pytest.raises(NotFound):
+        client.batch("none").show()
+
+
+def tasks(client: Any, harness: Harness) -> None:
+    operation = client.tasks.enqueue(PAINT, id="without-a-unit")
+    assert client.tasks.enqueue(PAINT, id="without-a-unit") == operation
+    with pytest.raises(ApiError) as refused:
+        client.tasks.enqueue(call("quilt", "pant"))
+    assert (refused.value.status, refused.value.slug, refused.value.field) == (400, "bad-call", "task")
+    harness.travel(5)
+    [failure] = [each for each in client.failures.list() if each["id"] == operation]
+    assert (failure["function"], failure["task"]) == ("quilt", "paint")
+    assert client.failures.get(operation)["problem"] == "bad-argument"
+    client.failures.retry(operation)
+    client.failures.delete(client.failures.get(operation)["id"])
+
+
+def things(client: Any, harness: Harness) -> None:
+    stock = client.object("shop", "Stock", "lamp")
+    assert stock.call("put", count=5) == 5
+    with pytest.raises(CallFailed) as failed:
+        stock.call("reserve", order="o", count=9)
+    assert (failed.value.slug, failed.value.status, failed.value.detail) == ("sold-out", 409, "5 of lamp are left.")
+    posted = stock.post("put", count=1)
+    harness.travel(5)
+    assert posted.result() == 6
+    posted.then(call("shop", "undo", {"order": "o"}))
+    followed = posted.call("show")
+    harness.travel(5)
+    with pytest.raises(CallFailed, match="no-object"):
+        followed.result()
+    assert stock.show()["exists"]
+    assert "lamp" in [each["key"] for each in client.objects("shop", "Stock").list()]
+    stock.delete()
+
+
+def runs(client: Any, harness: Harness) -> None:
+    client.semaphore("dock").ensure(permits=2)
+    checkout = client.flow("shop", "checkout")
+    client.object("shop", "Stock", "cup").call("put", count=100)
+    order = {"order": "7", "item": "cup", "count": 1, "amount": 10_000}
+    run = checkout.start("o-7", **order)
+    with pytest.raises(Conflict):
+        checkout.start("o-7", **order | {"count": 2})
+    harness.travel(5)
+    assert run.show()["progress"] == {"waits_for": "approval"}
+    with pytest.raises(TimeoutError):
+        run.result(timeout_seconds=0.2)
+    run.send("approval", {"approved": True, "by": "Ann"})
+    harness.travel(5)
+    assert run.result(timeout_seconds=1)["paid"] == "receipt of 7"
+    assert next(entry["entry"] for entry in run.log()) == "done"
+    late = checkout.start("o-8", **order | {"order": "8"})
+    late.cancel("too late")
+    harness.travel(5)
+    with pytest.raises(CallFailed, match="too late"):
+        late.result(timeout_seconds=1)
+    ended = checkout.start("o-9", **order | {"order": "9"})
+    ended.resume()
+    ended.terminate("a test")
+    assert sorted(each["id"] for each in checkout.runs(state="cancelled")) == ["o-8", "o-9"]
+    for each in (run, late, ended):
+        each.delete()
+    harness.travel(5)
+
+
+def standings(client: Any, harness: Harness) -> None:
+    client.standings.declare("taste", by=["taste"])
+    assert client.standings.kinds()["taste"]["by"] == ["taste"]
+    client.yokes.put("ann", "tea", 5, {"taste": "hot"})
+    client.yokes.put("bob", "tea", 4, {"taste": "mild"})
+    client.yokes.put("bob", "milk", 3, {"taste": "mild"})
+    harness.travel(5)
+    assert client.yokes.get("bob", "tea")["attributes"] == {"taste": "mild"}
+    assert sorted(each["item"] for each in client.yokes.list(user="bob")) == ["milk", "tea"]
+    assert client.standings.get("item", "tea")["count"] == 2
+    assert [each["id"] for each in client.standings.list("taste")] == ["mild", "hot"]
+    assert client.standings.rank("item", "milk", neighbours=1)["rank"] == 2
+    client.standings.recount("item", "tea")
+    client.standings.recount_all()
+    client.yokes.delete("ann", "tea")
+    client.yokes.delete_all(user="bob")
+    harness.travel(5)
+    client.standings.remove("taste")
+    harness.travel(5)
