@@ -128,6 +128,9 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 	$(PYTHON_IN_VENV) -m signalbox_infra.setup.tracked_files || status=1; \
 	exit $$status
 
+client: $(READY) ## Generate the blocking client from the asynchronous one
+	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.blocking_client
+
 docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
 	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.generated_pages
 

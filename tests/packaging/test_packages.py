@@ -23,7 +23,7 @@ from tests.packaging.sources import PROJECT, copy_of_the_project
 
 CATALOGUE = load()
 LIBRARY = PROJECT / "shared"
-LISTS_OF_NAMES = {"signalbox/__init__.py", "signalbox/testing/__init__.py"}
+LISTS_OF_NAMES = {f"signalbox/{folder}__init__.py" for folder in ("", "client/", "testing/")}
 """The modules that say where a public name is defined."""
 
 

@@ -198,7 +198,7 @@ def test_only_the_settings_read_the_environment() -> None:
 def test_init_files_are_empty_so_that_a_package_imports_nothing_by_itself() -> None:
     paths = list(LIBRARY.rglob("__init__.py"))
     assert len(paths) >= 4
-    assert sorted(path.parent.name for path in paths if path.read_bytes()) == ["signalbox", "testing"]
+    assert sorted(path.parent.name for path in paths if path.read_bytes()) == ["client", "signalbox", "testing"]
 
 
 def test_a_stranger_is_found_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ repeatable by itself carries an ``Idempotency-Key``. An answer that is a problem
 The modules of ``blocking`` are generated from those of ``aio`` by ``make client``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from signalbox.client.aio.client import AsyncClient as AsyncClient
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from signalbox.client.problems import Unavailable as Unavailable
     from signalbox.client.requests import call as call
 
+from signalbox.core.lazy_names import make_lazy
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a client of one kind does not load the other."""
-    from importlib import import_module
-
-    for room in ("problems", "model", "requests", "blocking.client", "aio.client"):
-        module = import_module(f"signalbox.client.{room}")
-        if not name.startswith("_") and name in vars(module) and getattr(module, name).__module__ == module.__name__:
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+make_lazy(__name__)

@@ -205,7 +205,7 @@ def test_a_person_s_token_is_gcloud_s(monkeypatch: pytest.MonkeyPatch) -> None:
     from google.oauth2 import id_token
 
     def no_account(*_: Any) -> str:
-        raise DefaultCredentialsError("no account here")  # type: ignore[no-untyped-call]  # google-auth has no types
+        raise DefaultCredentialsError("no account here")
 
     monkeypatch.setattr(id_token, "fetch_id_token", no_account)
     ended = subprocess.CompletedProcess([], 0, "a-token\n", "")

@@ -141,7 +141,7 @@ class Semaphore:
 class HeldLease:
     """A lease that is renewed in the background while its block runs.
 
-    - ``token``: grows with each grant, so a resource that refuses smaller ones is safe from a holder whose lease is lost.
+    - ``token``: grows with each grant: a resource that refuses smaller ones is safe from a holder whose lease is lost.
     - ``is_lost``: whether the lease ended, or could not be renewed until it must have ended.
     """
 
