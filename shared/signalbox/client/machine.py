@@ -32,15 +32,15 @@ class Attempts:
         """Return how long to wait before the next attempt. Raises the error of the answer if there is none."""
         self.had_no_answer |= answered.status in (0, 502, 504)
         if answered.status not in (0, *RETRIED):
-            raise self.error(answered)
+            raise self.raised_for(answered)
         pause: float = PAUSE_SECONDS * 2**self.number
         pause = max(answered.retry_after_seconds, jitter * min(pause, PAUSE_SECONDS_MAX))
         self.number += 1
         if now + pause > self.ends_at:
-            raise self.error(answered)
+            raise self.raised_for(answered)
         return pause
 
-    def error(self, answered: "Answered") -> Exception:
+    def raised_for(self, answered: "Answered") -> Exception:
         """Return the error of an answer that is not tried again."""
         if not answered.status:
             return Unavailable(0, {"title": "No answer", "detail": answered.text})

@@ -62,7 +62,7 @@ class Transport:
         async with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
             if not response.is_success:
                 await response.aread()
-                raise Attempts(0.0).error(_answered(response))
+                raise Attempts(0.0).raised_for(_answered(response))
             yield response
 
     async def _attempt(self, asked: Request) -> tuple[httpx.Response | None, Answered]:

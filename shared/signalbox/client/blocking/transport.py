@@ -63,7 +63,7 @@ class Transport:
         with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
             if not response.is_success:
                 response.read()
-                raise Attempts(0.0).error(_answered(response))
+                raise Attempts(0.0).raised_for(_answered(response))
             yield response
 
     def _attempt(self, asked: Request) -> tuple[httpx.Response | None, Answered]:
