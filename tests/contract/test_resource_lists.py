@@ -100,7 +100,7 @@ def test_a_list_is_the_same_with_every_index_and_without_any(ports: Ports, store
     assert lists["id=a&id=e&id=f"] == (["a", "e"], None)
 
 
-def test_what_goes_with_an_item_is_found(ports: Ports, store: Store) -> None:
+def test_dependents_of_an_item_are_found(ports: Ports, store: Store) -> None:
     runtime.bind(replace(ports, store=store))
     assert Client(APP).delete("/a").status_code == 204
     assert found(ports, store, "") == (["e"], None)

@@ -135,7 +135,7 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
     assert documents.get(ports, "p").document == {"key": "p", "t": {"key": "t", "n": 20}, **merged}
 
 
-def test_of_eight_threads_that_put_on_the_same_condition_one_is_taken(ports: Ports) -> None:
+def test_one_of_eight_threads_that_put_under_the_same_condition_succeeds(ports: Ports) -> None:
     tag = documents.put(ports, PutRequest.from_request("a", {"n": 0})).etag
     won: list[int] = []
 

@@ -62,7 +62,7 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
 
 
 @pytest.mark.marathon
-def test_twenty_who_stay_for_two_seconds_come_in_two_at_a_time_and_each_once(client: Documents) -> None:
+def test_twenty_tasks_run_two_at_a_time_and_each_once(client: Documents) -> None:
     client.call("POST", f"contest/slow/s2/2/{WORKERS}")
     eventually(lambda: len(workers_out(client, "s2")) == WORKERS, MINUTES_MAX)
     eventually(lambda: _is_free(client, "s2", 2), MINUTES_MAX)

@@ -79,7 +79,7 @@ def test_the_plan_warns_of_what_is_public(chosen: Planned) -> None:
     assert "Anybody in the world may call documents" in chosen.printed
 
 
-def test_what_anybody_may_call_takes_no_token_without_its_signature(chosen: Planned) -> None:
+def test_a_public_function_accepts_no_token_without_its_signature(chosen: Planned) -> None:
     signatures = {name: signatures_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions}
     assert signatures == {name: "checked" if name == "documents" else "removed" for name in signatures}
 

@@ -130,7 +130,7 @@ LOST = (
 )
 
 
-def test_what_a_killed_apply_left_is_adopted(project: Project) -> None:
+def test_resources_of_a_killed_apply_are_adopted(project: Project) -> None:
     project.flow([]).deploy()
     before = frozenset(project.google.cloud.existing)
     project.terraform("state", "rm", *LOST)

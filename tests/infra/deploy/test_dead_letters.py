@@ -114,7 +114,7 @@ def test_without_triggers_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_deployment_sets_them_also_if_there_is_nothing_to_apply(place: target.Target, applied: bool) -> None:
+def test_a_deployment_sets_them_also_if_the_plan_is_empty(place: target.Target, applied: bool) -> None:
     output = {"dead_letters": {"value": {"topic": PLACE.topic, "subscription": "s", "agent": PLACE.agent}}}
     shown = {} if applied else {"terraform show": '{"resource_changes": []}'}
     script = Script(**{"terraform output": output}, **shown)

@@ -97,7 +97,7 @@ def test_a_destroy_that_was_killed_can_be_continued(project: Project, monkeypatc
     assert "What stays:" in said[-1]
 
 
-def test_what_a_killed_bootstrap_made_and_did_not_save_is_taken_by_the_next(project: Project) -> None:
+def test_resources_of_a_killed_bootstrap_are_adopted_by_the_next_one(project: Project) -> None:
     project.flow([]).bootstrap()
     before = set(project.google.cloud.existing)
     project.terraform("state", "rm", "google_service_account.deployer", folder="bootstrap")

@@ -95,7 +95,7 @@ def test_the_same_refusal_of_another_resource_begins_its_own_waits() -> None:
         attempts.refused(f'Error: {SAID["internal"]}\n\n  with module.function["a"].f,\n')
 
 
-def test_what_a_failing_server_may_have_made_is_imported_but_not_a_database() -> None:
+def test_resources_that_a_failing_server_may_have_created_are_imported_except_a_database() -> None:
     attempts = Attempts(DEV, lambda _: None, Clock(lambda: 0.0, lambda _: None))
     queue, database = 'google_cloud_tasks_queue.queue["tasks"]', "google_firestore_database.database[0]"
     plan = Plan(created_values={queue: {"name": "tasks"}, database: {"name": "signalbox-dev"}})

@@ -171,7 +171,7 @@ def reading(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize(("in_cloud", "rarely", "lines"), [(True, True, 10), (True, False, 1000), (False, True, 1000)])
-def test_of_the_events_that_did_nothing_one_in_a_hundred_is_logged_in_the_cloud(
+def test_one_in_a_hundred_events_that_caused_nothing_is_logged_in_the_cloud(
     in_cloud: bool, rarely: bool, lines: int
 ) -> None:
     platform = Platform()

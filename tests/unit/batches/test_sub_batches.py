@@ -108,7 +108,7 @@ def test_a_redelivered_unit_with_a_sub_batch_does_not_run(
     assert (result(harness)["size"], reasons(harness)) == (2, [""])
 
 
-def test_of_two_deliveries_at_once_the_first_sub_batch_stands(harness: BatchHarness, unit_task: Effect) -> None:
+def test_the_first_sub_batch_of_two_concurrent_deliveries_is_kept(harness: BatchHarness, unit_task: Effect) -> None:
     deliver(harness, unit_task, parts(2))
     deliver(harness, unit_task, parts(3))
     assert (result(harness)["size"], reasons(harness)) == (2, [""])

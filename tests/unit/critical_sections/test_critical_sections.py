@@ -78,7 +78,7 @@ def test_calls_that_collect_share_a_run_with_the_items_of_all(harness: Harness, 
     assert index.seen == [([1], "a"), ([2, 3, 3], "after 3")]
 
 
-def test_what_is_collected_is_bounded_and_the_call_beyond_is_to_be_retried(harness: Harness, index: Index) -> None:
+def test_collected_items_are_bounded_and_a_call_beyond_them_must_be_retried(harness: Harness, index: Index) -> None:
     def call(pages: list[int]) -> None:
         critical_section("index").run(index.collect.call(pages=pages), collect="pages")
 

@@ -75,7 +75,7 @@ def test_an_edit_of_a_copy_is_written_back_only_on_request_and_on_condition() ->
         documents.patch("ann", {"home": {"name": "x"}}, write_back=True)
 
 
-def test_versions_are_listed_with_who_made_them_read_and_forgotten(harness: Harness) -> None:
+def test_versions_are_listed_with_their_authors_read_and_deleted(harness: Harness) -> None:
     app = Function("notes")
 
     @app.http("PUT", "/{key}")

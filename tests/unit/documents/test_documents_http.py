@@ -58,9 +58,7 @@ def test_put_get_and_head_give_the_same_strong_etag_until_the_next_write(client:
     assert client.put("/a", json={"n": 1}).headers["ETag"] != put.headers["ETag"]
 
 
-def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(
-    client: FlaskClient, world: OperationsPlatform
-) -> None:
+def test_a_delete_is_204_without_a_body_and_then_404(client: FlaskClient, world: OperationsPlatform) -> None:
     client.put("/a", json={})
     answer = client.delete("/a")
     assert (answer.status_code, answer.data, "ETag" in answer.headers) == (204, b"", False)

@@ -178,7 +178,7 @@ def test_a_precondition_that_held_only_at_the_read_fails(write: str) -> None:
 
 
 @pytest.mark.parametrize("write", ["put", "patch"])
-def test_of_two_racing_conditional_creates_one_is_refused(write: str) -> None:
+def test_one_of_two_racing_conditional_creates_is_refused(write: str) -> None:
     world = OperationsPlatform()
     ports = replace(world.ports, store=Overtaken(world, lambda: world.put("a", n="another's")))
     with pytest.raises(PreconditionFailed):

@@ -138,7 +138,7 @@ def test_a_key_is_compared_as_a_text(text: str, operator: str, value: object) ->
 
 
 @pytest.mark.parametrize("text", ["key==", "key==a/b", "key in [1]", "key contains a", "key in []", "key==__a__"])
-def test_what_can_be_no_key_is_not_compared_with_one(text: str) -> None:
+def test_a_value_that_cannot_be_a_key_is_not_compared_with_one(text: str) -> None:
     assert refusal(text) == "where"
 
 

@@ -141,7 +141,7 @@ def test_transfers_make_no_money_and_lose_none(harness: Harness, faults: Faults)
     assert min(bank["balances"]) >= 0
 
 
-def test_a_transfer_of_more_than_there_is_is_refused(harness: Harness) -> None:
+def test_a_transfer_above_the_balance_is_refused(harness: Harness) -> None:
     harness.post("accounts/opening", json={"bank": "b", "accounts": 2, "amount": 10})
     harness.run()
     answer = harness.post("accounts/objects/Account/b-0/transfer", json={"to": "b-1", "amount": 11})

@@ -68,7 +68,7 @@ def test_a_city_is_shown_with_its_country_and_that_with_its_continent(documents:
     assert country["continent"] == {"key": "continent-AS", **documents["continent-AS"]}
 
 
-def test_a_link_to_what_is_not_there_is_shown_as_missing() -> None:
+def test_a_link_to_a_missing_document_is_shown_as_missing() -> None:
     documents: dict[str, Document] = {"city-1": {"type": "city", "country": {"key": "country-XX"}}}
     expected = {"key": "city-1", "type": "city", "country": {"key": "country-XX", "link_missing": True}}
     assert shown("city-1", documents) == expected

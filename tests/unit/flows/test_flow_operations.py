@@ -429,7 +429,7 @@ def test_the_continuation_of_a_flow_receives_its_outcome() -> None:
     assert ended == [{"called": {"flow": "checkout", "id": "1"}, "call": "1", "result": ["charge", "pack", "label"]}]
 
 
-def test_what_comes_for_a_flow_that_has_ended_is_dropped_page_by_page() -> None:
+def test_messages_to_a_flow_that_has_ended_are_dropped_page_by_page() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     for number in range(12):
@@ -697,7 +697,7 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
         lambda: flow.batch([step("a"), step("b")]),
     ],
 )
-def test_a_command_that_cannot_be_is_an_error_where_the_code_makes_it(make: Any) -> None:
+def test_an_invalid_command_raises_an_error_where_the_code_creates_it(make: Any) -> None:
     def careless() -> Any:
         try:
             yield make()

@@ -105,7 +105,7 @@ def test_a_call_that_a_replay_breaks_is_found(code: Callable[..., Any], reasons:
     assert bool(found) == bool(reasons)
 
 
-def test_what_a_flow_imports_itself_is_found_and_nothing_else() -> None:
+def test_the_check_finds_only_what_a_flow_itself_imports() -> None:
     assert [finding.reason.partition("(")[0] for finding in findings(imports, is_task)] == [
         "clock.sleep",
         "choice",

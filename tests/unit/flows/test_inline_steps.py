@@ -390,7 +390,7 @@ def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
     assert (shop.status("sale")["result"], ran) == ("receipt", ["charged"])
 
 
-def test_what_cannot_be_an_inline_step_is_refused() -> None:
+def test_a_coroutine_function_or_generator_cannot_be_an_inline_step() -> None:
     async def pause() -> None: ...
 
     def values() -> Iterator[int]:

@@ -59,7 +59,7 @@ def test_a_difference_is_short(before: Any, after: Any, patch: Any) -> None:
     assert model.diff(before, after) == patch
 
 
-def test_a_whole_value_comes_of_nothing_and_goes_to_nothing() -> None:
+def test_patches_create_and_remove_a_whole_value() -> None:
     assert model.patched(None, model.patch_from_nothing({"a": 1})) == {"a": 1}
     assert model.patched({"b": 2}, model.patch_from_nothing({"a": 1})) == {"a": 1}
     assert model.patched({"a": 1}, model.patch_to_nothing()) is None

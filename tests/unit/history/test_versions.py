@@ -132,7 +132,7 @@ def test_a_deletion_is_a_version_and_a_new_document_continues_the_log(at: Front)
     assert actions(at, "c-1") == ["put", "delete", "put"]
 
 
-def test_what_another_client_wrote_is_found_by_its_event_or_by_the_next_write(at: Front) -> None:
+def test_a_write_of_another_client_is_found_by_its_event_or_by_the_next_write(at: Front) -> None:
     at.world.put("c-1", n=1)
     at.world.write_past("c-1", {"n": 2})
     at.world.settle()
@@ -163,7 +163,7 @@ def test_another_clients_deletion_is_noted_by_its_event_once(at: Front) -> None:
     assert versions(at, "c-1")[0]["author"] == ""
 
 
-def test_what_was_there_before_history_was_on_is_found(at: Front) -> None:
+def test_content_from_before_the_history_was_on_becomes_a_version(at: Front) -> None:
     with HISTORY.replaced([]):
         at.world.put("c-1", n=1)
     at.world.put("c-1", n=2)

@@ -127,7 +127,7 @@ def test_a_month_has_what_is_idle_and_stored() -> None:
     assert month_of(Usage(stored_gib=10), prices, ROWS, multi_region=True)[1].firestore == pytest.approx(1.8)
 
 
-def test_what_is_free_is_taken_off_up_to_what_is_used() -> None:
+def test_the_free_tier_is_subtracted_up_to_the_usage() -> None:
     prices = load_prices()
     *_, free = month_of(Usage(stored_gib=10), prices, ROWS, free_tier=True)
     assert free.tasks == 0

@@ -53,7 +53,7 @@ def test_its_test_is_next_to_it_and_in_no_zip(project: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 1, 100, 2_000])
-def test_what_a_killed_run_left_is_completed(project: Path, written: int) -> None:
+def test_a_killed_run_is_completed_by_the_next_one(project: Path, written: int) -> None:
     """So many characters of the files were written, and no entry."""
     make("ink_levels", Project.at(project))
     whole = {each.name: each.read_text() for each in (project / "ink_levels").iterdir()}

@@ -132,7 +132,7 @@ def changed(before: StackLayout, after: StackLayout) -> set[str]:
     return {each.name for each in services(after) if first[each.name] != (each.command, each.environment)}
 
 
-def test_what_a_setting_says_reaches_the_functions(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
+def test_settings_reach_the_functions(layouts: tuple[StackLayout, StackLayout, Settings]) -> None:
     _, reloaded, _ = layouts
     environment = environment_of(reloaded.settings)
     assert environment["SIGNALBOX_OPEN"] == '{"desk": ["Cart"]}'

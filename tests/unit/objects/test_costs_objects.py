@@ -54,7 +54,7 @@ def test_the_first_call_of_an_object_writes_its_card_and_reads_its_time(world: O
     assert cost_of(world, lambda: world.call("b", "c", "add", who="x")) == row_cost("objects", "call", "first_call")
 
 
-def test_a_call_that_sends_a_message_wakes_whom_it_sends_to(world: Objects) -> None:
+def test_a_call_that_sends_a_message_wakes_its_receiver(world: Objects) -> None:
     cost = cost_of(world, lambda: world.call("a", "c", "tell_only", other="b"))
     assert cost == row_cost("objects", "sending")
 
@@ -126,7 +126,7 @@ def test_a_full_page_leaves_its_end_to_a_run_that_it_asks_for(world: Objects) ->
     assert cost == row_cost("objects", "run_more", k=taken)
 
 
-def test_a_page_that_came_all_at_once_is_read_again_with_what_follows(world: Objects) -> None:
+def test_a_page_of_equal_times_is_read_again_with_the_next_one(world: Objects) -> None:
     for number in range(60):
         world.post("a", f"p{number:02}", add())
     assert run_all_due(world) == Cost(round_trips=3, reads=51 + 61, writes=61)

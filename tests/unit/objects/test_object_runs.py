@@ -83,7 +83,7 @@ def test_an_older_state_is_upgraded_and_a_newer_one_is_left_alone_however_often(
     assert result_of(objects.get("a", "c2")) == 2
 
 
-def test_a_call_that_is_given_up_stands_among_the_failures_and_can_be_called_again(
+def test_a_call_that_is_given_up_is_listed_under_failures_and_can_be_retried(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> Applied:

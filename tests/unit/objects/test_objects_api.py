@@ -164,7 +164,7 @@ def test_a_repeat_under_the_same_key_is_the_same_call(harness: Harness) -> None:
         ("Counter/__a__/add", 400),
     ],
 )
-def test_what_is_wrong_is_refused_at_once(harness: Harness, path: str, status: int) -> None:
+def test_a_wrong_address_is_refused_at_once(harness: Harness, path: str, status: int) -> None:
     assert harness.post(f"counters/objects/{path}", json={"amount": 1}).status == status
 
 
@@ -259,7 +259,7 @@ def test_an_error_is_the_result_and_of_the_class_that_was_raised(harness: Harnes
             call.result()
 
 
-def test_what_a_method_sends_counts_with_its_call_or_not_at_all(harness: Harness) -> None:
+def test_messages_of_a_method_are_sent_with_its_call_or_not_at_all(harness: Harness) -> None:
     harness.post("counters/objects/Counter/a/add_and_tell", json={"amount": -5})
     harness.run()
     assert told == []

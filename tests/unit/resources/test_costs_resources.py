@@ -90,7 +90,7 @@ def test_the_delete_of_an_embedded_item_has_a_task_that_looks_for_dependents(cos
     assert cost("DELETE", "cities/IT-1") == row_cost("resources", "delete_embedded")
 
 
-def test_what_goes_along_is_read_by_the_page_and_each_kind_of_it_is_asked_once_whether_more_does(cost: Logged) -> None:
+def test_dependents_are_read_in_pages_and_each_kind_is_asked_once_for_more(cost: Logged) -> None:
     for number in range(2, 11):
         cost("PUT", f"cities/IT-{number}", json={"name": "x", "country": "IT"})
     assert cost("DELETE", "countries/IT") == row_cost("resources", "delete_dependents", n=10)

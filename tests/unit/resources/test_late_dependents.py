@@ -85,7 +85,7 @@ def delete(harness: Harness, path: str) -> None:
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("compared", [False, True])
-def test_what_is_created_between_the_look_for_dependents_and_the_deletion_goes(
+def test_a_dependent_created_between_the_search_and_the_deletion_is_deleted(
     harness: Harness, linked: bool, compared: bool
 ) -> None:
     put(harness, "shelves/s")
@@ -103,7 +103,7 @@ def test_what_is_created_between_the_look_for_dependents_and_the_deletion_goes(
 
 
 @pytest.mark.parametrize("compared", [False, True])
-def test_what_is_created_during_a_cascade_goes_with_what_the_cascade_deletes(harness: Harness, compared: bool) -> None:
+def test_a_dependent_created_during_a_cascade_is_deleted(harness: Harness, compared: bool) -> None:
     put(harness, "shelves/s")
     for book in ("a", "b"):
         put(harness, f"books/{book}", shelf="s")

@@ -493,7 +493,7 @@ def test_items_are_found_by_what_they_refer_to_and_by_its_fields(harness: Harnes
     assert [each["country"]["id"] for each in harness.get("atlas/cities?_sort=-country.name").json] == ["IT", "FR"]
 
 
-def test_what_goes_with_an_item_goes_first_level_by_level(harness: Harness) -> None:
+def test_dependents_of_an_item_are_deleted_level_by_level(harness: Harness) -> None:
     for code in ("FR", "IT"):
         harness.put(f"atlas/countries/{code}", json={"name": code})
     cities = [new(harness, "atlas/cities", name=str(number), country="FR") for number in range(5)]
@@ -579,7 +579,7 @@ def test_a_hook_may_name_a_document_twice_and_the_item_itself(harness: Harness) 
     assert "scan" not in harness.ids("documents")
 
 
-def test_what_depends_on_an_item_that_exists_again_stays(harness: Harness) -> None:
+def test_dependents_of_an_item_that_exists_again_are_kept(harness: Harness) -> None:
     harness.put("atlas/countries/FR", json={"name": "France"})
     new(harness, "atlas/cities", name="Paris", country="FR")
     with replaced(cascade_documents_max=0):

@@ -41,7 +41,7 @@ def test_a_chain_to_a_holder_that_waits_for_nothing_is_not_a_deadlock() -> None:
     assert stuck_holders(chain) == frozenset()
 
 
-def test_who_waits_for_a_deadlock_is_stuck_and_in_no_circle() -> None:
+def test_a_holder_that_waits_for_a_deadlock_is_stuck_but_not_in_the_cycle() -> None:
     two = ring(2)
     outside = WaitForGraph(two.permits, two.held, (*two.wanted, WantedPermits("f0", "x", 1)))
     assert stuck_holders(outside) == {"p0", "p1", "x"}

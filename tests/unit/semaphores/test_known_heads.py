@@ -79,7 +79,7 @@ class Meanwhile:
         return found
 
 
-def test_who_joins_behind_others_leaves_the_semaphores_record_as_it_is(world: World) -> None:
+def test_a_wait_behind_others_does_not_write_the_semaphores_record(world: World) -> None:
     world.hold()
     world.wait("a")
     before = world.record("semaphores/s")
@@ -118,7 +118,7 @@ def test_a_known_waiter_that_left_is_passed_by(passed_on: World) -> None:
     assert passed_on.granted() == ["w0", "w2"]
 
 
-def test_a_lost_grant_comes_back_before_all_that_were_known(passed_on: World) -> None:
+def test_a_lost_grant_returns_before_all_known_waiters(passed_on: World) -> None:
     lost = passed_on.grants()[-1]
     passed_on.pass_time(31)
     passed_on.admit()

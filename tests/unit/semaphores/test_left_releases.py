@@ -187,7 +187,7 @@ def test_a_second_signal_finds_the_lease_ended(world: World, attempts_max: int) 
     assert world.signal(lease, "first")
 
 
-def test_of_two_signals_at_once_one_has_ended_the_lease(world: World) -> None:
+def test_one_of_two_concurrent_signals_has_ended_the_lease(world: World) -> None:
     lease = world.hold()
     world.before_the_next_commit(lambda: world.leave(lease))
     assert not world.signal(lease)

@@ -131,7 +131,7 @@ def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: Wo
     assert [one["id"] for one in fork.ask("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
 
 
-def test_leases_and_waiters_are_shown_with_the_task_that_they_stand_for(fork: World) -> None:
+def test_leases_and_waiters_are_shown_with_their_tasks(fork: World) -> None:
     eat = {"function": "philosophers", "task": "eat"}
     fork.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
     fork.ask("POST", "semaphore-wait/fork", {"id": "no task"})

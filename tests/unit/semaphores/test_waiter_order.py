@@ -34,7 +34,7 @@ def test_the_order_is_that_of_the_create_times() -> None:
     assert ids(head_of(page, more=False)) == ["b", "c", "a"]
 
 
-def test_what_lies_close_to_the_end_of_a_full_page_is_left_out() -> None:
+def test_waiters_close_to_the_end_of_a_full_page_are_left_out() -> None:
     page = [waiter("a", 5, 0), waiter("b", 49, 10), waiter("c", 51, 20), waiter("d", 100, 100)]
     assert LIMITS.since_ahead_seconds == 0.05
     assert ids(head_of(page, more=True)) == ["a", "b"]
@@ -67,7 +67,7 @@ def world() -> World:
     return World()
 
 
-def test_a_signal_passes_on_to_who_came_first_within_a_millisecond(world: World) -> None:
+def test_a_signal_grants_to_the_first_waiter_within_a_millisecond(world: World) -> None:
     lease = world.hold()
     for id_ in ("b", "a"):
         world.wait(id_)
@@ -75,7 +75,7 @@ def test_a_signal_passes_on_to_who_came_first_within_a_millisecond(world: World)
     assert world.granted() == ["b"]
 
 
-def test_a_signal_passes_on_to_who_came_first_by_the_commit(world: World) -> None:
+def test_a_signal_grants_to_the_first_waiter_by_commit_time(world: World) -> None:
     lease = world.hold()
     world.strays = iter([49, 40, 0])
     for id_ in ("a", "b", "c"):

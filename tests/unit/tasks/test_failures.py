@@ -241,7 +241,7 @@ def test_a_batch_shows_the_last_error_of_a_unit_while_it_is_retried(harness: Har
     assert failures(harness) == failures(harness, "?state=retrying") == []
 
 
-def test_failures_come_newest_first_in_pages(harness: Harness) -> None:
+def test_failures_are_listed_newest_first_in_pages(harness: Harness) -> None:
     for number in range(5):
         payload = {"page": number}
         harness.queue.create([Effect(f"id-{number}", "tasks", "printers", "refuse", payload, path="/tasks/refuse")])
@@ -263,7 +263,7 @@ def test_a_query_that_cannot_be_answered_is_refused(harness: Harness, query: str
     assert harness.get(f"failures?{query}").status == 400
 
 
-def test_texts_that_no_record_holds_are_cut_and_cleaned(harness: Harness, broken: set[str]) -> None:
+def test_texts_that_no_record_can_contain_are_cut_and_cleaned(harness: Harness, broken: set[str]) -> None:
     broken.discard("fail")
     app = Function("loud")
 

@@ -77,7 +77,7 @@ def test_a_failed_attempt_is_acknowledged_and_logged_and_the_next_is_due_after_t
     assert semaphore("press").acquire() is None, "without other waiters, the permit is granted to the next attempt"
 
 
-def test_what_fails_at_every_attempt_is_given_up_under_its_first_operation(harness: Harness, press: Any) -> None:
+def test_a_task_that_fails_at_every_attempt_is_given_up_under_its_first_operation(harness: Harness, press: Any) -> None:
     wait(press.call(sheet="a", after=99), release_on_failure=True)
     harness.run(raise_errors=False)
     assert sheets() == [("a", 1), ("a", 2), ("a", 3)]

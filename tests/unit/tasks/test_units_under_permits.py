@@ -283,7 +283,7 @@ def test_the_semaphore_is_part_of_what_a_repeat_must_repeat(harness: Harness, sh
 
 
 @pytest.mark.parametrize("body", [{"semaphore": 5}, {"semaphore": "a/b"}, {"semaphore": "printers", "task": None}])
-def test_what_is_not_a_semaphore_is_refused(harness: Harness, shop: Any, body: dict[str, Any]) -> None:
+def test_an_invalid_semaphore_name_is_refused(harness: Harness, shop: Any, body: dict[str, Any]) -> None:
     task = {"function": "shop", "task": "print_sheet"}
     answer = harness.post("batches", json={"id": "b", "units": [{"n": 1}], "task": task} | body)
     assert (answer.status, answer.json["field"]) == (400, "semaphore")

@@ -79,7 +79,7 @@ def test_the_sweeper_starts_the_walk_of_a_process_that_died(world: OperationsPla
     assert world.shown("897654")["address"] == {"key": "1234567", "town": "stuffville"}
 
 
-def test_every_change_has_a_walk_of_its_own_also_back_to_what_was(world: OperationsPlatform) -> None:
+def test_every_change_has_a_walk_of_its_own_also_one_that_restores_an_old_transform(world: OperationsPlatform) -> None:
     for change in (FULL | {"n": 1}, FULL, None, FULL):
         if change is None:
             service.delete(world.ports, "address")

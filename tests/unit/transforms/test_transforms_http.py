@@ -74,9 +74,7 @@ def test_a_list_of_transforms_names_the_parameter_that_is_wrong(client: FlaskCli
     refused(client.get(f"/?{query}"), 400, "bad-query", field)
 
 
-def test_a_delete_is_204_without_a_body_and_then_there_is_nothing(
-    client: FlaskClient, world: OperationsPlatform
-) -> None:
+def test_a_delete_is_204_without_a_body_and_then_404(client: FlaskClient, world: OperationsPlatform) -> None:
     client.put("/address", json=FULL)
     answer = client.delete("/address")
     assert (answer.status_code, answer.data, "ETag" in answer.headers) == (204, b"", False)
