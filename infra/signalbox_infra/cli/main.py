@@ -11,15 +11,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
-
-if TYPE_CHECKING:
-    from signalbox_infra.deploy.target import Target
+from signalbox_infra.cli.calls import GROUPS
+from signalbox_infra.cli.places import of_a_deployment, reachable, target_of
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
 WITHOUT_DEV = (
@@ -75,37 +74,6 @@ def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iter
 
 
 # --- options that several commands have ---
-
-
-def _of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
-    """Add the options that name a deployment. Without a project, a command uses the local stack."""
-    where = "the Google Cloud project's id" + ("" if required else "; without it, the local stack")
-
-    def added(command: Command) -> Command:
-        for option in (
-            click.option("--region", default="", help="Region (default: the environment's, else us-central1)."),
-            click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars."),
-            click.option("--project", "-p", default="", required=required, help=f"{where[0].upper()}{where[1:]}."),
-        ):
-            command = option(command)
-        return command
-
-    return added
-
-
-def _target(project: str, environment: str, region: str) -> "Target":
-    from signalbox_infra.deploy import target
-
-    return target.read(project, environment, region)
-
-
-def _reachable(project: str, environment: str, region: str) -> "Target":
-    """Return a deployment to read. Raises `CommandFailed` if gcloud has no account."""
-    from signalbox_infra.deploy import commands, facts
-
-    place = _target(project, environment, region)
-    facts.signed_in(place, commands.run)
-    return place
 
 
 def _as_json(help_: str) -> Callable[[Command], Command]:
@@ -254,7 +222,7 @@ def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
 
 
 @cli.command()
-@_of_a_deployment(required=False)
+@of_a_deployment(required=False)
 @_as_json("Print JSON.")
 def status(project: str, environment: str, region: str, as_json: bool) -> None:
     """Show what runs and waits, and recent errors."""
@@ -268,7 +236,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
     from signalbox_infra.status.local import LocalSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
-        in_cloud = CloudSource(_reachable(project, environment, region)) if project else None
+        in_cloud = CloudSource(reachable(project, environment, region)) if project else None
         source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
         if as_json:
             click.echo(showing.status_json(source))
@@ -277,7 +245,7 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
 
 
 @cli.command()
-@_of_a_deployment(required=False)
+@of_a_deployment(required=False)
 @click.option("--lines", "-n", default=100, show_default=True, help="How many log lines.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines (local only).")
 @_as_json("Print log lines as they were written, as JSON.")
@@ -293,7 +261,7 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
     from signalbox_infra.status.cloud import CloudSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
-        in_cloud = CloudSource(_reachable(project, environment, region)) if project else None
+        in_cloud = CloudSource(reachable(project, environment, region)) if project else None
         source = in_cloud or RunningStack.of(Project.find().state)
         terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
         showing.show_logs(source, terminal, lines, follow=follow)
@@ -301,7 +269,7 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
 
 @cli.command()
 @click.argument("run", metavar="FLOW/ID")
-@_of_a_deployment(required=False)
+@of_a_deployment(required=False)
 def flow(run: str, project: str, environment: str, region: str) -> None:
     """Draw the run FLOW/ID: its log and its pending commands."""
     from signalbox.catalogue.reading import CatalogueError
@@ -312,12 +280,12 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
     from signalbox_infra.status.base_url import Absent
 
     with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
-        for line in flows.drawing(run, _target(project, environment, region) if project else None):
+        for line in flows.drawing(run, target_of(project, environment, region) if project else None):
             click.echo(line)
 
 
 @cli.command()
-@_of_a_deployment(required=False)
+@of_a_deployment(required=False)
 @click.option("--replay", is_flag=True, help="Deliver the events again (in the cloud only).")
 def failures(project: str, environment: str, region: str, replay: bool) -> None:
     """List what was given up: tasks, calls, and events of a deployment."""
@@ -332,7 +300,7 @@ def failures(project: str, environment: str, region: str, replay: bool) -> None:
     if replay and not project:
         raise click.UsageError("The local stack delivers an event until it is handled. Name a project: --project ID")
     with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
-        place = _reachable(project, environment, region) if project else None
+        place = reachable(project, environment, region) if project else None
         events = dead_events.DeadEvents(place) if place else None
         if replay and events:
             found = events.replay()
@@ -343,7 +311,7 @@ def failures(project: str, environment: str, region: str, replay: bool) -> None:
 
 
 @cli.command()
-@_of_a_deployment(required=False)
+@of_a_deployment(required=False)
 @click.option("--port", envvar="PORT", type=int, default=0, help="Port of the pages (default: a free one).")
 def console(project: str, environment: str, region: str, port: int) -> None:
     """Serve pages that show a deployment, read-only.
@@ -357,14 +325,14 @@ def console(project: str, environment: str, region: str, port: int) -> None:
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         if project:
-            serving.serve(_target(project, environment, region), port)
+            serving.serve(target_of(project, environment, region), port)
         else:
             click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
 
 
 def _still(name: str, text: str) -> None:
     @cli.command(name, help=text)
-    @_of_a_deployment(required=False)
+    @of_a_deployment(required=False)
     def still(project: str, environment: str, region: str) -> None:
         from signalbox.catalogue.reading import CatalogueError
         from signalbox_infra.deploy.commands import CommandFailed, run
@@ -373,7 +341,7 @@ def _still(name: str, text: str) -> None:
 
         with _refusals(NoStack, CommandFailed, CatalogueError):
             if project:
-                getattr(Stillness(_reachable(project, environment, region), click.echo, run), name)()
+                getattr(Stillness(reachable(project, environment, region), click.echo, run), name)()
             else:
                 from signalbox_infra.local import stillness
 
@@ -406,7 +374,7 @@ def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool
     from signalbox_infra.deploy.commands import CommandFailed
 
     with _refusals(Aborted, CommandFailed, CatalogueError):
-        return 0 if goals.reach(goal, _target(*place), planned, answer) else 1
+        return 0 if goals.reach(goal, target_of(*place), planned, answer) else 1
 
 
 def _agreed(yes: bool) -> str:
@@ -415,7 +383,7 @@ def _agreed(yes: bool) -> str:
 
 def _goal(name: str, text: str) -> None:
     @cli.command(name, help=text)
-    @_of_a_deployment(required=True)
+    @of_a_deployment(required=True)
     @click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
     def goal(project: str, environment: str, region: str, yes: bool) -> int:
         return _reach(name, (project, environment, region), _agreed(yes))
@@ -426,7 +394,7 @@ for each, summary in GOALS.items():
 
 
 @cli.command()
-@_of_a_deployment(required=True)
+@of_a_deployment(required=True)
 @click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
 def deploy(project: str, environment: str, region: str, yes: bool, planned: bool) -> int:
@@ -435,8 +403,12 @@ def deploy(project: str, environment: str, region: str, yes: bool, planned: bool
 
 
 @cli.command()
-@_of_a_deployment(required=True)
+@of_a_deployment(required=True)
 @click.option("--confirm", envvar="CONFIRM", default="", help='Its name, in advance: dev, or "prod PROJECT".')
 def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     """Destroy a deployment after its name is typed."""
     return _reach("destroy", (project, environment, region), confirm)
+
+
+for group in GROUPS:
+    cli.add_command(group)

@@ -1,0 +1,393 @@
+"""The commands that call functions: documents, semaphores, batches and flows, by the package's client."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from signalbox.catalogue.project import NotAProject, Project
+from signalbox_infra.cli.places import of_a_deployment, target_of
+
+if TYPE_CHECKING:
+    from signalbox.client import Client
+    from signalbox.client.blocking.semaphores import HeldLease
+
+LOOK_SECONDS = 0.5
+"""How often `semaphores run` looks whether its lease is lost."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _of_a_place(command: Command) -> Command:
+    """Add the options that name a deployment; without them, the local stack is called."""
+    url = click.option("--url", envvar="SIGNALBOX_URL", default="", help="A base URL, without a project folder.")
+    return of_a_deployment(required=False)(url(command))
+
+
+@contextmanager
+def _client(url: str, project: str, environment: str, region: str) -> Iterator["Client"]:
+    """Return a client of a place. An error of a call ends the command with its message."""
+    from signalbox.client import ApiError
+    from signalbox.client.identity import NoIdentity
+
+    try:
+        with _opened(url, project, environment, region) as client:
+            yield client
+    except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _opened(url: str, project: str, environment: str, region: str) -> "Client":
+    from signalbox.client import Client
+    from signalbox_infra.deploy import facts
+    from signalbox_infra.deploy.commands import CommandFailed, run
+    from signalbox_infra.deploy.deployment_client import tokens
+    from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
+
+    if url:
+        return Client(url)
+    try:
+        if not project:
+            return Client(RunningStack.of(Project.find().state).base_url)
+        place = target_of(project, environment, region)
+        return Client(place.base_url, token=tokens(place, facts.signed_in(place, run), run))
+    except (CommandFailed, NoStack) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _show(value: Any) -> None:
+    """Print a value as JSON: on a terminal with indents, else in one line."""
+    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    click.echo(text)
+
+
+def _show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
+    """Print values as lines of columns, or as JSON, one a line."""
+    for value in values:
+        text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
+        click.echo(text)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not JSON: {error}") from error
+
+
+def _arguments(pairs: Iterable[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE, where a value that is JSON is that JSON, and any other one a text."""
+    found = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} must be NAME=VALUE")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+_JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")
+
+
+# --- documents ---
+
+
+@click.group()
+def documents() -> None:
+    """Read, store and find documents."""
+
+
+@documents.command()
+@click.argument("key")
+@_of_a_place
+def get(key: str, **place: str) -> None:
+    """Print a document."""
+    with _client(**place) as client:
+        _show(dict(client.documents.get(key)))
+
+
+@documents.command()
+@click.argument("key")
+@click.argument("content", required=False)
+@_of_a_place
+def put(key: str, content: str | None, **place: str) -> None:
+    """Store CONTENT, a JSON object, under KEY; without it, standard input."""
+    found = _json(sys.stdin.read() if content is None else content)
+    with _client(**place) as client:
+        _show(dict(client.documents.put(key, found)))
+
+
+@documents.command()
+@click.argument("key")
+@_of_a_place
+def delete(key: str, **place: str) -> None:
+    """Delete a document."""
+    with _client(**place) as client:
+        client.documents.delete(key)
+
+
+@documents.command()
+@click.argument("conditions", nargs=-1, metavar="[FIELD==VALUE]...")
+@click.option("--order-by", help="A field; -FIELD: the largest first.")
+@click.option("--count", is_flag=True, help="Print the number alone.")
+@_of_a_place
+def query(conditions: tuple[str, ...], order_by: str | None, count: bool, **place: str) -> None:
+    """Print the documents that meet all conditions, one a line."""
+    with _client(**place) as client:
+        if count:
+            _show(client.documents.count(*conditions))
+        else:
+            found = client.documents.find(*conditions, order_by=order_by)
+            _show_each((dict(document) for document in found), (), as_json=True)
+
+
+@documents.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@_of_a_place
+def load(file: IO[str], **place: str) -> int:
+    """Store the documents of FILE, one JSON object with a `key` a line.
+
+    Refused ones are printed, and the status is 1.
+    """
+    with _client(**place) as client, _progress(file) as lines:
+        report = client.documents.load(_json(line) for line in lines if line.strip())
+    for key, problem in report.refused:
+        click.echo(f"{key}: {problem.get('detail') or problem.get('title')}", err=True)
+    click.echo(f"{report.stored:,} stored, {len(report.refused):,} refused", err=True)
+    return 1 if report.refused else 0
+
+
+@contextmanager
+def _progress(file: IO[str]) -> Iterator[Iterable[str]]:
+    """Show how much of a file was read, if it has a size and standard error is a terminal."""
+    if not (file.seekable() and sys.stderr.isatty()):
+        yield file
+        return
+    with click.progressbar(length=os.fstat(file.fileno()).st_size, file=sys.stderr, label="Loading") as bar:
+
+        def counted() -> Iterator[str]:
+            for line in file:
+                yield line
+                bar.update(len(line.encode()))
+
+        yield counted()
+
+
+# --- semaphores ---
+
+
+@click.group()
+def semaphores() -> None:
+    """Show semaphores, and run a command under a lease."""
+
+
+@semaphores.command("ls")
+@click.option("--waiting", is_flag=True, help="Only those that have waiters.")
+@_JSON_LINES
+@_of_a_place
+def list_semaphores(waiting: bool, as_json: bool, **place: str) -> None:
+    """List semaphores: name, permits, free ones, and waiters with --waiting."""
+    columns = ("name", "permits", "free", *(("waiting",) if waiting else ()))
+    with _client(**place) as client:
+        _show_each(client.semaphores.list(waiting=waiting), columns, as_json=as_json)
+
+
+@semaphores.command("show")
+@click.argument("name")
+@_of_a_place
+def show_semaphore(name: str, **place: str) -> None:
+    """Print a semaphore with its leases and waiters."""
+    with _client(**place) as client:
+        _show(client.semaphore(name).show())
+
+
+@semaphores.command("run", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--timeout", default=3_600.0, show_default=True, help="Seconds to wait for a permit.")
+@click.option("--lease", "lease_seconds", type=float, help="Seconds of the lease, which is renewed (default: its own).")
+@click.option("--permits", default=1, show_default=True, help="How many permits.")
+@_of_a_place
+def run(
+    name: str, command: tuple[str, ...], timeout: float, lease_seconds: float | None, permits: int, **place: str
+) -> int:
+    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- make deploy`.
+
+    The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
+    lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.
+    """
+    from signalbox.client import LeaseLost
+
+    with _client(**place) as client:
+        try:
+            with client.semaphore(name).lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease:
+                return _run_under(lease, command)
+        except (LeaseLost, TimeoutError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
+    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first."""
+    environment = {**os.environ, "SIGNALBOX_TOKEN": str(lease.token)}
+    with subprocess.Popen(command, env=environment) as process:  # noqa: S603 (the user's own command)
+        before = {number: signal.signal(number, lambda number, _: process.send_signal(number)) for number in SIGNALS}
+        try:
+            while True:
+                try:
+                    return process.wait(LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    if lease.is_lost:
+                        process.terminate()
+                        lease.check()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+# --- batches ---
+
+
+@click.group()
+def batches() -> None:
+    """List batches, watch one, and retry its failed units."""
+
+
+@batches.command("ls")
+@click.option("--state", type=click.Choice(["open", "sealed", "completed", "cancelled"]), help="Only those.")
+@_JSON_LINES
+@_of_a_place
+def list_batches(state: str | None, as_json: bool, **place: str) -> None:
+    """List batches: id, state and size."""
+    with _client(**place) as client:
+        _show_each(client.batches.list(state=state), ("id", "state", "size"), as_json=as_json)
+
+
+@batches.command("show")
+@click.argument("id")
+@_of_a_place
+def show_batch(id: str, **place: str) -> None:
+    """Print a batch's state and counts."""
+    with _client(**place) as client:
+        _show(client.batch(id).show())
+
+
+@batches.command("watch")
+@click.argument("id")
+@_of_a_place
+def watch_batch(id: str, **place: str) -> None:
+    """Print a batch's progress until it has ended."""
+    with _client(**place) as client:
+        for event in client.batch(id).watch():
+            if event["event"] != "unit":
+                _show(event["data"])
+
+
+@batches.command("retry")
+@click.argument("id")
+@click.argument("units", nargs=-1, type=int)
+@_of_a_place
+def retry_batch(id: str, units: tuple[int, ...], **place: str) -> None:
+    """Run failed units again: the named ones, or all."""
+    with _client(**place) as client:
+        client.batch(id).retry(list(units) or None)
+
+
+# --- flows ---
+
+
+@click.group()
+def flows() -> None:
+    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
+
+
+@flows.command("ls")
+@click.argument("function")
+@click.argument("flow")
+@click.option("--state", help="Only runs in this state: running, stuck, completed, failed, cancelled.")
+@_JSON_LINES
+@_of_a_place
+def list_runs(function: str, flow: str, state: str | None, as_json: bool, **place: str) -> None:
+    """List the runs of a flow: id and state."""
+    with _client(**place) as client:
+        _show_each(client.flow(function, flow).runs(state), ("id", "state"), as_json=as_json)
+
+
+@flows.command("start")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@_of_a_place
+def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run. A value that is JSON is that JSON, any other one is a text."""
+    given = _arguments(arguments)
+    with _client(**place) as client:
+        started = client.flow(function, flow).start(id, **given)
+        _show(started.result(wait) if wait else started.show())
+
+
+@flows.command("event")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", default="null")
+@_of_a_place
+def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
+    """Send an event with VALUE (JSON) to a run."""
+    with _client(**place) as client:
+        client.flow(function, flow).run(id).send(name, _json(value))
+
+
+@flows.command("cancel")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.option("--reason", help="It is in the run's problem.")
+@_of_a_place
+def cancel_run(function: str, flow: str, id: str, reason: str | None, **place: str) -> None:
+    """Cancel a run, whose code can clean up."""
+    with _client(**place) as client:
+        client.flow(function, flow).run(id).cancel(reason)
+
+
+@flows.command("tail")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@_of_a_place
+def tail_run(function: str, flow: str, id: str, **place: str) -> int:
+    """Print a run's log entries as they are made, until it has ended. The status is 1 if it did not complete."""
+    shown, state = 0, "running"
+    with _client(**place) as client:
+        run = client.flow(function, flow).run(id)
+        while True:
+            status = run.show(wait_seconds=1)
+            if status["log_length"] != shown:
+                entries = list(run.log())
+                _show_each(entries[shown:], (), as_json=True)
+                shown = len(entries)
+            state = status["state"]
+            if state in ("completed", "failed", "cancelled"):
+                _show(_outcome(status))
+                return 0 if state == "completed" else 1
+
+
+def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: status[name] for name in ("state", "result", "error") if name in status}
+
+
+GROUPS = (documents, semaphores, batches, flows)

@@ -1,0 +1,154 @@
+"""The commands that call functions: what they print, their exit status, and a command that runs under a lease."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.catalogue.reading import load
+from signalbox.client import Client
+from signalbox.testing import Harness
+from signalbox_infra.cli.main import main
+from signalbox_infra.local.functions.server import mounted
+from tests.serving import serving
+
+PYTHON = sys.executable
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    with Harness() as found, serving(mounted(load())) as base:
+        monkeypatch.setenv("SIGNALBOX_URL", base)
+        yield found
+
+
+@pytest.fixture
+def client(harness: Harness) -> Iterator[Client]:
+    from os import environ
+
+    with Client(environ["SIGNALBOX_URL"]) as found:
+        yield found
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(arguments) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_documents_are_stored_found_and_deleted(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "documents", "put", "a", '{"n": 1, "t": "größe"}') == [{"key": "a", "n": 1, "t": "größe"}]
+    assert shown(capsys, "documents", "get", "a")[0]["n"] == 1
+    assert shown(capsys, "documents", "query", "n==1") == [{"key": "a", "n": 1, "t": "größe"}]
+    assert shown(capsys, "documents", "query", "n>=1", "--count") == [1]
+    assert shown(capsys, "documents", "delete", "a") == []
+    assert main(["documents", "get", "a"]) == 1
+    assert "404 not-found" in capsys.readouterr().err
+
+
+def test_a_file_is_loaded_and_refused_lines_are_named(
+    harness: Harness, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "documents.ndjson"
+    file.write_text('{"key": "a"}\n\n{"key": "b/c"}\n')
+    assert main(["documents", "load", str(file)]) == 1
+    assert "1 stored, 1 refused" in (error := capsys.readouterr().err)
+    assert "b/c: " in error
+    file.write_text('{"key": \n')
+    assert main(["documents", "load", str(file)]) == 2
+    assert "is not JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("code", "status"), [("0", 0), ("7", 7)])
+def test_a_command_runs_under_a_lease_and_gives_its_status(client: Client, code: str, status: int) -> None:
+    client.semaphore("till").ensure(permits=1)
+    script = f"import os, sys; assert int(os.environ['SIGNALBOX_TOKEN']) > 0; sys.exit({code})"
+    assert main(["semaphores", "run", "till", "--", PYTHON, "-c", script]) == status
+    assert client.semaphore("till").show()["free"] == 1
+
+
+def test_of_two_commands_one_waits_for_the_other(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    file = tmp_path / "order"
+    script = f"import time; f = open({str(file)!r}, 'a'); f.write('<'); f.flush(); time.sleep(.3); f.write('>')"
+    command = [PYTHON, "-m", "signalbox_infra", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert file.read_text() == "<><>"
+
+
+def test_a_command_whose_lease_is_lost_is_ended(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    till = client.semaphore("till")
+    till.ensure(permits=1, lease_seconds=0.3)
+
+    def end() -> None:
+        while not (leases := till.show()["leases"]):
+            time.sleep(0.05)
+        till.end_lease(leases[0]["id"], "a test")
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    assert main(["semaphores", "run", "till", "--", PYTHON, "-c", "import time; time.sleep(60)"]) == 1
+    thread.join()
+    assert "ended before it was released" in capsys.readouterr().err
+
+
+def test_no_permit_in_time_is_an_error(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.semaphore("till").ensure(permits=1)
+    assert client.semaphore("till").acquire()
+    assert main(["semaphores", "run", "till", "--timeout", "0.2", "--", "true"]) == 1
+    assert "till has no free permit" in capsys.readouterr().err
+    assert main(["semaphores", "run", "none", "--", "true"]) == 1
+    assert "no-semaphore" in capsys.readouterr().err
+
+
+def test_semaphores_and_batches_are_listed(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.semaphore("till").ensure(permits=2)
+    client.batch("b").populate([1, 2, 3])
+    assert main(["semaphores", "ls"]) == main(["batches", "ls"]) == 0
+    assert capsys.readouterr().out == "till  2  2\nb  sealed  3\n"
+    assert shown(capsys, "semaphores", "show", "till")[0]["permits"] == 2
+    assert shown(capsys, "batches", "ls", "--state", "sealed", "--json")[0]["id"] == "b"
+    for index in range(3):
+        client.batch("b").complete(index, **({"error": "x"} if index == 1 else {"result": index}))
+    assert shown(capsys, "batches", "show", "b")[0]["failed"] == 1
+    assert shown(capsys, "batches", "watch", "b")[-1]["state"] == "completed"
+    assert main(["batches", "retry", "b", "1"]) == 1
+    assert "409" in capsys.readouterr().err
+
+
+def test_a_run_is_started_sent_events_and_followed(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.semaphore("dock").ensure(permits=1)
+    client.object("shop", "Stock", "cup").call("put", count=5)
+    run = ["shop", "checkout", "o-1"]
+    assert shown(capsys, "flows", "start", *run, "order=o7", "item=cup", "count=1", "amount=90000")[0]["id"] == "o-1"
+    harness.travel(5)
+    [listed] = shown(capsys, "flows", "ls", *run[:2], "--state", "running", "--json")
+    assert (listed["id"], listed["state"]) == ("o-1", "running")
+    assert shown(capsys, "flows", "event", *run, "approval", '{"approved": true, "by": "Ann"}') == []
+    harness.travel(5)
+    *entries, outcome = shown(capsys, "flows", "tail", *run)
+    assert entries[0]["entry"] == "done"
+    assert outcome == {"state": "completed", "result": {"paid": "receipt of o7", "parcel": outcome["result"]["parcel"]}}
+    assert main(["flows", "event", *run, "approval", "{"]) == 2
+    assert main(["flows", "start", *run, "order"]) == 2
+    client.flow("shop", "checkout").start("o-2", order="8", item="cup", count=1, amount=90_000)
+    assert shown(capsys, "flows", "cancel", "shop", "checkout", "o-2", "--reason", "late") == []
+    harness.travel(5)
+    assert main(["flows", "tail", "shop", "checkout", "o-2"]) == 1
+    assert "late" in capsys.readouterr().out
+
+
+def test_without_a_stack_or_an_address_a_command_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["documents", "get", "a"]) == 1
+    assert "No local stack runs here. Start one: make dev" in capsys.readouterr().err
