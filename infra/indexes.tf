@@ -51,6 +51,9 @@ locals {
   # The sweeper queries waiting messages of all objects' mailboxes by numbers, which are spread.
   searched_everywhere = { "mailbox.swept_by" = { collection = "mailbox", field = "swept_by" } }
 
+  # Each entry is a label of a run, alone or with the run's state.
+  searched_as_members = { "flows.labels" = { collection = "flows", field = "labels" } }
+
   # Documents belong to users: their fields are indexed, except the kit's own.
   first_exempt = "_signalbox"
   later_exempt = toset(["_resource.created", "_resource.modified"])
@@ -138,6 +141,21 @@ resource "google_firestore_field" "searched_everywhere" {
     indexes {
       order       = "ASCENDING"
       query_scope = "COLLECTION_GROUP"
+    }
+  }
+  deletion_policy = local.of_data
+  depends_on      = [google_firestore_field.first]
+}
+
+resource "google_firestore_field" "searched_as_member" {
+  for_each   = local.searched_as_members
+  database   = local.database
+  collection = each.value.collection
+  field      = each.value.field
+  index_config {
+    indexes {
+      array_config = "CONTAINS"
+      query_scope  = "COLLECTION"
     }
   }
   deletion_policy = local.of_data

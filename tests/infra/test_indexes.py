@@ -26,6 +26,7 @@ TESTS = (
     "batches/test_watch",
     "core/test_outbox",
     "critical_sections/test_costs_critical_sections",
+    "flows/test_flow_labels",
     "flows/test_flow_operations",
     "flows/test_flow_sweep",
     "flows/test_flows_api",
@@ -64,6 +65,7 @@ INDEXED = {
     ("failures", "failed_at"): "list what was given up, the latest first",
     ("flows", "checked_at"): "the sweeper: running flows that have had no turn for an hour",
     ("flows", "due_at"): "the sweeper: what is stuck, and what is to be removed",
+    ("flows", "labels"): "list the flows with a label, or with a label in a state; members of an array",
     ("flows", "state"): "list the flows of a state; of one value, entries sort by ids, which callers choose",
     ("mailbox", "since"): "the header of an object or of a flow, and what waits for it",
     (
@@ -181,6 +183,7 @@ def test_whom_a_document_links_to_is_searched_as_arrays_only_and_all_else_in_bot
     searched = {field: sorted(kinds) for field, kinds in configured.items() if kinds}
     assert searched == {field: ["ASCENDING", "DESCENDING"] for field in INDEXED} | {
         ("mailbox", "swept_by"): ["ASCENDING"],
+        ("flows", "labels"): ["CONTAINS"],
         ("documents", "_signalbox.link_fields"): ["CONTAINS"],
         ("documents", "_signalbox.link_keys"): ["CONTAINS"],
     }

@@ -160,3 +160,10 @@ def parse_limit(text: str, default: int, most: int) -> int:
     if not (text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
         raise BadQuery(f"`limit` must be an integer from 1 to {most:,}.", field="limit")
     return int(text)
+
+
+def wants_count(text: str) -> bool:
+    """Return whether the parameter `count` requests a count. Raises `BadQuery`."""
+    if text not in ("", "true"):
+        raise BadQuery("`count` must be true.", field="count")
+    return bool(text)

@@ -12,7 +12,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
-from signalbox.core.requests import PARAMETERS, Listing
+from signalbox.core.requests import PARAMETERS, Listing, wants_count
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
@@ -26,7 +26,6 @@ from signalbox.documents.requests import (
     Precondition,
     PutRequest,
     query_from_body,
-    wants_count,
 )
 from signalbox.documents.service import bulk, documents, patches
 from signalbox.documents.service.bulk import BulkPutResult

@@ -293,13 +293,6 @@ class CountRequest:
         return cls(tuple(map(_condition, where)))
 
 
-def wants_count(text: str) -> bool:
-    """Return whether the parameter `count` requests a count. Raises `BadQuery`."""
-    if text not in ("", "true"):
-        raise BadQuery("`count` must be true.", field="count")
-    return bool(text)
-
-
 def query_from_body(body: Mapping[str, Any]) -> FindRequest | CountRequest:
     """Parse a query in a JSON object, whose fields are the parameters of a URL. Raises `BadQuery` with the field.
 

@@ -16,12 +16,12 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
-from signalbox.core.requests import RequestFields
+from signalbox.core.requests import RequestFields, wants_count
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
-from signalbox.flows.model import STATES, FlowAddress, FlowHeader, Flows, Message, shown_entry
+from signalbox.flows.model import STATES, FlowAddress, FlowHeader, Flows, Message, checked_labels, shown_entry
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.http import wait_seconds
 
@@ -31,7 +31,7 @@ RUN = "/flows/{flow}/{id}"
 def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -> None:
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
     handlers = FlowRoutes(local, rules)
-    routes.on("GET", "/flows/{flow}", query=("state", "page_token"))(handlers.list)
+    routes.on("GET", "/flows/{flow}", query=("state", "label", "count", "page_token"))(handlers.list)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("DELETE", RUN)(handlers.delete)
@@ -52,14 +52,15 @@ class FlowRoutes:
     def start(self, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
         address = self._address(Access(request, "start", flow, id))
-        fields = _only(request, "arguments", "on_complete")
+        fields = _only(request, "arguments", "on_complete", "labels")
         arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
         if not isinstance(arguments, dict):
             raise BadFlow("`arguments` must be an object.", field="arguments")
         on_complete = None if follow is None else Call.from_request(follow, "on_complete")
         check_calls(request, on_complete=on_complete)
         local = self._local()
-        started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete)
+        labels = checked_labels(fields.get("labels", {}))
+        started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete, labels)
         return Response(201 if started.created else 200, {"flow": flow, "id": id})
 
     def get(self, request: Request, flow: str, id: str) -> Response:
@@ -101,12 +102,17 @@ class FlowRoutes:
         return Response(204)
 
     def list(self, request: Request, flow: str) -> Response:
-        """List runs in the order of their ids."""
+        """List runs in the order of their ids, or count them."""
         self._check(Access(request, "list", flow))
         state = request.query.get("state")
         if state is not None and state not in STATES:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
-        page = service.list_flows(runtime.ports(), flow, state, request.query.get("page_token", ""))
+        runs = service.Runs(flow, state, _label(request.query.get("label")))
+        if wants_count(request.query.get("count", "")):
+            if "page_token" in request.query:
+                raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
+            return Response(200, {"count": service.count_flows(runtime.ports(), runs)})
+        page = service.list_flows(runtime.ports(), runs, request.query.get("page_token", ""))
         return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
 
     def _address(self, access: Access) -> FlowAddress:
@@ -201,6 +207,15 @@ def _only(request: Request, *names: str) -> dict[str, object]:
     return dict(RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names).body)
 
 
+def _label(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    name, separator, value = text.partition(":")
+    if not separator:
+        raise BadQuery("`label` must be NAME:VALUE, for instance tenant:a.", field="label")
+    return name, value
+
+
 def _reason(request: Request) -> str:
     reason = _only(request, "reason").get("reason", "")
     if not isinstance(reason, str):
@@ -229,6 +244,7 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> 
         "log_length": header.log.length,
         "generation": header.generation,
         "progress": header.progress,
+        **({"labels": dict(header.labels)} if header.labels else {}),
         **({"problem": dict(header.stuck)} if header.stuck else {}),
     }
 

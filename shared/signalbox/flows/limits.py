@@ -43,6 +43,15 @@ class FlowLimits(Limits):
     flow_callback_token_max: int = 3_200
     """Characters of the signed part of such an address. Servers refuse a request line of more than 4,094."""
 
+    flow_labels_max: int = 10
+    """Labels that a start sets, and labels that the code of one execution sets."""
+
+    flow_labels_total_max: int = 20
+    """Labels of one run. Each has two entries in an index, which are written whenever a label or the state changes."""
+
+    flow_label_bytes_max: int = 200
+    """Bytes of a label's value. Firestore indexes at most 1,500 bytes of a value."""
+
     flow_tail_bytes_max: int = 100_000
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 

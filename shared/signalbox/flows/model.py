@@ -30,6 +30,8 @@ from signalbox.tasks.requests.signatures import Signature
 
 ON_COMPLETE = "on_complete"
 
+LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 RUNNING, STUCK = "running", "stuck"
@@ -401,6 +403,30 @@ class ParentFlow:
         return cls(value["base"], value["function"], Wait.from_json(value["place"]), value["depth"])
 
 
+def checked_labels(labels: Any) -> dict[str, str]:
+    """Return the labels of a start. Raises `BadFlow`."""
+    if not isinstance(labels, Mapping) or len(labels) > LIMITS.flow_labels_max:
+        detail = f"`labels` must be an object with at most {LIMITS.flow_labels_max} members, whose values are strings."
+        raise BadFlow(detail, field="labels")
+    for name, value in labels.items():
+        check_label(name, value)
+    return dict(labels)
+
+
+def check_label(name: Any, value: Any) -> None:
+    """Raise `BadFlow` unless these can be a label's name and value."""
+    if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
+        raise BadFlow(f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not.", field="labels")
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= LIMITS.flow_label_bytes_max:
+        detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes."
+        raise BadFlow(detail, field="labels")
+
+
+def label_entry(name: str, value: str, state: str = "") -> str:
+    """Return what a listing has of a label, which a query looks for: the label alone, or with the run's state."""
+    return f"{state} {name}:{value}" if state else f"{name}:{value}"
+
+
 @dataclass(frozen=True, slots=True)
 class FlowHeader:
     """A flow as its last turn committed it.
@@ -409,6 +435,7 @@ class FlowHeader:
     code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
+    `labels` are those of the start, as the code has changed them since.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
     """
 
@@ -431,6 +458,7 @@ class FlowHeader:
     kept: int = 0
     kept_bytes: int = 0
     kept_names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
@@ -451,6 +479,11 @@ class FlowHeader:
         """What the code may know of its run."""
         parent = FlowAddress.of_base(self.parent.base) if self.parent else None
         return FlowContext(self.address.name, self.address.key, self.generation, parent)
+
+    @property
+    def label_entries(self) -> list[str]:
+        """What the listing has of the labels: each alone, and each with the state."""
+        return [label_entry(name, value, of) for of in ("", self.state) for name, value in sorted(self.labels.items())]
 
     @property
     def committed_positions(self) -> int:
@@ -495,6 +528,7 @@ class FlowHeader:
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
             **self._claims_record(),
+            **({"labels": json.dumps(self.labels)} if self.labels else {}),
         }
 
     def _claims_record(self) -> dict[str, Any]:
@@ -527,6 +561,7 @@ class FlowHeader:
             kept=data.get("kept", 0),  # headers of older code have none of the three
             kept_bytes=data.get("kept_bytes", 0),
             kept_names=tuple(data.get("kept_names", ())),
+            labels=json.loads(data.get("labels", "{}")),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
@@ -546,6 +581,9 @@ def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]]) -> dict[str
     }
 
 
+NO_LABELS: Mapping[str, str] = {}
+
+
 def new_header(
     address: FlowAddress,
     function: str,
@@ -553,7 +591,9 @@ def new_header(
     incarnation: str,
     on_complete: Call | None = None,
     parent: ParentFlow | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> FlowHeader:
     """Return the header of a flow whose code has not been started."""
-    request = json.dumps([arguments, on_complete.to_record() if on_complete else None], sort_keys=True)
-    return FlowHeader(address, function, arguments, name_of(request), incarnation, on_complete, parent)
+    what = [arguments, on_complete.to_record() if on_complete else None, *([dict(labels)] if labels else [])]
+    digest = name_of(json.dumps(what, sort_keys=True))
+    return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)

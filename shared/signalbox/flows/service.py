@@ -31,6 +31,7 @@ from signalbox.flows.machine.commands import SubFlow, check_event_name
 from signalbox.flows.machine.failures import Stuck, stored_json, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
+    NO_LABELS,
     STATES,
     Cancel,
     Claim,
@@ -42,13 +43,17 @@ from signalbox.flows.model import (
     Message,
     Result,
     Wait,
+    check_label,
+    checked_labels,
     child_id,
+    label_entry,
     message_from_record,
     message_to_record,
     new_header,
 )
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
+    LABELS,
     Commit,
     LoadedLog,
     TurnCommit,
@@ -85,6 +90,7 @@ def start(
     address: FlowAddress,
     arguments: Mapping[str, Any],
     on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> Started:
     """Start a flow, whose code `function` has. A repeated start changes nothing.
 
@@ -92,7 +98,7 @@ def start(
     this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
     """
     checked = _checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
-    header = new_header(address, function, checked, ports.store.new_id(), on_complete)
+    header = new_header(address, function, checked, ports.store.new_id(), on_complete, labels=checked_labels(labels))
     definition = flows.definitions.get(address.name) if flows.function == function else None
     try:
         _commit_start(ports, _begun(ports, flows, definition, header) if definition else _created(header))
@@ -147,7 +153,7 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
     if before is None:
         return
     if before.digest != header.digest:
-        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments.", field="id")
+        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments or labels.", field="id")
     if not before.begun and not before.end:
         wake = wake_flow(before.address.base, before.function)
         ports.queue.create(complete_wake_ups([wake], read.read_time))
@@ -315,22 +321,51 @@ class FlowsPage:
     next_page_token: str = ""
 
 
-def list_flows(ports: Ports, flow: str, state: str | None = None, page_token: str = "") -> FlowsPage:
-    """Return the runs of a flow, or those in one state. Raises `BadFlow` for an unknown state."""
-    if state is not None and state not in STATES:
-        raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a flow, or those of them in one state, with one label, or both."""
+
+    flow: str
+    state: str | None = None
+    label: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `BadFlow` for an unknown state or an impossible label."""
+        if self.state is not None and self.state not in STATES:
+            raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
+        if self.label:
+            check_label(*self.label)
+
+    def query(self) -> Query:
+        """Return the query of the listings. It names one field at most, so it needs no composite index."""
+        collection, names = FlowAddress.COLLECTION, (Condition(ID, ">=", f"{self.flow}~"),)
+        where = (*names, Condition(ID, "<", f"{self.flow}{BEHIND_IDS}"))
+        if self.label:
+            entry = label_entry(*self.label, self.state or "")
+            return Query(collection, (*where, Condition((LABELS,), "array_contains", entry)))
+        return Query(collection, (*where, *([Condition(("state",), "==", self.state)] if self.state else [])))
+
+
+def count_flows(ports: Ports, runs: Runs) -> int:
+    """Return the number of runs."""
+    return ports.store.count(runs.query())
+
+
+def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
+    """Return runs in the order of their ids."""
     collection, most = FlowAddress.COLLECTION, LIMITS.flows_listed_max
     after = read_page_token(page_token, collection, 0) if page_token else ()
-    in_state = (Condition(("state",), "==", state),) if state else ()
-    names = Condition(ID, ">=", f"{flow}~"), Condition(ID, "<", f"{flow}{BEHIND_IDS}")
-    page = ports.store.query(Query(collection, (*names, *in_state), limit=most, after=after))
+    page = ports.store.query(replace(runs.query(), limit=most, after=after))
     token = write_page_token(collection, [], page[-1].id) if len(page) == most else ""
     return FlowsPage([_shown(listing) for listing in page], token)
 
 
 def _shown(listing: Snapshot) -> dict[str, Any]:
     data = dict(listing.data or {})
-    return {name: data[name] for name in ("flow", "id", "state", "created_at", "ended_at") if name in data}
+    shown = {name: data[name] for name in ("flow", "id", "state", "created_at", "ended_at") if name in data}
+    entries = [entry.partition(":") for entry in data.get(LABELS, ())]
+    labels = {name: value for name, _, value in entries if " " not in name}
+    return shown | ({"labels": labels} if labels else {})
 
 
 # --- turns ---

@@ -83,6 +83,9 @@ from signalbox.objects.model import continuation_message, method_call
 
 ENTRIES = "entries"
 
+LABELS = "labels"
+"""The field of a listing that queries search for a label."""
+
 
 # --- the log ---
 
@@ -249,7 +252,7 @@ def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[W
     """Return the writes that create a flow: its header, which must not exist, and its listing."""
     address = header.address
     missing = Snapshot(header_path(address.base), None, read_time)
-    listing = {**address.to_json(), "state": header.state, "created_at": SERVER_TIME, "checked_at": SERVER_TIME}
+    listing = {**_shown_in_lists(header), "created_at": SERVER_TIME, "checked_at": SERVER_TIME}
     return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
 
 
@@ -380,10 +383,10 @@ def _chunk_deletes(header: FlowHeader) -> Iterator[Write]:
 
 
 def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Put]:
-    """Iterate over the write of the listing, which changes with the flow's state only."""
+    """Iterate over the write of the listing, which changes with the flow's state and labels only."""
     if snapshot.data is None:
         yield Put(after.address.base, listing_of(after, SERVER_TIME, snapshot.read_time, checked_at=SERVER_TIME))
-    elif before.state != after.state:
+    elif (before.state, before.labels) != (after.state, after.labels):
         yield Put(after.address.base, listing_of(after, snapshot.create_time, snapshot.read_time))
 
 
@@ -392,12 +395,17 @@ def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: A
 
     A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn.
     """
-    listing = {**header.address.to_json(), "state": header.state, "created_at": created_at}
+    listing = {**_shown_in_lists(header), "created_at": created_at}
     if header.end:
         return listing | {"ended_at": header.end.at, "due_at": header.end.kept_until}
     if header.stuck:
         return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
     return listing | {"checked_at": checked_at or now}
+
+
+def _shown_in_lists(header: FlowHeader) -> dict[str, Any]:
+    labels = {LABELS: header.label_entries} if header.labels else {}
+    return {**header.address.to_json(), "state": header.state, **labels}
 
 
 def end_messages(header: FlowHeader) -> Iterator[Put]:

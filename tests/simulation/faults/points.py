@@ -192,6 +192,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.end_messages": "signalbox.flows.storage:end_messages",
     "flows.header_put": "signalbox.flows.storage:header_put",
     "flows.leases_of": "signalbox.flows.service:leases_of",
+    "flows.listing_writes": "signalbox.flows.storage:listing_writes",
     "flows.mark_stuck": "signalbox.flows.service:mark_stuck",
     "flows.new_entries": "signalbox.flows.storage:new_entries",
     "flows.post_callback": "signalbox.flows.service:post_callback",

@@ -10,7 +10,7 @@ import pytest
 from signalbox.core import queries
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import Condition, Order
-from signalbox.documents import requests
+from signalbox.core.requests import wants_count
 from signalbox.documents.requests import CountRequest, FindRequest
 
 
@@ -169,12 +169,12 @@ def test_an_order_by_key_that_firestore_keeps_no_index_of_is_refused(
 
 @pytest.mark.parametrize(("text", "wanted"), [("", False), ("true", True)])
 def test_count_is_true_or_absent(text: str, wanted: bool) -> None:
-    assert requests.wants_count(text) is wanted
+    assert wants_count(text) is wanted
 
 
 def test_a_count_that_is_neither_true_nor_left_out_is_refused() -> None:
     with pytest.raises(BadQuery) as refused:
-        requests.wants_count("yes")
+        wants_count("yes")
     assert refused.value.field == "count"
 
 

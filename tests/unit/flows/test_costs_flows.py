@@ -147,6 +147,18 @@ def test_an_event_and_the_turn_that_applies_it() -> None:
     assert of(shop, "turn") == row_cost("flows", "event_run")
 
 
+def labelled() -> Any:
+    yield step("work")
+    flow.label("phase", "second")
+    yield step("work")
+
+
+def test_a_label_is_one_more_write_of_its_turn() -> None:
+    shop = Shop(flows_of(labelled))
+    shop.start("labelled")
+    assert of(shop, "work") == row_cost("flows", "step", "label")
+
+
 def test_a_callback_costs_what_an_event_costs() -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")

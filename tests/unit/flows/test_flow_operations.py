@@ -260,7 +260,7 @@ def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
     shop = Shop(flows_of(outer, inner))
     shop.start("outer")
     shop.settle()
-    [child] = flows_service.list_flows(shop.ports, "inner").flows
+    [child] = flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows
     assert child["state"] == "cancelled"
 
 
@@ -460,7 +460,7 @@ def test_a_flow_that_has_ended_is_removed_after_32_days_and_its_id_is_free() -> 
     assert sweep.sweep(shop.ports) == 1
     with pytest.raises(NoFlow):
         shop.status("checkout")
-    assert flows_service.list_flows(shop.ports, "checkout").flows == []
+    assert flows_service.list_flows(shop.ports, flows_service.Runs("checkout")).flows == []
     assert shop.start("checkout", order=2)
 
 
@@ -511,7 +511,7 @@ def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
     shop.settle()
     sweep.delete(shop.ports, FlowAddress("outer", "1"))
     shop.settle()
-    [child] = flows_service.list_flows(shop.ports, "inner").flows
+    [child] = flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows
     assert child["state"] == "cancelled"
 
 
@@ -1177,7 +1177,9 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
     shop.settle()
     status = shop.status("immortal")
     assert (status["state"], status["error"]["detail"], leases(shop)) == ("cancelled", "enough", 0)
-    assert [child["state"] for child in flows_service.list_flows(shop.ports, "inner").flows] == ["cancelled"]
+    assert [child["state"] for child in flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows] == [
+        "cancelled"
+    ]
     [batch_id] = {record.id for record in shop.ports.store.query(Query("batches"))}
     assert get_batch(shop.ports, batch_id).state == "cancelled"
 

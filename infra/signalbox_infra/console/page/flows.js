@@ -22,21 +22,27 @@ const kinds = (listed) => [
   ),
 ];
 
-async function runs(function_, flow, { state = "", page_token }) {
+async function runs(function_, flow, { state = "", label = "", page_token }) {
   const here = ["flows", function_, flow];
-  const listed = await get(address(function_, "flows", flow), { state, page_token });
+  const listed = await get(address(function_, "flows", flow), { state, label, page_token });
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
+    finder("Label, as name:value", here, { name: "label", value: label }),
     choices("State", here, "state", STATES, state),
     table(
       "By id",
-      ["id", "state", "started"],
-      listed.flows.map((each) => [link([...here, each.id]), each.state, since(each.created_at)]),
+      ["id", "state", "started", "labels"],
+      listed.flows.map((each) => [link([...here, each.id]), each.state, since(each.created_at), labelsOf(each)]),
     ),
-    nextPage(here, { state }, listed.next_page_token),
+    nextPage(here, { state, label }, listed.next_page_token),
   ];
 }
+
+const labelsOf = ({ labels = {} }) =>
+  Object.entries(labels)
+    .map(([name, value]) => `${name}:${value}`)
+    .join(", ");
 
 async function run(function_, flow, id) {
   const [status, log] = await Promise.all([
@@ -49,6 +55,7 @@ async function run(function_, flow, id) {
     facts({
       state: h("span", { class: status.state === "stuck" || status.state === "failed" ? "bad" : null }, status.state),
       log: `${status.log_length} entries`,
+      labels: labelsOf(status),
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       problem: status.problem && status.problem.detail,

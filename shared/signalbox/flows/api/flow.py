@@ -308,6 +308,15 @@ def progress(value: Any) -> None:
     running_flow("flow.progress").show(value)
 
 
+def label(name: str, value: str | None) -> None:
+    """Set a label of the run, by which lists and counts find it; None removes it. The commit of this turn stores it.
+
+    Raises `BadFlow` for a name that does not match `[a-z][a-z0-9_-]{0,62}`, a value of more than 200 bytes, or more
+    than 10 labels.
+    """
+    running_flow("flow.label").label(name, value)
+
+
 def context() -> FlowContext:
     """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
     known: FlowContext = running_flow("flow.context").context
@@ -363,6 +372,7 @@ __all__ = [
     "continue_as_new",
     "event",
     "first",
+    "label",
     "lock",
     "log",
     "map",

@@ -21,7 +21,7 @@ from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
-from signalbox.flows.model import RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
+from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
 from signalbox.tasks.machine import idempotency_key
 
@@ -40,7 +40,7 @@ class FlowStatus:
 
     `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
     `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
-    says why the run is stuck. `error` and `problem` are empty if there is none.
+    says why the run is stuck. `labels` are the run's. `error` and `problem` are empty if there is none.
     """
 
     id: str
@@ -51,6 +51,7 @@ class FlowStatus:
     waiting_for: Sequence[Mapping[str, Any]] = ()
     log_length: int = 0
     problem: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -70,19 +71,25 @@ class FlowStatus:
             http.shown_waits(header, service.stuck_below(runtime.ports().store, header)),
             header.log.length,
             dict(header.stuck or {}),
+            dict(header.labels),
         )
 
 
 class FlowRun:
     """A run of a flow, by its id. It may not exist."""
 
-    def __init__(self, address: FlowAddress) -> None:
+    def __init__(self, address: FlowAddress, labels: Mapping[str, str] = NO_LABELS) -> None:
         self._address = address
+        self._labels = labels
 
     @property
     def id(self) -> str:
         """The id of the run."""
         return self._address.key
+
+    def with_(self, *, labels: Mapping[str, str]) -> Self:
+        """Return the same run, which starts with labels."""
+        return type(self)(self._address, labels)
 
     def start(self, on_complete: Call | None = None, **arguments: Any) -> "FlowRun":
         """Start the run, whichever function has its code. A repeat with the same arguments changes nothing.
@@ -91,7 +98,7 @@ class FlowRun:
         the id was used with other arguments.
         """
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
-        return started(NO_FLOWS, self._address, written, on_complete)
+        return started(NO_FLOWS, self._address, written, on_complete, self._labels)
 
     def event(self, name: str, value: Any = None, *, id: str | None = None) -> None:
         """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
@@ -139,19 +146,31 @@ class FlowRun:
 class Flow(Generic[P, R]):
     """A flow of a user's function. `start` starts a run; `call` runs it as a sub-flow of another flow."""
 
-    def __init__(self, definition: FlowDefinition, local: Callable[[], Flows], on_complete: Call | None = None) -> None:
+    def __init__(
+        self,
+        definition: FlowDefinition,
+        local: Callable[[], Flows],
+        on_complete: Call | None = None,
+        labels: Mapping[str, str] = NO_LABELS,
+    ) -> None:
         self.definition = definition
         self._local = local
         self._on_complete = on_complete
+        self._labels = labels
 
     @property
     def name(self) -> str:
         """The name of the flow's code."""
         return self.definition.name
 
-    def with_(self, *, on_complete: Call) -> Self:
-        """Return the same flow whose runs end with a task, which receives the `Outcome`."""
-        return type(self)(self.definition, self._local, on_complete)
+    def with_(self, *, on_complete: Call | None = None, labels: Mapping[str, str] | None = None) -> Self:
+        """Return the same flow whose runs end with a task, which receives the `Outcome`, or have labels.
+
+        Lists and counts find runs by a label. A name must match `[a-z][a-z0-9_-]{0,62}`, and a value is a string of at
+        most 200 bytes. What is left out stays as it was.
+        """
+        labels_after = self._labels if labels is None else labels
+        return type(self)(self.definition, self._local, on_complete or self._on_complete, labels_after)
 
     def start(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
         """Start a run under an id. A repeat with the same arguments changes nothing.
@@ -160,7 +179,8 @@ class Flow(Generic[P, R]):
         used with other arguments.
         """
         arguments = self._checked(args, kwargs)
-        return started(self._local(), FlowAddress.checked(self.name, id), arguments, self._on_complete)
+        address = FlowAddress.checked(self.name, id)
+        return started(self._local(), address, arguments, self._on_complete, self._labels)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
@@ -193,12 +213,16 @@ def _written(value: Any, field: str) -> Json:
 
 
 def started(
-    local: Flows, address: FlowAddress, arguments: Mapping[str, Json], on_complete: Call | None = None
+    local: Flows,
+    address: FlowAddress,
+    arguments: Mapping[str, Json],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> FlowRun:
     """Start a run, with the first turn if `local` has the flow's code."""
     follow = on_complete and deployed(on_complete, "on_complete")
     function = local.function if address.name in local.definitions else function_of(address.name)
-    service.start(runtime.ports(), local, function, address, dict(arguments), follow)
+    service.start(runtime.ports(), local, function, address, dict(arguments), follow, labels)
     return FlowRun(address)
 
 

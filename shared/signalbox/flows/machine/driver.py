@@ -64,7 +64,8 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
 from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, Shielded, cancelled
-from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, time_of
+from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, check_label, time_of
+from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CallOutcome
 
 Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
@@ -131,7 +132,8 @@ class Driver:
     received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
     of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
     and raises an error for those that do not fit it. `branch` is the path of the branch whose code runs, and
-    `continuing` says whether one below the flow's own code has returned `flow.continue_as_new()`.
+    `continuing` says whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those
+    that the code has set; None removes one.
     """
 
     code: Code
@@ -145,6 +147,7 @@ class Driver:
     refusals: list[Problem] = field(default_factory=list)
     logged: list[LogRecord] = field(default_factory=list)
     progress: Any = None
+    labels: dict[str, str | None] = field(default_factory=dict)
     ended: CallOutcome | None = None
     encode: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     created: list[Any] = field(default_factory=list)
@@ -362,6 +365,14 @@ class Driver:
         """Set the progress that the flow's status shows. Raises `Stuck` if it is not JSON or too large."""
         if not self.dropped:
             self.progress = copied(stored_json(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max))
+
+    def label(self, name: str, value: str | None) -> None:
+        """Set or remove a label. Raises `BadFlow`, in each replay alike: earlier executions do not count."""
+        check_label(name, "-" if value is None else value)
+        if name not in self.labels and len(self.labels) >= LIMITS.flow_labels_max:
+            raise BadFlow(f"The code of one execution can set at most {LIMITS.flow_labels_max} labels.")
+        if not self.dropped:
+            self.labels[name] = value
 
 
 def _for_code(pending: PendingCommand, outcome: CallOutcome) -> CallOutcome:

@@ -426,7 +426,7 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
     header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
     names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
-    header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names))
+    header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names), labels=_labels_after(turn))
     if turn.continued is not None:
         return _next_generation(header, turn.continued)
     driver = turn.driver
@@ -441,6 +441,15 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         patches=dict(driver.position.patches),
     )
     return header if driver.ended is None else header.ended(end_of(driver.ended, turn.now, turn.result))
+
+
+def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
+    """Return the labels of a run. Raises `Stuck` if they are too many."""
+    changed = {**turn.header.labels, **turn.driver.labels}
+    labels = {name: value for name, value in changed.items() if value is not None}
+    if len(labels) > LIMITS.flow_labels_total_max:
+        raise too_large(f"The run has {len(labels)} labels; the limit is {LIMITS.flow_labels_total_max}.")
+    return labels
 
 
 def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:

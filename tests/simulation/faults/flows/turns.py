@@ -29,6 +29,7 @@ remove = original("flows.remove")
 take_result = original("flows.FlowTurn._take_result")
 take = original("flows.FlowTurn.take")
 post_callback = original("flows.post_callback")
+listing_writes = original("flows.listing_writes")
 run_turn = original("flows.run_turn")
 sweep_flow = original("flows._sweep_flow")
 
@@ -188,7 +189,12 @@ def _new_at_each_use(ports: Ports, callback: Callback, value: Any) -> None:
     post_callback(ports, replace(callback, operation=ports.store.new_id()), value)
 
 
+def _with_the_state_only(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Put]:
+    return listing_writes(snapshot, replace(before, labels=after.labels), after)
+
+
 FAULTS = (
+    in_flows("flow-29", "a label in the listing", ("flows.listing_writes", _with_the_state_only)),
     in_flows("flow-28", "the run in the address of a callback", ("flows.Callback.check", lambda *_: None)),
     in_flows("flow-28", "the run in the event of a callback", ("flows.FlowTurn.take", _of_any_run)),
     in_flows("flow-28", "one event for all uses of a callback", ("flows.post_callback", _new_at_each_use)),

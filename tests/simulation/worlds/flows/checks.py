@@ -15,7 +15,7 @@ from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import end_of
 from signalbox.flows.model import Event, FlowAddress, FlowHeader, Message, Result, child_id
-from signalbox.flows.storage import read_log
+from signalbox.flows.storage import LABELS, read_log
 from signalbox.mailboxes.model import HEADER, collection_of, header_path
 from signalbox.semaphores.model import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
@@ -102,14 +102,27 @@ class FlowsAtRest:
             if not header.stuck and header.address.base not in woken:
                 self._check_mailbox(header)
 
+    def _check_labels(self, header: FlowHeader) -> None:
+        """Check that the listing has the labels of the header, each alone and with the state."""
+        [read] = self.store.read(header.address.base)
+        listed = (read.data or {}).get(LABELS, [])
+        if listed != header.label_entries:
+            raise Violation(f"{header.address.base} has the labels {header.label_entries}, and its listing {listed}")
+
     def _check_flow(self, header: FlowHeader) -> None:
         base = header.address.base
+        self._check_labels(header)
         if header.stuck:
             raise Violation(f"{base} is stuck, though its code is sound: {header.stuck}")
         if is_terminated(header):
             return
         driver = self._plainly(header)
         waits = {path: each.command.signature for path, each in driver.pending.items()}
+        labels = {name: value for name, value in driver.labels.items() if value is not None}
+        if not labels.items() <= header.labels.items() or any(
+            driver.labels.get(name, "") is None for name in header.labels
+        ):
+            raise Violation(f"{base} has the labels {header.labels}, and its code has set {driver.labels}")
         if not header.end and waits != {path: wait.signature for path, wait in header.pending.items()}:
             raise Violation(f"{base} waits for {header.pending}, its code for {waits}")
         if driver.cancelling and driver.ended and driver.ended.exception() is None:

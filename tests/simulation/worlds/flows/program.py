@@ -84,7 +84,7 @@ class Code:
 
     `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run
     under it. `generators`: the flow and its branches are generators, and groups of commands are lists; else they are
-    coroutines.
+    coroutines. `labels`: it labels its run with what it has received.
     """
 
     revision: int
@@ -97,6 +97,7 @@ class Code:
     leases_max: list[int] = field(default_factory=list)
     early: bool = True
     generators: bool = False
+    labels: bool = False
     dies: Callable[[], None] = lambda: None
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
@@ -121,6 +122,8 @@ class Code:
                     return flow.continue_as_new(program=program, total=total + 1)
                 now = operation[1 + total % 2] if operation[0] == "in turns" else operation
                 seen.append(await self._run(now))
+                if self.labels:
+                    flow.label("seen", None if len(seen) % 3 == 0 else f"{total}-{len(seen)}")
         except failures.Cancelled:
             await Call(FUNCTION, "undo", {})
             raise
