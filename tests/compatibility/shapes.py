@@ -38,7 +38,19 @@ OWN_COLLECTIONS = ("counters",)
 OF_USERS = {"arguments", "attributes", "botl", "fields", "payload", "program", "result", "text", "units", "value"}
 """Fields that contain what users have written: they are not looked into, except the payload of a task of the kit."""
 
-KEYED_BY_DATA = {"enqueued", "kept", "kinds", "leases", "passed", "patches", "pending", "progress", "times", "values"}
+KEYED_BY_DATA = {
+    "enqueued",
+    "kept",
+    "kinds",
+    "labels",
+    "leases",
+    "passed",
+    "patches",
+    "pending",
+    "progress",
+    "times",
+    "values",
+}
 """Maps whose keys are data."""
 
 OF_THE_KIT_IN_DOCUMENTS = ("_signalbox", "_resource")
