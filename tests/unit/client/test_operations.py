@@ -258,7 +258,10 @@ def runs(client: Any, harness: Harness) -> None:
     harness.travel(5)
     with pytest.raises(CallFailed, match="too late"):
         late.result(timeout_seconds=1)
-    ended = checkout.start("o-9", **order | {"order": "9"})
+    ended = checkout.with_(labels={"tenant": "a"}).start("o-9", **order | {"order": "9"})
+    assert ended.show()["labels"] == {"tenant": "a"}
+    assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
+    assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
     ended.resume()
     ended.terminate("a test")
     assert sorted(each["id"] for each in checkout.runs(state="cancelled")) == ["o-8", "o-9"]
