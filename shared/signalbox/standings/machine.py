@@ -329,7 +329,7 @@ def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
 
 
 def threshold_tasks(key: StandingKey, standing: Standing, reached: Iterable[Threshold], now: datetime) -> list[Effect]:
-    """Return the tasks of the thresholds that a standing has reached; each has one name for ever."""
+    """Return the tasks of the thresholds that a standing has reached; each has one name forever."""
     shown = standing.shown(key)
     return [
         threshold.call_with(shown).effect(name_of(key.path, "threshold", threshold.name), now) for threshold in reached
