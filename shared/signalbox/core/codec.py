@@ -67,14 +67,15 @@ def codec_of(annotation: Any, what: str) -> Codec:
 
     Raises `TypeError` for a type that has none, saying `what` is annotated with it and what to write instead.
     """
+    if (known := _codecs.get(annotation)) is not None:
+        return known
+    building: dict[Any, Codec] = {}
     try:
-        if annotation not in _codecs:
-            building: dict[Any, Codec] = {}
-            _build(annotation, what, building)
-            _codecs.update(building)
-        return _codecs[annotation]
+        codec = _build(annotation, what, building)
     except RecursionError:
         raise TypeError(f"{what} is annotated with {annotation!r}, which contains itself: write a dataclass") from None
+    _codecs.update(building)
+    return codec
 
 
 def is_plain(codec: Codec) -> bool:

@@ -181,7 +181,8 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     `type` is the type of the value, for instance `str` or a dataclass. A value of another type is raised as a
     `BadArgument`. Raises `TypeError` for a type that an argument of a task cannot have.
     """
-    return created(NextEvent(name, codec_of(type, f"the event {name!r}")), "flow.event()")
+    codec_of(type, f"the event {name!r}")
+    return created(NextEvent(name, type), "flow.event()")
 
 
 def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Awaited, Call
-from signalbox.core.codec import JSON, Codec, WrongValue, decode
+from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
 from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
@@ -222,7 +222,7 @@ class NextEvent(Command[T]):
 
     kind = "event"
     event: str
-    type: Codec = JSON
+    type: Any = Any
 
     def __post_init__(self) -> None:
         check_event_name(self.event)
@@ -234,7 +234,7 @@ class NextEvent(Command[T]):
     def outcome_of(self, value: Any) -> CallOutcome:
         """Return the outcome of an event's value."""
         try:
-            return CallOutcome(decode(self.type, value, f"the event {self.event}", stored=True))
+            return CallOutcome(decode(codec_of(self.type, self.event), value, f"the event {self.event}", stored=True))
         except WrongValue as error:
             return CallOutcome(raised=BadArgument(f"{error}.", field="value"))
 

@@ -115,24 +115,22 @@ class MethodCode:
 
 @dataclass(frozen=True, slots=True)
 class ObjectClass:
-    """A class as the kit runs it. `fields` are the defaults of the state by name, `types` their codecs."""
+    """A class as the kit runs it. `fields` are the defaults of the state by name, `types` their annotations."""
 
     name: str
     code: type
     version: int
     fields: Mapping[str, Any]
-    types: Mapping[str, Codec]
+    types: Mapping[str, Any]
     methods: Mapping[str, MethodCode] = field(default_factory=dict)
 
     @classmethod
     def from_class(cls, code: type) -> Self:
         """Inspect a user's class. Raises `TypeError` for a field, a parameter or a result of a type without a codec."""
         hints = typing.get_type_hints(code)
-        types = {
-            name: _type_of(code, name, hint)
-            for name, hint in hints.items()
-            if name not in RESERVED and not name.startswith("_")
-        }
+        types = {name: hint for name, hint in hints.items() if name not in RESERVED and not name.startswith("_")}
+        for name, hint in types.items():
+            _check_field(code, name, hint)
         fields = {name: getattr(code, name) for name in types}
         return cls(code.__name__, code, int(getattr(code, "version", 1)), fields, types, dict(_methods(code)))
 
@@ -197,14 +195,14 @@ class ObjectClass:
         if not isinstance(fields, dict):
             raise TypeError(f"it returned {type(fields).__name__}, not the fields")
         for name in self.fields.keys() & fields.keys():
-            decode(self.types[name], fields[name], name)
+            decode(self._codec(name), fields[name], name)
         return fields
 
     def _read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a stored state for the code. Raises `Unavailable` for one that is not of its type."""
         try:
             return {
-                name: value if is_plain(self.types[name]) else decode(self.types[name], value, name, stored=True)
+                name: value if is_plain(self._codec(name)) else decode(self._codec(name), value, name, stored=True)
                 for name, value in fields.items()
                 if name in self.types
             }
@@ -212,11 +210,13 @@ class ObjectClass:
             advice = "Raise the class's `version` and write `upgrade`. Its calls wait for fixed code"
             raise Unavailable(f"the state of {self.name} is not of its type: {error}. {advice}") from error
 
+    def _codec(self, name: str) -> Codec:
+        return codec_of(self.types[name], f"{self.name}.{name}")
+
     def _text(self, instance: Any) -> str:
         try:
             fields = {
-                name: encode(codec, getattr(instance, name), f"{self.name}.{name}")
-                for name, codec in self.types.items()
+                name: encode(self._codec(name), getattr(instance, name), f"{self.name}.{name}") for name in self.fields
             }
         except WrongValue as error:
             raise BadArgument(f"The method left a state that cannot be stored: {error}.") from error
@@ -234,11 +234,10 @@ def _methods(code: type) -> list[tuple[str, MethodCode]]:
     ]
 
 
-def _type_of(code: type, name: str, annotation: Any) -> Codec:
-    codec = codec_of(annotation, f"{code.__name__}.{name}")
+def _check_field(code: type, name: str, annotation: Any) -> None:
+    codec_of(annotation, f"{code.__name__}.{name}")
     if not hasattr(code, name):
         raise TypeError(f"{code.__name__}.{name} needs a default: an object exists from its first call on")
-    return codec
 
 
 def _sent_nothing(result: Any, sent: Sent) -> Any:

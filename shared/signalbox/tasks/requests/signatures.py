@@ -37,13 +37,13 @@ class WrongArguments(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function: `arguments` by name with their codecs, the `required` ones, and those `filled`.
+    """The parameters of a function: `arguments` with their annotations, the `required` ones, and those `filled`.
 
     `typed` are the arguments that are not JSON themselves. `result` is the codec of what the function returns.
     """
 
     task: str
-    arguments: Mapping[str, Codec]
+    arguments: Mapping[str, Any]
     required: frozenset[str]
     filled: Mapping[str, type[TaskSubject | TaskContext]]
     typed: frozenset[str] = frozenset()
@@ -62,14 +62,14 @@ class Signature:
         for argument, parameter in parameters.items():
             _check_parameter(f"{name}: the parameter {argument!r}", parameter, hints.get(argument, Any))
         filled = {argument: hints[argument] for argument in parameters if hints.get(argument) in _FILLED}
-        arguments = {
-            argument: codec_of(hints.get(argument, Any), f"{name}: the parameter {argument!r}")
-            for argument in parameters
-            if argument not in filled
+        arguments = {argument: hints.get(argument, Any) for argument in parameters if argument not in filled}
+        codecs = {
+            argument: codec_of(annotation, f"{name}: the parameter {argument!r}")
+            for argument, annotation in arguments.items()
         }
         empty = inspect.Parameter.empty
         required = frozenset(argument for argument in arguments if parameters[argument].default is empty)
-        typed = frozenset(argument for argument, codec in arguments.items() if not is_plain(codec))
+        typed = frozenset(argument for argument, codec in codecs.items() if not is_plain(codec))
         return cls(name, arguments, required, filled, typed, result_codec(function, hints, own))
 
     @classmethod
@@ -112,7 +112,7 @@ class Signature:
 
     def _converted(self, convert: Callable[[Codec, Any, str], Any], name: str, value: Any) -> Any:
         try:
-            return convert(self.arguments[name], value, name)
+            return convert(codec_of(self.arguments[name], name), value, name)
         except WrongValue as error:
             raise WrongArguments(f"{self.task}: {error}.", name) from error
 

@@ -1,4 +1,4 @@
-"""Planted faults of replay and of what the code receives: order, events, cancels, patches (flow-3 to flow-21)."""
+"""Planted faults of replay and of what the code receives: order, events, cancels, patches (flow-3 to flow-30)."""
 
 from __future__ import annotations
 
@@ -166,6 +166,10 @@ def _sleeps_without_wake_up(commands: CommandWrites, sleep: Sleep, wait: Wait) -
     commands.effects[:] = effects
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 FAULTS = (
     in_flows("flow-3", "replay in the order of the log", ("flows.replay", _by_path)),
     in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver._apply_event", _keeps_no_event)),
@@ -190,6 +194,8 @@ FAULTS = (
     in_flows("flow-12", "the position of a patch", ("flows.Position.patched", _patched_everywhere)),
     in_flows("flow-12", "patching uncommitted positions only", ("flows.Position.patched", _patched_at_once)),
     in_flows("flow-12", "refusing headers of newer code", ("flows.Flows.check_revision", _any_revision)),
+    in_flows("flow-30", "a copy of the arguments", ("core.copied", _itself)),
+    in_flows("flow-30", "a copy of a result", ("flows.copied", _itself)),
     in_flows(
         "flow-15",
         "closing a dropped driver",

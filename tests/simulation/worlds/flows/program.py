@@ -115,11 +115,12 @@ class Code:
         return Flows(FUNCTION, {FLOW: definition}, self.revision)
 
     async def _work(self, program: Program, total: int) -> Any:
-        seen = [total]
+        seen, operations = [total], list(program)
+        program.append(["sleep", 0.01])  # its own list: no other run of the code sees the change
         try:
-            for operation in program:
+            for operation in operations:
                 if operation[0] == "again" and total < operation[1]:
-                    return flow.continue_as_new(program=program, total=total + 1)
+                    return flow.continue_as_new(program=operations, total=total + 1)
                 now = operation[1 + total % 2] if operation[0] == "in turns" else operation
                 seen.append(await self._run(now))
                 if self.labels:
@@ -310,6 +311,8 @@ class Code:
     def _got(self, operation: list[Any], value: Any) -> Any:
         if operation[0] == "event":
             self.consumed.add(value)
+        if isinstance(value, list):
+            value.append("received")  # in its own list, and not in the log
         return value
 
     def _branch(self, operation: list[Any]) -> Any:
