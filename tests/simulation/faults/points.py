@@ -168,6 +168,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.Flows.check_revision": "signalbox.flows.model:Flows.check_revision",
     "flows.Group._stops": "signalbox.flows.machine.groups:Group._stops",
     "flows.Position.patched": "signalbox.flows.machine.driver:Position.patched",
+    "flows.Retried.pause_before": "signalbox.flows.machine.commands:Retried.pause_before",
     "flows.Result.id_for": "signalbox.flows.model:Result.id_for",
     "flows.Shielded.cancel": "signalbox.flows.machine.groups:Shielded.cancel",
     "flows.TurnCommit._next_wake": "signalbox.flows.storage:TurnCommit._next_wake",

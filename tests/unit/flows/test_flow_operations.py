@@ -32,6 +32,8 @@ from signalbox.tasks.api import Call
 from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
 
+NOT_PROBLEMS: Any = [Problem]
+
 SECOND = timedelta(seconds=1)
 
 
@@ -694,6 +696,10 @@ def test_an_event_that_cannot_be_is_refused(name: str, value: Any) -> None:
         lambda: flow.event(""),
         lambda: flow.lock("printer", permits=0),
         lambda: flow.step(step("work"), attempts_max=0),
+        lambda: flow.step(step("work"), pause_factor=0.5),
+        lambda: flow.step(step("work"), pause_seconds=9, pause_max_seconds=8),
+        lambda: flow.step(step("work"), no_retry=NOT_PROBLEMS),
+        lambda: flow.step(step("work"), no_retry=(NOT_PROBLEMS,)),
         lambda: flow.batch([step("a"), step("b")]),
     ],
 )
@@ -1219,3 +1225,50 @@ def test_a_removal_does_not_delete_the_log_of_a_new_run_under_the_same_id() -> N
         sweep.remove(shop.ports, address, ended)
     assert log
     assert shop.world.ids(f"{address.base}/log") == log
+
+
+class Declined(Problem):
+    """The bank has declined the card."""
+
+
+class Stolen(Declined):
+    """The card was reported as stolen."""
+
+
+@pytest.mark.parametrize("final", [Declined, Stolen])
+def test_a_step_is_not_run_again_after_a_problem_of_no_retry(final: type[Problem]) -> None:
+    def paying() -> Any:
+        return (yield flow.step(step("charge"), attempts_max=9, pause_seconds=1, no_retry=(Declined,)))
+
+    outcomes = iter([Problem("the bank is closed"), final("no money")])
+
+    def charge(*_: Any) -> str:
+        raise next(outcomes)
+
+    shop = Shop(flows_of(paying), {"charge": charge})
+    shop.start("paying")
+    shop.settle()
+    status = shop.status("paying")
+    assert (status["state"], status["error"]["type"], len(shop.ran)) == ("failed", final.slug(), 2)
+
+
+def test_the_pauses_of_a_task_grow_up_to_the_longest() -> None:
+    def paying() -> Any:
+        yield flow.step(step("charge"), attempts_max=5, pause_seconds=1, pause_factor=3, pause_max_seconds=8)
+
+    shop = Shop(flows_of(paying), {"charge": raising("closed")})
+    shop.start("paying")
+    pauses = []
+    for _ in range(5):
+        task = shop.take("charge")
+        pauses.append(round((task.not_before - shop.world.now).total_seconds()) if task.not_before else 0)
+        shop.world.advance(max(0, pauses[-1]))
+        shop.deliver(task)
+    assert pauses == [0, 1, 3, 8, 8]
+
+
+@pytest.mark.parametrize(("attempt", "seconds"), [(1, 0), (2, 2), (3, 20), (4, 200), (9, 10**6), (1_000, 10**6)])
+def test_a_pause_is_bounded_however_many_attempts_there_are(attempt: int, seconds: float) -> None:
+    command = flow.step(step("work"), attempts_max=1_000, pause_seconds=2, pause_factor=10, pause_max_seconds=10**6)
+    assert command.pause_before(attempt) == seconds
+    assert flow.step(step("work"), pause_factor=10).pause_before(attempt) == 0

@@ -188,7 +188,7 @@ def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
 
 def two_steps() -> Any:
     """Retry a step, whose attempts are limited."""
-    yield [flow.step(step("a"), attempts_max=3), flow.event("never")]
+    yield [flow.step(step("a"), attempts_max=3, no_retry=(NoSemaphore,)), flow.event("never")]
 
 
 def locked() -> Any:
@@ -224,6 +224,7 @@ def test_each_row_of_the_messages_table_holds(message: str, condition: str, beco
             "a failure of the current attempt, not last": Result(now, failure),
             "a failure of the current attempt, the last": Result(now, failure),
             "a refused lock, and the flow is stuck": Result(now, CallOutcome.from_problem(NoSemaphore("no"))),
+            "a failure of the current attempt, `no_retry`": Result(now, CallOutcome.from_problem(NoSemaphore("no"))),
             "the task of the current attempt was given up": Result(now, CallOutcome.from_problem(GaveUp("ten times"))),
             "a failure of an earlier attempt": Result(earlier, failure),
             "of an earlier execution": Result(Wait("h-0", now.path, attempt), success),

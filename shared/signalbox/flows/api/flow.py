@@ -12,6 +12,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
 from signalbox.core.codec import JSON, Codec, codec_of
 from signalbox.core.json_types import SCALARS
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
@@ -57,12 +58,27 @@ T = TypeVar("T")
 
 
 @overload
-def step(what: "Call[T]", *, attempts_max: int = 1, pause_seconds: float = 0) -> Step[T]: ...
+def step(
+    what: "Call[T]",
+    *,
+    attempts_max: int = 1,
+    pause_seconds: float = 0,
+    pause_factor: float = 1,
+    pause_max_seconds: float = CORE_LIMITS.delay_seconds_max,
+    no_retry: tuple[type[Problem], ...] = (),
+) -> Step[T]: ...
 
 
 @overload
 def step(
-    what: Inline[T], *, attempts_max: int = 1, pause_seconds: float = 0, timeout_seconds: float | None = None
+    what: Inline[T],
+    *,
+    attempts_max: int = 1,
+    pause_seconds: float = 0,
+    pause_factor: float = 1,
+    pause_max_seconds: float = CORE_LIMITS.delay_seconds_max,
+    no_retry: tuple[type[Problem], ...] = (),
+    timeout_seconds: float | None = None,
 ) -> Inline[T]: ...
 
 
@@ -71,17 +87,25 @@ def step(
     *,
     attempts_max: int = 1,
     pause_seconds: float = 0,
+    pause_factor: float = 1,
+    pause_max_seconds: float = CORE_LIMITS.delay_seconds_max,
+    no_retry: tuple[type[Problem], ...] = (),
     timeout_seconds: float | None = None,
 ) -> Step[T] | Inline[T]:
     """Return a command that runs a task, or an inline step: after a `Problem` again, `attempts_max` times in all.
 
-    `pause_seconds` is the time before each further attempt. An inline step must end within `timeout_seconds`, 60 if
-    none is given and 480 at most; the time-out of a task is that of its function.
+    `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
+    `pause_max_seconds` (29 days). A `Problem` of a class in `no_retry` is raised at once. An inline step must end
+    within `timeout_seconds`, 60 if none is given and 480 at most; the time-out of a task is that of its function.
+    Raises `BadFlow` for values out of range.
     """
     if not isinstance(what, Inline):
-        return created(Step(what, attempts_max, pause_seconds), "flow.step()")
+        return created(
+            Step(what, attempts_max, pause_seconds, pause_factor, pause_max_seconds, no_retry), "flow.step()"
+        )
     seconds = what.timeout_seconds if timeout_seconds is None else timeout_seconds
-    inline = Inline(what.function, what.code, attempts_max, pause_seconds, seconds, what.result)
+    timed = Inline(what.function, what.code, attempts_max, pause_seconds, seconds, what.result)
+    inline = replace(timed, pause_factor=pause_factor, pause_max_seconds=pause_max_seconds, no_retry=no_retry)
     return created(inline, "flow.step()", instead_of=what)
 
 

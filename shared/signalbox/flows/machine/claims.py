@@ -81,9 +81,8 @@ NOBODY = Carrier(str, seconds_left=0)
 
 def due_at(step: Inline[object], wait: Wait) -> datetime | None:
     """Return the end of the pause before an attempt, or None if there is none."""
-    if wait.attempt == 1 or not step.pause_seconds:
-        return None
-    return datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=step.pause_seconds)
+    pause_seconds = step.pause_before(wait.attempt)
+    return datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds) if pause_seconds else None
 
 
 def kept_claims(claims: Mapping[str, Claim], steps: Steps, carrier: Carrier, now: datetime) -> dict[str, Claim]:

@@ -27,7 +27,7 @@ from signalbox.core.calls import Awaited, Call
 from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
 from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
+from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
@@ -152,19 +152,65 @@ class Command(Awaited[T]):
         return f"{self.kind} {self.name}".rstrip()
 
 
+class Retried:
+    """A step that runs again after a `Problem`: `attempts_max` times in all, except after one of `no_retry`.
+
+    The pause before the second attempt is `pause_seconds`. Each further one is `pause_factor` times as long, and none
+    is longer than `pause_max_seconds`.
+    """
+
+    __slots__ = ()
+
+    attempts_max: int
+    pause_seconds: float
+    pause_factor: float
+    pause_max_seconds: float
+    no_retry: tuple[type[Problem], ...]
+
+    def _check_retries(self) -> None:
+        """Raise `BadFlow` for values out of range."""
+        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
+        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+        _check_seconds("pause_max_seconds", self.pause_max_seconds, CORE_LIMITS.delay_seconds_max)
+        factor, most = self.pause_factor, LIMITS.flow_pause_factor_max
+        if not isinstance(factor, int | float) or isinstance(factor, bool) or not 1 <= factor <= most:
+            raise BadFlow(f"`pause_factor` must be a number from 1 to {most:,}.", field="pause_factor")
+        if self.pause_max_seconds < self.pause_seconds:
+            raise BadFlow("`pause_max_seconds` must be at least `pause_seconds`.", field="pause_max_seconds")
+        if not isinstance(self.no_retry, tuple) or not all(map(_is_problem_class, self.no_retry)):
+            raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
+
+    def pause_before(self, attempt: int) -> float:
+        """Return the seconds of the pause before an attempt. The first one has none."""
+        if attempt == 1:
+            return 0
+        try:
+            return min(self.pause_max_seconds, self.pause_seconds * float(self.pause_factor) ** (attempt - 2))
+        except OverflowError:
+            return self.pause_max_seconds if self.pause_seconds else 0
+
+    def is_retried(self, attempt: int, outcome: CallOutcome) -> bool:
+        """Return whether the step runs again after this attempt had a failed outcome."""
+        slug = (outcome.error or {}).get("type")
+        is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
+        return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Command[T]):
-    """Run a task. If it ends with a `Problem`, run it again after a pause, `attempts_max` times in all."""
+class Step(Retried, Command[T]):
+    """Run a task."""
 
     kind = "step"
     refusals = (UnknownTask,)
     call: Call
     attempts_max: int = 1
     pause_seconds: float = 0
+    pause_factor: float = 1
+    pause_max_seconds: float = CORE_LIMITS.delay_seconds_max
+    no_retry: tuple[type[Problem], ...] = ()
 
     def __post_init__(self) -> None:
-        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
-        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+        self._check_retries()
 
     @property
     def name(self) -> str:
@@ -177,11 +223,8 @@ class Step(Command[T]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inline(Command[T]):
-    """Run a function of this process as a step. After a `Problem` it runs again, `attempts_max` times in all.
-
-    The outcome must come within `timeout_seconds`.
-    """
+class Inline(Retried, Command[T]):
+    """Run a function of this process as a step. The outcome must come within `timeout_seconds`."""
 
     kind = "run"
     function: str
@@ -190,10 +233,12 @@ class Inline(Command[T]):
     pause_seconds: float = 0
     timeout_seconds: float = LIMITS.inline_timeout_seconds
     result: Codec = JSON
+    pause_factor: float = 1
+    pause_max_seconds: float = CORE_LIMITS.delay_seconds_max
+    no_retry: tuple[type[Problem], ...] = ()
 
     def __post_init__(self) -> None:
-        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
-        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+        self._check_retries()
         _check_seconds("timeout_seconds", self.timeout_seconds, LIMITS.inline_timeout_seconds_max)
 
     @property
@@ -541,6 +586,10 @@ def _check_count(name: str, value: Any, most: int) -> None:
 def _check_seconds(name: str, value: Any, most: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)
+
+
+def _is_problem_class(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Problem)
 
 
 def _check_lease_seconds(value: float | None) -> None:

@@ -47,6 +47,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     result   a failure of the current attempt, not last    retried
     result   a refused lock, and the flow is stuck          retried
     result   the task of the current attempt was given up  applied
+    result   a failure of the current attempt, `no_retry`  applied
     result   a failure of the current attempt, the last    applied
     result   a failure of an earlier attempt               dropped
     result   of an earlier execution                       dropped
@@ -83,7 +84,7 @@ from signalbox.flows.machine.claims import (
     kept_claims,
     new_claims,
 )
-from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Inline, Lock, Renew, Sleep, Step
+from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Inline, Lock, Renew, Retried, Sleep, Step
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged, stored_json, too_large
 from signalbox.flows.machine.groups import PendingCommand
@@ -242,20 +243,20 @@ class FlowTurn:
         command = self.driver.pending[path].command
         if failed and isinstance(command, Inline) and not self._counts(message, now):
             return
-        if failed and self._is_retried(command, wait, str((message.outcome.error or {}).get("type"))):
+        if failed and self._is_retried(command, wait, message.outcome):
             self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
             self.retried.add(path)
             return
         self._apply(Result(replace(message.wait, signature=command.signature), message.outcome, now))
 
-    def _is_retried(self, command: Command[Any], wait: Wait, error: str) -> bool:
+    def _is_retried(self, command: Command[Any], wait: Wait, outcome: CallOutcome) -> bool:
         """Return whether a command whose current attempt failed is scheduled again.
 
         A refused lock is, if the flow is stuck: perhaps its semaphore was created in the meantime.
         """
         if isinstance(command, Lock):
-            return self.header.stuck is not None and command.is_refusal(error)
-        return isinstance(command, Step | Inline) and error != GaveUp.slug() and wait.attempt < command.attempts_max
+            return self.header.stuck is not None and command.is_refusal(str((outcome.error or {}).get("type")))
+        return isinstance(command, Retried) and command.is_retried(wait.attempt, outcome)
 
     # --- inline steps ---
 
@@ -550,7 +551,8 @@ def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, 
 
     `together` is the number of commands that the flow waits for.
     """
-    call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=step.pause_seconds)
+    pause_seconds = step.pause_before(wait.attempt)
+    call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=pause_seconds)
     name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
     context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
     context |= {"delayed": True} if call.delay_seconds else {}

@@ -10,6 +10,7 @@ from typing import Any
 from signalbox.core.ports import Committed, Ports, Put, Snapshot, WriteResult
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
+from signalbox.flows.machine.commands import Retried
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Claim, Message, Result, time_of
 from signalbox.flows.service import Advanced
@@ -55,6 +56,10 @@ def _only_later(turn: FlowTurn) -> list[datetime | None]:
 
 def _only_now(turn: FlowTurn) -> list[datetime | None]:
     return [at for at in wake_times(turn) if at is None]
+
+
+def _same_pause(step: Retried, attempt: int) -> float:
+    return step.pause_seconds if attempt > 1 else 0
 
 
 def _unmarked(turn: FlowTurn, message: Message) -> bool:
@@ -135,6 +140,7 @@ FAULTS = (
         "inline-10", "an outcome that waits, before a next start", ("flows.Carrier.may_start_again", lambda *_: True)
     ),
     in_inline_steps("inline-12", "the pause before an attempt", ("flows.due_at", lambda *_: None)),
+    in_inline_steps("inline-12", "the growth of the pause", ("flows.Retried.pause_before", _same_pause)),
     in_inline_steps("inline-12", "the wake-up after a pause", ("flows.FlowTurn.wake_times", _only_now)),
     in_inline_steps("inline-13", "leaving outcomes that cannot be applied", ("flows._leave_outcomes", lambda _: None)),
 )

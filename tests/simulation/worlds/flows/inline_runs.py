@@ -13,6 +13,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import Claim, FlowHeader, Result, Wait
 from signalbox.flows.problems import StepTimedOut
 from tests.simulation.world import Violation
+from tests.simulation.worlds.flows.program import PAUSE_FACTOR
 
 ONCE = "once"
 """In the name of a step that must not run again in a calm world."""
@@ -64,7 +65,7 @@ class InlineRuns:
     def begin(self, base: str, wait: Wait, claim: Claim) -> Run:
         """Note a start. Raises `Violation` during the pause of an attempt, and while the code of a live claim runs."""
         place, now, delivery, starts = (base, wait.execution_id, wait.path), self.now(), claim.delivery, claim.starts
-        pause = timedelta(seconds=float(wait.signature.split()[-1]))
+        pause = timedelta(seconds=float(wait.signature.split()[-1]) * PAUSE_FACTOR ** (wait.attempt - 2))
         if wait.attempt > 1 and now < datetime.fromisoformat(wait.scheduled_at) + pause:
             raise Violation(f"the attempt {wait.attempt} of {place} begins before its time")
         if starts > LIMITS.inline_starts_max:

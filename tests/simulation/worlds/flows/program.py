@@ -30,7 +30,7 @@ FLOW, FUNCTION, SEMAPHORE = "work", "shop", "till"
 LEASE_SECONDS = 30_000_000
 """Longer than any world, so that a permit that is not released stays held."""
 
-PAUSE_SECONDS = 0.3
+PAUSE_SECONDS, PAUSE_FACTOR = 0.3, 3.0
 OVERSIZED_TASKS = 100
 """More tasks than a small commit has room for."""
 
@@ -348,7 +348,9 @@ class Code:
                 name, attempts_max, pause_seconds, timeout_seconds = parts
                 code = partial(self.runs, name)
                 shown = f"{name} {pause_seconds}"  # the checks read the pause
-                return created(Inline(shown, code, attempts_max, pause_seconds, timeout_seconds), "inline")
+                factor = PAUSE_FACTOR if attempts_max > 1 and pause_seconds else 1.0
+                inline = Inline(shown, code, attempts_max, pause_seconds, timeout_seconds, pause_factor=factor)
+                return created(inline, "inline")
             case "killer":
                 return created(Inline("killer 0", partial(self.runs, "killer")), "inline")
             case "sleep":
