@@ -29,7 +29,7 @@ def test_an_error_of_a_class_that_this_process_does_not_have_keeps_its_status_an
 def test_each_function_has_the_classes_of_all_problems_of_the_kit() -> None:
     ran = subprocess.run([sys.executable, "-c", LOADED], cwd=SHARED, capture_output=True, text=True, check=True)
     modules = {f"signalbox.{path.parent.name}.problems" for path in (SHARED / "signalbox").glob("*/problems.py")}
-    assert set(ran.stdout.split()) == modules
+    assert set(ran.stdout.split()) == modules - {"signalbox.client.problems"}  # the client is not in a function
 
 
 def test_an_outcome_equals_what_is_read_back_from_its_text() -> None:
