@@ -8,6 +8,7 @@ The flow is one coroutine. If a process dies, the flow continues where it was. A
     GET  {base}shop/flows/checkout/7?wait_seconds=30                                               200
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from signalbox import (
@@ -46,6 +47,14 @@ class SoldOut(Problem):
 class NotApproved(Problem):
     status = 403
     title = "Nobody approved the order"
+
+
+@dataclass
+class Approval:
+    """A person's answer, as the event `approval` has it."""
+
+    by: str
+    approved: bool
 
 
 @app.object
@@ -100,11 +109,11 @@ async def approval(amount: int) -> None:
     if amount < APPROVAL_AMOUNT:
         return
     flow.progress({"waits_for": "approval"})
-    approval = flow.event("approval", dict[str, Any])
-    match await flow.first(said=approval, late=flow.sleep(APPROVAL_SECONDS)):
+    answer = flow.event("approval", Approval)
+    match await flow.first(said=answer, late=flow.sleep(APPROVAL_SECONDS)):
         case ("late", _):
             raise NotApproved("There was no answer in a day.")
-        case ("said", {"approved": False, "by": who}):
+        case ("said", Approval(approved=False, by=who)):
             raise NotApproved(f"{who} declined.")
 
 

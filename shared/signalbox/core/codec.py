@@ -169,7 +169,7 @@ class _Plain:
     def decode(self, value: Any, at: str, stored: bool) -> Any:  # noqa: ARG002  it has no fields
         if type(value) is not self._exact:
             _check(value, self._annotation, at)
-        return copied(value) if isinstance(value, list | dict) else value
+        return copied(value) if type(value) in (list, dict) else value
 
 
 JSON: Final[Codec] = _Plain(Any)

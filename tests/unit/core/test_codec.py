@@ -1,6 +1,7 @@
 """Values of annotated types as JSON, and back."""
 
 import json
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, make_dataclass
@@ -8,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
 from threading import Thread
+from types import SimpleNamespace
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
 from uuid import UUID
 
@@ -396,3 +398,41 @@ def test_any_json_is_read_or_refused_and_raises_nothing_else(annotation: Any, da
     except WrongValue:
         return
     assert decode(codec, encode(codec, read, "x"), "x") == read
+
+
+# --- pydantic, which is not installed here ---
+
+
+class Model:
+    """What the codec uses of pydantic's `BaseModel`."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        assert (mode, by_alias) == ("json", True)
+        return dict(self.__dict__)
+
+    @classmethod
+    def model_validate_json(cls, text: str) -> "Model":
+        fields = json.loads(text)
+        if fields.get("amount", 0) < 0:
+            raise WrongModel
+        return cls(**fields)
+
+
+class WrongModel(ValueError):
+    def errors(self) -> list[dict[str, Any]]:
+        return [{"loc": ("lines", 0, "amount"), "msg": "Input should be greater than 0"}]
+
+
+def test_a_pydantic_model_reads_and_writes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", SimpleNamespace(BaseModel=Model))
+    codec = codec_of(type("Payment", (Model,), {}) | None, "x")
+    read = decode(codec, {"amount": 1}, "x")
+    assert encode(codec, read, "x") == {"amount": 1}
+    with pytest.raises(WrongValue, match=r"x\.lines\[0\]\.amount: Input should be greater than 0"):
+        decode(codec, {"amount": -1}, "x")
+    read.amount = float("nan")
+    with pytest.raises(WrongValue, match=r"x\.amount is nan"):
+        encode(codec, read, "x")
