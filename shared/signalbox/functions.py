@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from signalbox.objects.http import ObjectHost
     from signalbox.semaphores.model import Lease
 
+    Scheduled = TypeVar("Scheduled", bound="Task[..., Any] | Flow[..., Any]")
     Filled = TypeVar("Filled", Lease, SectionRun, Unit, Completion, Outcome, TaskContext)
 
 PROBLEMS = (
@@ -193,18 +194,26 @@ class Function:
         *,
         time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
         **options: Any,  # noqa: ARG002  as is this one
-    ) -> Callable[[Task[P, R]], Task[P, R]]:
-        """Enqueue a task at the times of a cron expression in a time zone. Write it above ``@app.task``.
+    ) -> "Callable[[Scheduled], Scheduled]":
+        """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
+
+        For a flow, each time enqueues a task of the flow's name, which starts one run. The run's id is the operation of
+        that task, so a time that comes twice starts one run.
 
         The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
         in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
-        of one task. Raises `TypeError` if it does not decorate a task.
+        of one task. Raises `TypeError` if it decorates neither a task nor a flow.
         """
 
-        def register(task: Task[P, R]) -> Task[P, R]:
-            if not isinstance(task, Task):
-                raise TypeError("write @app.schedule above @app.task: it schedules the task")
-            return task
+        def register(scheduled: "Scheduled") -> "Scheduled":
+            if isinstance(scheduled, Task):
+                return scheduled
+            name = getattr(scheduled, "name", None)
+            if self._flows is None or name not in self._flows.local.names:
+                raise TypeError("write @app.schedule above @app.task or @app.flow: it schedules the task or the flow")
+            if name not in self._tasks:
+                self.task(self._flows.start_of(scheduled))
+            return scheduled
 
         return register
 

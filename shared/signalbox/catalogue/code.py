@@ -305,16 +305,17 @@ class _Module:
         }
 
     def tasks(self) -> dict[str, str]:
-        """Return the places of the functions decorated as tasks."""
+        """Return the places of the functions decorated as tasks, and of scheduled flows, which a task starts."""
         return {
             node.name: f"{self._path}:{node.lineno}"
             for node in self._nodes
-            if isinstance(node, FUNCTIONS) and any(map(_is_task_decorator, node.decorator_list))
+            if isinstance(node, FUNCTIONS)
+            and (any(map(_is_task_decorator, node.decorator_list)) or _is_scheduled_flow(node))
         }
 
     def parameters(self) -> dict[str, Sequence[str]]:
         """Return the arguments of the tasks whose decorators are all the kit's."""
-        tasks = [node for node in self._nodes if isinstance(node, ast.FunctionDef) and _is_plain_task(node)]
+        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_plain_task(node)]
         return {
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
             for task in tasks
@@ -506,7 +507,7 @@ def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     return values, options
 
 
-def _parameters(task: ast.FunctionDef) -> Iterator[tuple[ast.arg, bool]]:
+def _parameters(task: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.arg, bool]]:
     """Iterate over the parameters, each with whether it has a default."""
     positional = [*task.args.posonlyargs, *task.args.args]
     without = len(positional) - len(task.args.defaults)
@@ -560,10 +561,16 @@ def _is_task_decorator(node: ast.expr) -> bool:
     )
 
 
-def _is_plain_task(function: ast.FunctionDef) -> bool:
-    """Return whether a function is decorated as a task, and by nothing that is not the kit's."""
+def _is_plain_task(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is decorated as a task or a scheduled flow, and by nothing that is not the kit's."""
     others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
-    return bool(others) and all(map(_is_task_decorator, others))
+    if _is_scheduled_flow(function):
+        return all(_is_decorator(each, FLOW_DECORATOR) for each in others)
+    return isinstance(function, ast.FunctionDef) and bool(others) and all(map(_is_task_decorator, others))
+
+
+def _is_scheduled_flow(node: ast.AST) -> bool:
+    return _is_flow(node) and any(_is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)
 
 
 def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:

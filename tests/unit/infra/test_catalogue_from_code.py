@@ -140,6 +140,20 @@ def report(pages: int = 1): ...
     assert (trigger.function, trigger.document) == ("orders", "orders/{id}")
 
 
+def test_a_schedule_of_a_flow_is_that_of_the_task_which_starts_it(tmp_path: Path) -> None:
+    code = """
+@app.schedule("0 6 * * 1", time_zone="Europe/Berlin", arguments={"pages": 3})
+@app.flow
+async def report(pages: int): ...
+"""
+    found = catalogue(tmp_path, code, {})
+    schedule = found.schedules["orders-report"]
+    assert (schedule.function, schedule.task, schedule.time_zone) == ("orders", "report", "Europe/Berlin")
+    assert (found.functions["orders"].tasks, found.functions["orders"].flows) == (("report",), ("report",))
+    with pytest.raises(CatalogueError, match="takes no argument 'sides'"):
+        catalogue(tmp_path, code.replace('"pages": 3', '"sides": 3'), {})
+
+
 def test_an_entry_of_the_same_name_replaces_a_decorators_schedule(tmp_path: Path) -> None:
     code = '@app.schedule("0 6 * * 1")\n@app.task\ndef report(): ...'
     entry = {"function": "orders", "task": "report", "cron": "0 7 * * *"}
@@ -170,7 +184,7 @@ def test_code_that_reading_cannot_follow_is_refused_with_what_to_write(tmp_path:
 def test_a_schedule_stands_above_the_task() -> None:
     app = Function("orders")
     with pytest.raises(TypeError, match=r"write @app.schedule above @app.task"):
-        app.schedule("* * * * *")(lambda: None)  # type: ignore[arg-type]  # no task
+        app.schedule("* * * * *")(lambda: None)  # type: ignore[type-var]  # no task
 
 
 def test_the_lock_is_the_whole_catalogue_and_up_to_date(tmp_path: Path) -> None:

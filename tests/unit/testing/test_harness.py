@@ -298,6 +298,29 @@ def test_travel_runs_the_schedules_of_tasks_at_their_times(reporting: Harness) -
         assert harness.ids("documents") == ["report-05", "report-12"]
 
 
+def test_each_time_of_a_flows_schedule_starts_one_run(tmp_path: Path) -> None:
+    scheduled = '@app.schedule("0 6 * * fri", arguments={"n": 60})\n@app.flow\ndef year'
+    text = CATALOGUE.replace("QUEUE", QUEUE).replace("TASKS", str(ROOT / "functions/tasks"))
+    for path, content in (
+        ("infra/catalogue.yaml", text.replace("tasks: [send]", "tasks: [send, year]")),
+        ("annals/main.py", REPORTS.replace("@app.flow\ndef year", scheduled)),
+    ):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(content.replace("reports", "annals"))
+    with Harness(tmp_path / "infra/catalogue.yaml") as harness:  # it starts on Thursday, 1 January 2026
+
+        def states() -> list[str]:
+            found = harness.call("annals", "/flows/year").json
+            return sorted(run["state"] for run in found["flows"]) if found else []
+
+        harness.travel(14 * 86_400)
+        assert states() == ["completed"] * 2
+        for _ in range(2):  # the scheduler calls again, at the same planned time
+            harness.run_schedule("annals-year")
+        harness.run()
+        assert states() == ["completed"] * 3
+
+
 def test_flows_and_objects_of_other_functions_are_those_of_the_catalogue(reporting: Harness) -> None:
     with reporting as harness:
         objects("Book", "1").add(pages=2)

@@ -1,12 +1,13 @@
 """The flows of a user's function: registration, and what its queues deliver for flows."""
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, get_type_hints
 
 from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
@@ -25,7 +26,7 @@ from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.model import Attempt, RetryLimits, TaskContext
 
 
 class InFlow(RuntimeError):
@@ -69,6 +70,12 @@ class Threads:
         return min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) - self.seconds()
 
 
+CONTEXT = "task_context_"
+"""The parameter of the task that starts a scheduled run which no flow has."""
+
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+
+
 class FlowHost:
     """The flows of a function. A function without flows has one, too, if it runs steps of another function's flows."""
 
@@ -89,6 +96,24 @@ class FlowHost:
         if not settings().in_cloud:
             _check(code)
         return Flow(definition, lambda: self.local)
+
+    def start_of(self, flow: Any) -> Callable[..., None]:
+        """Return the code of a task that takes a flow's arguments and starts a run, whose id is the task's operation.
+
+        Its name is the flow's.
+        """
+        code = flow.definition.code
+
+        def start(**arguments: Any) -> None:
+            context: TaskContext = arguments.pop(CONTEXT)
+            flow.start(context.operation, **arguments)
+
+        own = [each.replace(kind=KEYWORD_ONLY) for each in inspect.signature(code).parameters.values()]
+        signature = inspect.Signature([*own, inspect.Parameter(CONTEXT, KEYWORD_ONLY)])
+        types = {**get_type_hints(code), CONTEXT: TaskContext, "return": None}
+        vars(start).update(__signature__=signature)
+        start.__name__, start.__annotations__ = flow.name, types
+        return start
 
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
         http.add_routes(routes, lambda: self.local, rules)
