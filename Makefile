@@ -44,7 +44,7 @@ help: ## List the targets
 demo: $(READY) ## Run the six stages of the demo on real input, on the local emulators (CITIES=all or a number)
 	@$(PYTHON_IN_VENV) -m examples.demo
 
-example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, standings with INPUT=cities or ratings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
+example: $(READY) ## Run an example on a local stack (NAME=quilt, todos, atlas, social_code, standings with INPUT=cities or ratings, or philosophers with MODE=naive or ordered, SEATS=5 ROUNDS=5)
 	@$(PYTHON_IN_VENV) -m examples.local.$(or $(filter $(EXAMPLES),$(NAME)),$(error Name the example: make example NAME=… with one of: $(EXAMPLES)))
 
 dev: $(READY) ## Serve all functions on this machine until Ctrl-C (PORT=8080)

@@ -99,10 +99,10 @@ class Checks:
 
 
 @app.task
-def run(unit: Unit, sources: list[dict[str, str]], tests: str) -> dict[str, Any]:
-    """Run a function's tests as a unit of a batch: the unit's result is the run's."""
+def run(unit: Unit, sources: list[dict[str, str]], tests: str, name: str = "", run_id: str = "") -> dict[str, Any]:
+    """Run a function's tests as a unit of a batch: the unit's result is the run's, with the names that it was given."""
     del unit
-    return run_tests(sources, tests)
+    return {"name": name, "run_id": run_id, **run_tests(sources, tests)}
 
 
 def run_tests(sources: Sequence[Mapping[str, str]], tests: str) -> dict[str, Any]:

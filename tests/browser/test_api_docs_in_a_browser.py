@@ -74,6 +74,7 @@ def test_the_description_has_the_routes_of_all_other_functions(app: WSGIApplicat
         "philosophers",
         "quilt",
         "shop",
+        "social-code",
         "todos",
     }
     called = served["paths"]["/atlas/cities/{id}"]["patch"]

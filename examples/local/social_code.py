@@ -1,0 +1,40 @@
+"""Serve Social Code on a local stack, with a few functions: ``make example NAME=social_code``, until Ctrl-C.
+
+``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from examples.local_stack import on_a_stack
+from signalbox_infra import http_client
+
+FUNCTIONS = {
+    "Add": ("def Add(a, b):\n    return a + b", "check(Add(1, 2) == 3)\nlog('1 + 2 =', Add(1, 2))"),
+    "Multiply": (
+        "# {{Add}}\ndef Multiply(a, b):\n    return 0 if b == 0 else Add(Multiply(a, b - 1), a)",
+        "check(Multiply(3, 4) == 12)",
+    ),
+    "Square": ("# {{Multiply}}\ndef Square(a):\n    return Multiply(a, a)", "check(Square(5) == 25)"),
+}
+RESPONSE_SECONDS_MAX = 30.0
+JSON = {"Content-Type": "application/json"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the example and return the exit code."""
+    return on_a_stack(_begin, "examples.local.social_code", __doc__, arguments)
+
+
+def _begin(base_url: str) -> None:
+    for name, (code, tests) in FUNCTIONS.items():
+        content = json.dumps({"code": code, "tests": tests}).encode()
+        address = f"{base_url}social-code/functions/{name}"
+        http_client.send("PUT", address, content=content, headers=JSON, timeout_seconds=RESPONSE_SECONDS_MAX)
+    sys.stdout.write(f"{base_url}social-code#Add\nChange its code and see the tests of the others. Ctrl-C ends it.\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
