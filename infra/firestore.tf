@@ -57,6 +57,9 @@ locals {
     # A task that was given up. After this time it cannot be run again; a late delivery of the task would record it again.
     failures = { field = "recorded_at", offset = "2592000s" }
 
+    # The receipt of a rate's wait contains the time. Waiting ones have no time to live.
+    rate_waits = { field = "expires_at", offset = null }
+
     # The receipt of a call of an object contains the time. Waiting calls and an object's state have no time to live.
     mailbox = { field = "expires_at", offset = null }
 

@@ -32,6 +32,8 @@ locals {
     objects               = []
     outbox                = []
     pages                 = []
+    rate_waits            = ["since"]
+    rates                 = ["alarm_at"]
     receipts              = []
     releases              = []
     semaphores            = ["mode", "sweep_at"]

@@ -46,6 +46,12 @@ POLICIES: dict[str, ExpiryPolicy] = {
         "The receipt of a call, which recognises a repeat while it is kept. Waiting messages and headers have no such "
         "time.",
     ),
+    "rate_waits": ExpiryPolicy(
+        "expires_at",
+        timedelta(0),
+        "The receipt of a wait for a rate, which recognises a repeat while it is kept. Waits that are not granted yet "
+        "have no such time.",
+    ),
     "receipts": ExpiryPolicy(
         "written_at",
         timedelta(days=32),

@@ -1,12 +1,13 @@
-"""Run the tasks of the `admit` queue: those of semaphores, and the wake tasks of critical sections."""
+"""Run the tasks of the `admit` queue: those of semaphores and rates, and the wake tasks of critical sections."""
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.tasks import TaskDelivery, task_entry
 from signalbox.core.formats import check_known
 from signalbox.critical_sections import tasks as critical_sections_tasks
+from signalbox.rates import tasks as rates_tasks
 from signalbox.semaphores import tasks as semaphores_tasks
 
-TASKS = {**semaphores_tasks.TASKS, **critical_sections_tasks.TASKS}
+TASKS = {**semaphores_tasks.TASKS, **critical_sections_tasks.TASKS, **rates_tasks.TASKS}
 
 
 @task_entry("semaphore_admit")

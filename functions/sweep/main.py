@@ -11,6 +11,7 @@ from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.flows import sweep as flows_sweep
 from signalbox.objects import sweep as objects_sweep
+from signalbox.rates import sweep as rates_sweep
 from signalbox.semaphores import sweep as semaphores_sweep
 
 
@@ -19,5 +20,5 @@ def sweep() -> None:
     budget = time_budget(LIMITS.sweep_part_seconds)
     with ExitStack() as parts:  # all parts run, the last first, even if one raises
         parts.callback(objects_sweep.sweep, runtime.ports(), settings().object_classes, budget)
-        for part in (batches_sweep.sweep, semaphores_sweep.sweep, flows_sweep.sweep, outbox.sweep):
+        for part in (batches_sweep.sweep, semaphores_sweep.sweep, rates_sweep.sweep, flows_sweep.sweep, outbox.sweep):
             parts.callback(part, runtime.ports(), budget)

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from signalbox.objects.api import send as send
     from signalbox.objects.machine.classes import read_only as read_only
     from signalbox.objects.problems import NotReady as NotReady
+    from signalbox.rates.api import rate as rate
+    from signalbox.rates.model import Acquired as Acquired
     from signalbox.resources.api import add_resource as add_resource
     from signalbox.resources.api import resource as resource
     from signalbox.resources.model.fields import Hidden as Hidden

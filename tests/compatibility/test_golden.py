@@ -26,6 +26,8 @@ from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify
 from signalbox.mailboxes.model import CallOutcome
 from signalbox.objects.model import CallRecord, Mark
+from signalbox.rates.model import Rate, RateWait
+from signalbox.rates.tasks import TASKS as RATE_TASKS
 from signalbox.semaphores import model as semaphores
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
@@ -150,6 +152,11 @@ def _verification(data: Data) -> Data:
     return found.to_record()
 
 
+def _rate_wait(data: Data) -> Data:
+    """Return what a wait begins with; its state and times are fields of their own."""
+    return RateWait.from_record("w", data, NOW, NOW).to_record()
+
+
 READERS: Mapping[str, Callable[[Data], Data]] = {
     "attempts/*": _attempts,
     "batches/*": lambda data: batches.Header.from_record(data).to_record(),
@@ -168,6 +175,8 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "objects/*/mailbox/!": _object_header,
     "objects/*/mailbox/*": _call,
     "outbox/*": lambda data: outbox.to_record(outbox.from_record(data)),
+    "rates/*": lambda data: Rate.from_record(data).to_record(),
+    "rates/*/rate_waits/*": _rate_wait,
     "semaphores/*": _semaphore,
     "semaphores/*/releases/*": lambda data: semaphores.Release.from_record(data, NOW).to_record(),
     "semaphores/*/waiters/*": _waiter,
@@ -214,7 +223,7 @@ def run_golden_task(name: str, body: Data) -> None:
         case ["link_verify", _]:
             verify(ports, envelope.payload)
         case ["semaphore_admit", _]:
-            {**SEMAPHORE_TASKS, **SECTION_TASKS}[envelope.name](ports, envelope.payload)
+            {**SEMAPHORE_TASKS, **SECTION_TASKS, **RATE_TASKS}[envelope.name](ports, envelope.payload)
         case ["standing_fold", _]:
             run_standings_task(ports, envelope.name, envelope.payload)
         case ["turn"]:

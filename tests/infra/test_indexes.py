@@ -38,6 +38,7 @@ TESTS = (
     "links/test_verification",
     "objects/test_object_calls",
     "objects/test_object_sweep",
+    "rates/test_rates",
     "resources/test_costs_resources",
     "semaphores/test_costs_semaphores",
     "semaphores/test_semaphores_http",

@@ -27,6 +27,9 @@ SEEDS, SEEDS_SLOW = 15, 80
 
 SEEDS_OF_CHANGES = 120
 
+NEW = frozenset({"rates"})
+"""Worlds of subjects that the last release does not have."""
+
 Rename = Callable[[dict[str, Any]], dict[str, Any]]
 Change = Callable[[], Any]
 
@@ -46,6 +49,9 @@ def check(world: str, seeds: int) -> None:
     """Check a world's seeds. What only today's code has must be the exception, or the last release is not tested."""
     found, reached = violations(world, range(seeds), versions=True)
     assert found == []
+    if world in NEW:
+        assert reached[CALLS_ONLY_OF_TODAY] > reached[CALLS_OF_THE_LAST_RELEASE], "the last release has the subject"
+        return
     assert reached[CALLS_OF_THE_LAST_RELEASE] > seeds
     assert reached[CALLS_ONLY_OF_TODAY] < reached[CALLS_OF_THE_LAST_RELEASE] / 10
     assert reached[SEEDS_OF_TODAY] < seeds / 2

@@ -41,11 +41,12 @@ SUBJECTS = {
     "links": ("core", "documents", "transforms", "history"),
     "semaphores": ("core",),
     "critical_sections": ("core",),
+    "rates": ("core", "semaphores"),
     "batches": ("core",),
     "mailboxes": ("core",),
     "tasks": ("core", "semaphores", "critical_sections", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),
-    "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "batches"),
+    "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "rates", "batches"),
     "standings": ("core",),
     "resources": ("core", "documents", "history", "transforms"),
 }

@@ -33,6 +33,7 @@ READ = (
     "transforms",
     "verifications",
     "semaphores",
+    "rates",
     "critical_section",
     "batches",
     "failures",

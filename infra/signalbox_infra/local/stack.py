@@ -24,7 +24,6 @@ from urllib.parse import quote
 from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
-from signalbox.catalogue.reading import SEMAPHORES
 from signalbox_infra import http_client
 from signalbox_infra.local import processes
 from signalbox_infra.local.folder.data_folder import DataFolder
@@ -123,7 +122,7 @@ class Stack:
             self._supervisor.start()
             if self._data:
                 self._exits.callback(self._save)
-            self._ensure_semaphores()
+            self._ensure_declared()
             running = self._running()
             running.announce()
             self._exits.callback(running.withdraw)
@@ -192,16 +191,17 @@ class Stack:
         """Switch to the catalogue and the code as they are. If that raises `NotReloaded`, the old version serves."""
         self._layout = reload(self._layout, self._supervisor)
         self._idle_monitor = IdleMonitor(self._layout)
-        self._ensure_semaphores()
+        self._ensure_declared()
 
-    def _ensure_semaphores(self) -> None:
-        """Create the semaphores of the catalogue, or set their limits. Raises `StackError`."""
-        for semaphore in self._layout.catalogue.semaphores.values():
-            url = f"{self.base_url}{SEMAPHORES}/{quote(semaphore.name, safe='')}"
+    def _ensure_declared(self) -> None:
+        """Create the semaphores and rates of the catalogue, or set their limits. Raises `StackError`."""
+        for each in self._layout.catalogue.declared:
+            url = f"{self.base_url}{each.function}/{quote(each.name, safe='')}"
             try:
-                http_client.send_json("PUT", url, semaphore.body, timeout_seconds=ENSURE_SECONDS_MAX)
+                http_client.send_json("PUT", url, each.body, timeout_seconds=ENSURE_SECONDS_MAX)
             except http_client.HttpError as error:
-                raise StackError(f"The semaphore {semaphore.name} of the catalogue cannot be made: {error}") from error
+                detail = f"The entry {each.name} of {each.function} in the catalogue cannot be made: {error}"
+                raise StackError(detail) from error
 
     def counts(self) -> dict[str, int]:
         """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""

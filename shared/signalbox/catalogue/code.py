@@ -49,6 +49,7 @@ QUEUES = {
     "objects": (OBJECTS_QUEUE,),
     "flows": (FLOWS_QUEUE,),
     "critical_section": SEMAPHORE_QUEUES,
+    "rate": SEMAPHORE_QUEUES,
     "transaction": (LINKS_QUEUE,),
     "add_resource": (LINKS_QUEUE,),
     "resource": (LINKS_QUEUE,),
@@ -56,7 +57,7 @@ QUEUES = {
 """The queues that a public name of `signalbox` enqueues to."""
 
 OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "flow": {"lock": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
+    "flow": {"lock": SEMAPHORE_QUEUES, "rate": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
     "standings": {"declare": (STANDINGS_QUEUE,)},
     "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
 }

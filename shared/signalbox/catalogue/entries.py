@@ -8,7 +8,7 @@ The origins of `cors` in a function's entry are compared as texts, so they must 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from signalbox.core.names import CALL_OBJECT, CALLBACK_KEYS
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
+from signalbox.rates.requests import RateSettings
+from signalbox.rates.requests import check_name as check_rate_name
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.requests import SemaphoreSettings, check_name
 
@@ -427,6 +429,36 @@ class Semaphore:
     def body(self) -> dict[str, float]:
         """Return the body of the request that creates it."""
         return {"permits": self.permits, "lease_seconds": self.lease_seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A rate that a deployment and the local stack create, or whose limits they set."""
+
+    name: str
+    per_minute: float
+    burst: int = 1
+
+    def __post_init__(self) -> None:
+        try:
+            check_rate_name(self.name)
+            RateSettings(self.per_minute, self.burst)
+        except Problem as problem:
+            raise CatalogueError(problem.detail) from problem
+
+    @property
+    def body(self) -> dict[str, float]:
+        """Return the body of the request that creates it."""
+        return {"per_minute": self.per_minute, "burst": self.burst}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A semaphore or rate to create with a `PUT` of `body` to `function`, or to set its limits."""
+
+    function: str
+    name: str
+    body: Mapping[str, float]
 
 
 def _is_time_zone(name: str) -> bool:

@@ -31,10 +31,12 @@ from signalbox.catalogue.entries import (
     ENQUEUING,
     EVENTS,
     CatalogueError,
+    Declared,
     Function,
     History,
     Index,
     Queue,
+    Rate,
     Schedule,
     Semaphore,
     Trigger,
@@ -57,6 +59,7 @@ __all__ = [
     "History",
     "Index",
     "Queue",
+    "Rate",
     "Schedule",
     "Semaphore",
     "Trigger",
@@ -78,6 +81,9 @@ FLOWS_QUEUE = "flows"
 SEMAPHORES = "semaphores"
 """The kit's function that creates semaphores."""
 
+RATES = "rates"
+"""The kit's function that creates rates."""
+
 ONE_EACH = "Cloud Functions allows one trigger for each function: add another function for this trigger"
 
 
@@ -96,6 +102,7 @@ class Catalogue:
     indexes: Mapping[str, Index]
     history: Mapping[str, History] = field(default_factory=dict)
     semaphores: Mapping[str, Semaphore] = field(default_factory=dict)
+    rates: Mapping[str, Rate] = field(default_factory=dict)
     document_writers: str = ANYONE
     """`ANYONE`, or `KIT` if only the kit writes documents; then `functions` lacks the handler of their events."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
@@ -118,6 +125,10 @@ class Catalogue:
         refuse(
             bool(self.semaphores) and SEMAPHORES not in self.functions,
             f"semaphores: the kit's function {SEMAPHORES} creates them: add it to the functions",
+        )
+        refuse(
+            bool(self.rates) and RATES not in self.functions,
+            f"rates: the kit's function {RATES} creates them: add it to the functions",
         )
         called = {name: each.function for name, each in self.triggers.items()}
         self._callers_agree("triggers", called, "event")
@@ -222,6 +233,12 @@ class Catalogue:
         return tuple(each.rule for _, each in sorted(self.history.items()))
 
     @property
+    def declared(self) -> Iterable[Declared]:
+        """The semaphores and rates that a deployment creates, or whose limits it sets."""
+        yield from (Declared(SEMAPHORES, each.name, each.body) for each in self.semaphores.values())
+        yield from (Declared(RATES, each.name, each.body) for each in self.rates.values())
+
+    @property
     def _forever(self) -> frozenset[str]:
         return frozenset(queue.name for queue in self.queues.values() if queue.attempts_max == -1)
 
@@ -323,7 +340,7 @@ CATALOGUE = INSTALLED_KIT.catalogue
 
 VERSION_MIN = "version_min"
 OF_A_VERSION = re.compile(r"\d+\.\d+\.\d+")
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores")
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 
 
 def load(path: Path | None = None) -> Catalogue:
@@ -414,6 +431,7 @@ def parse(content: object, root: Path, kit: Path | None = None) -> Catalogue:
         indexes=_section(sections, "indexes", Index),
         history=_section(sections, "history", History),
         semaphores=_section(sections, "semaphores", Semaphore),
+        rates=_section(sections, "rates", Rate),
         document_writers=writers,
         places=places,
         kit=kit,
@@ -491,7 +509,7 @@ def _folder(root: Path, name: str, entry: Mapping[str, Any]) -> Path:
     return root / str(entry.get("folder", f"functions/{name}"))
 
 
-Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History, Semaphore)
+Entry = TypeVar("Entry", Function, Queue, Trigger, Schedule, Index, History, Semaphore, Rate)
 
 
 def _section(sections: Mapping[str, Any], kind: str, entry_type: type[Entry]) -> Mapping[str, Entry]:

@@ -15,7 +15,7 @@ from signalbox.catalogue.code import FROM_CODE
 from signalbox.catalogue.entries import Function
 from signalbox.catalogue.reading import Catalogue, load
 
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores")
+SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
 
 

@@ -13,6 +13,7 @@ What a commit contains for each command that the turn schedules or abandons:
     sleep    a message to the flow itself, with a due time   the message is deleted
     event    -                                               -
     lock     a task that waits for the semaphore             a task that cancels the wait
+    rate     a task that waits for the rate                  a task that cancels the wait
     renew    a task that renews the lease                    -
     object   a message to the object                         -
     flow     the sub-flow's header and listing               a message that cancels it
@@ -38,18 +39,20 @@ from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.times import EPOCH
 from signalbox.core.validation import check_commit
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, Renew, Sleep, Step, SubFlow
+from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, RatePermits, Renew, Sleep, Step, SubFlow
 from signalbox.flows.machine.failures import too_large
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import (
     FlowTurn,
     batch_effect,
     cancel_batch_effect,
+    cancel_rate_effect,
     cancel_wait_effect,
     carry_flow,
     check_log,
     new_entries,
     next_header,
+    rate_effect,
     release_effect,
     renew_effect,
     result_call,
@@ -180,6 +183,8 @@ class CommandWrites:
                 self._sleep(sleep, wait)
             case Lock() as lock:
                 self.effects.append(wait_effect(self.header, lock, wait))
+            case RatePermits() as rate:
+                self.effects.append(rate_effect(self.header, rate, wait))
             case Renew() as renew:
                 self.effects.append(renew_effect(self.header, renew, wait))
             case ObjectCall() as call:
@@ -235,6 +240,8 @@ class CommandWrites:
                 self.writes.append(Delete(message_path(address.base, timer_id(address, wait))))
             case Lock() as lock:
                 self.effects.append(cancel_wait_effect(self.header, lock.semaphore, wait))
+            case RatePermits() as rate:
+                self.effects.append(cancel_rate_effect(self.header, rate.rate, wait))
             case SubFlow() as flow:
                 self._cancel_flow(flow, wait)
             case Batch():

@@ -40,9 +40,10 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import Batch, Lock, NextEvent, Sleep, SubFlow
+from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
 from signalbox.flows.machine.turns import (
     cancel_batch_effect,
+    cancel_rate_effect,
     cancel_wait_effect,
     release_effect,
     repeat_flow,
@@ -240,13 +241,15 @@ def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
 
 
 def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the tasks that cancel the batches and the waits for locks of a flow."""
+    """Iterate over the tasks that cancel the batches and the waits of a flow."""
     for wait in header.pending.values():
         kind, _, name = wait.signature.partition(" ")
         if kind == Batch.kind:
             yield cancel_batch_effect(header, wait)
         elif kind == Lock.kind:
             yield cancel_wait_effect(header, name, wait)
+        elif kind == RatePermits.kind:
+            yield cancel_rate_effect(header, name, wait)
 
 
 def _end_at_once(ports: Ports, read: Snapshot, header: FlowHeader, detail: str) -> None:

@@ -32,10 +32,12 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.project import Project, python_files
-from signalbox.catalogue.reading import Catalogue, Schedule, Semaphore
+from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.effects import Effect
 from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
 from signalbox.core.problems import Problem
+from signalbox.rates import service as rates
+from signalbox.rates.requests import RateSettings
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.testing.delivery import (
@@ -161,6 +163,10 @@ class FunctionTable:
         """Return the semaphores of the catalogue."""
         return list(self._catalogue.semaphores.values())
 
+    def rates(self) -> list[Rate]:
+        """Return the rates of the catalogue."""
+        return list(self._catalogue.rates.values())
+
     def schedule_times(self, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
         """Return the times of the schedules that name a task, with the schedules' names, in order."""
         schedules = [schedule for schedule in self._catalogue.schedules.values() if schedule.task]
@@ -240,6 +246,8 @@ class Platform:
         self._events_seen = 0
         for each in self.functions.semaphores():
             semaphores.put(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
+        for rate in self.functions.rates():
+            rates.put(self.ports, rate.name, RateSettings(rate.per_minute, rate.burst))
 
     @property
     def tasks(self) -> list[Effect]:

@@ -214,7 +214,7 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
         ("PUT", "http://x/dev-semaphores/printer", body),
         ("PUT", "http://x/dev-semaphores/the%20dock", body),
     ]
-    assert said == ["Set the limits of 2 semaphores of the catalogue."]
+    assert said == ["Set the limits of 2 semaphores and rates of the catalogue."]
     statuses.append(400)
     assert not declared.ensured(site, said.append)
-    assert "The semaphores of the catalogue are not all set: PUT semaphores/printer: 400" in said[-1]
+    assert "The semaphores and rates of the catalogue are not all set: PUT semaphores/printer: 400" in said[-1]

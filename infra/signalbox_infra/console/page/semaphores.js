@@ -10,8 +10,9 @@ const GRAPH_SEMAPHORES = 12;
 export const show = ({ parts, query }) => (parts.length ? one(parts[0]) : all(query));
 
 async function all({ page_token }) {
-  const [listed, waiting, waits] = await Promise.all([
+  const [listed, rates, waiting, waits] = await Promise.all([
     get("/semaphores", { page_token }),
+    get("/rates").catch(() => ({ rates: [] })), // a project may deploy no rates
     get("/semaphores", { waiting: "true" }),
     get("/semaphores", { deadlocks: "true" }),
   ]);
@@ -48,6 +49,14 @@ async function all({ page_token }) {
       ]),
     ),
     nextPage(["semaphores"], {}, listed.next_page_token),
+    rates.rates.length ? h("h2", {}, "Rates") : null,
+    rates.rates.length
+      ? table(
+          "The first 50 by name",
+          ["name", "per minute", "burst", "free", "waiting"],
+          rates.rates.map((each) => [each.name, each.per_minute, each.burst, each.free, each.waiting ?? 0]),
+        )
+      : null,
   ];
 }
 

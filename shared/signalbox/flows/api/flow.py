@@ -26,6 +26,7 @@ from signalbox.flows.machine.commands import (
     Inline,
     Lock,
     NextEvent,
+    RatePermits,
     Settled,
     SettledOf,
     Shield,
@@ -212,6 +213,11 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
 def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:
     """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`."""
     return created(Lock(semaphore, permits, lease_seconds), "flow.lock()")
+
+
+def rate(name: str, *, weight: int = 1) -> RatePermits:
+    """Return a command that waits until `weight` permits of a rate are granted. Its result is None."""
+    return created(RatePermits(name, weight), "flow.rate()")
 
 
 def batch(calls: Iterable["Call[Any]"], *, failures_max: int | None = None, semaphore: str = "") -> Batch:
@@ -405,6 +411,7 @@ __all__ = [
     "patched",
     "progress",
     "random",
+    "rate",
     "run",
     "send",
     "settled",

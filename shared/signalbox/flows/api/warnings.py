@@ -29,7 +29,8 @@ UNKNOWN_NAME = "does not exist"
 
 FLOW = "signalbox.flows.api.flow"
 COMMANDS = frozenset(
-    f"{FLOW}.{name}" for name in ("all", "batch", "event", "first", "lock", "run", "settled", "shield", "sleep", "step")
+    f"{FLOW}.{name}"
+    for name in ("all", "batch", "event", "first", "lock", "rate", "run", "settled", "shield", "sleep", "step")
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
@@ -59,6 +60,7 @@ REASONS: dict[str, str] = {
     "signalbox.batch": INSTEAD_OF_IO,
     "signalbox.critical_section": INSTEAD_OF_IO,
     "signalbox.documents": INSTEAD_OF_IO,
+    "signalbox.rate": INSTEAD_OF_IO,
     "signalbox.semaphore": INSTEAD_OF_IO,
     "signalbox.standings": INSTEAD_OF_IO,
     "signalbox.transaction": INSTEAD_OF_IO,

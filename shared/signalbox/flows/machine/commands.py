@@ -33,6 +33,8 @@ from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.problems import NoSuchMethod
+from signalbox.rates.limits import LIMITS as RATE_LIMITS
+from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.tasks.model import TaskContext
@@ -312,6 +314,23 @@ class Lock(Command["HeldLock"]):
         """Release the lock that this branch has entered last: other branches may have entered the same command."""
         own = [number for number, (branch, _) in enumerate(self._entered) if branch == _branch()]
         self._entered.pop(own[-1] if own else -1)[1].release()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatePermits(Command[None]):
+    """Wait for permits of a rate, which come back by time."""
+
+    kind = "rate"
+    refusals = (NoRate, BadRate)
+    rate: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        _check_count("weight", self.weight, RATE_LIMITS.burst_max)
+
+    @property
+    def name(self) -> str:
+        return self.rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)

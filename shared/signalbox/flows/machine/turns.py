@@ -84,7 +84,18 @@ from signalbox.flows.machine.claims import (
     kept_claims,
     new_claims,
 )
-from signalbox.flows.machine.commands import Batch, Command, ContinueAsNew, Inline, Lock, Renew, Retried, Sleep, Step
+from signalbox.flows.machine.commands import (
+    Batch,
+    Command,
+    ContinueAsNew,
+    Inline,
+    Lock,
+    RatePermits,
+    Renew,
+    Retried,
+    Sleep,
+    Step,
+)
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged, stored_json, too_large
 from signalbox.flows.machine.groups import PendingCommand
@@ -252,9 +263,9 @@ class FlowTurn:
     def _is_retried(self, command: Command[Any], wait: Wait, outcome: CallOutcome) -> bool:
         """Return whether a command whose current attempt failed is scheduled again.
 
-        A refused lock is, if the flow is stuck: perhaps its semaphore was created in the meantime.
+        A refused wait is, if the flow is stuck: perhaps its semaphore or rate was created in the meantime.
         """
-        if isinstance(command, Lock):
+        if isinstance(command, Lock | RatePermits):
             return self.header.stuck is not None and command.is_refusal(str((outcome.error or {}).get("type")))
         return isinstance(command, Retried) and command.is_retried(wait.attempt, outcome)
 
@@ -583,6 +594,16 @@ def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
 def cancel_wait_effect(header: FlowHeader, semaphore: str, wait: Wait) -> Effect:
     """Return the task that cancels the wait for a lock."""
     return _command_effect(header, wait, "leave", semaphore=semaphore)
+
+
+def rate_effect(header: FlowHeader, permits: RatePermits, wait: Wait) -> Effect:
+    """Return the task that waits for permits of a rate."""
+    return _command_effect(header, wait, "wait_rate", rate=permits.rate, weight=permits.weight)
+
+
+def cancel_rate_effect(header: FlowHeader, rate: str, wait: Wait) -> Effect:
+    """Return the task that cancels the wait for permits of a rate."""
+    return _command_effect(header, wait, "leave_rate", rate=rate)
 
 
 def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:

@@ -35,6 +35,8 @@ from signalbox.flows.storage import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path, message_path
 from signalbox.mailboxes.storage import message_put, read_mailbox
+from signalbox.rates import service as rates
+from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, RetryLimits, Start
@@ -173,7 +175,10 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str,
 
 
 def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome | None:
-    """Return the outcome of a lease, a call of an object or a batch, or None for a lease that has ended."""
+    """Return the outcome of a lease, a call of an object or a batch, or None for a lease that has ended.
+
+    Permits of a rate that were granted have no context.
+    """
     if "lease" in context:
         granted = context["lease"]
         claimed = semaphores.claim(ports, granted)
@@ -183,7 +188,7 @@ def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome
         return CallOutcome({**lease, "ends_at": rfc3339(claimed.ends_at), "granted": dict(granted)})
     if "outcome" in context:
         return CallOutcome.from_json(context["outcome"])
-    return CallOutcome(dict(context["batch"]))
+    return CallOutcome(dict(context["batch"])) if "batch" in context else CallOutcome()
 
 
 # --- commands ---
@@ -203,6 +208,27 @@ def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for a lock. If the wait is not known yet, it may still be granted, and its lease is released."""
     with suppress(NotFound):
         semaphores.cancel(ports, payload["semaphore"], _child_id(payload))
+
+
+def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Wait for permits of a rate. If the wait is refused, the error is the outcome.
+
+    If a repeat finds that they were granted, the task that posts the result may be lost, so it is posted here.
+    """
+    try:
+        request = RateWaitRequest(_child_id(payload), _result_call(payload), payload["weight"])
+        waiting = rates.wait(ports, payload["rate"], request)
+    except Problem as problem:
+        _post_error(ports, payload, problem)
+    else:
+        if waiting.due:
+            _post_outcome(ports, payload, CallOutcome())
+
+
+def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
+    """Cancel the wait for permits of a rate. If it was granted, its result is dropped."""
+    with suppress(NotFound):
+        rates.cancel(ports, payload["rate"], _child_id(payload))
 
 
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -276,6 +302,8 @@ def _result_call(payload: Mapping[str, Any]) -> Call:
 COMMANDS: Mapping[str, Callable[[Ports, Mapping[str, Any]], None]] = {
     "wait": _wait_for_lock,
     "leave": _cancel_wait,
+    "wait_rate": _wait_for_rate,
+    "leave_rate": _cancel_rate,
     "renew": _renew_lease,
     "release": _release_lease,
     "populate": _populate_batch,

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from itertools import accumulate
+from typing import Protocol, TypeVar
 
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -79,7 +80,21 @@ class Granted:
         return granted + refusals(loaded, self.refused)
 
 
-def head_of(page: Sequence[Waiter], *, more: bool) -> tuple[Waiter, ...]:
+class InQueue(Protocol):
+    """A record of a queue: its id, its create time, and its place in the order of the query."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def created_at(self) -> datetime | None: ...
+    @property
+    def since(self) -> datetime | None: ...
+
+
+Queued = TypeVar("Queued", bound=InQueue)
+
+
+def head_of(page: Sequence[Queued], *, more: bool) -> tuple[Queued, ...]:
     """Return the head of the queue by create time, given the first page by `since`.
 
     If there may be `more` waiters behind the page, those created close to its end are left out: a waiter behind the

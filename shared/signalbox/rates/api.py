@@ -1,0 +1,60 @@
+"""`rate`, as users import it from `signalbox`."""
+
+from dataclasses import dataclass
+
+from signalbox.adapters import runtime
+from signalbox.adapters.deployed_catalogue import check_deployed
+from signalbox.core.calls import Call
+from signalbox.rates import service
+from signalbox.rates.model import Acquired
+from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
+from signalbox.tasks.machine import content_of, idempotency_key
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Permits under one name that come back by time."""
+
+    name: str
+
+    def ensure(self, per_minute: float, *, burst: int = 1) -> None:
+        """Create the rate, or set its limits; waits stay. Idempotent.
+
+        `per_minute` permits come back in a minute, and at most `burst` are granted at once. In any window of t seconds
+        at most `burst + per_minute * t / 60` permits are granted. Raises `BadKey`, `BadRate` or `Unavailable`.
+        """
+        service.put(runtime.ports(), self.name, RateSettings(per_minute, burst))
+
+    def limits(self) -> RateSettings:
+        """Return the limits. Raises `NoRate` or `Unavailable`."""
+        rate = service.get(runtime.ports(), self.name).rate
+        return RateSettings(rate.per_minute, rate.burst)
+
+    def acquire(self, weight: int = 1, *, id: str | None = None) -> Acquired:
+        """Take permits if they are there now: the answer is true. If not, it says when to try again.
+
+        While tasks wait, the answer is false, because they were first. A repeat with the same `id`, among the last 100,
+        takes nothing and gets the same answer. Raises `NoRate`, `BadRate` or `Unavailable`.
+        """
+        return service.acquire(runtime.ports(), self.name, AcquireRequest(weight, id or ""))
+
+    def wait(self, call: Call, *, weight: int = 1, id: str | None = None) -> str:
+        """Call the task when its permits are granted, in the order of the waits. Return the wait's id.
+
+        No process waits. `weight` is the number of permits, for example the tokens of a request. `id` identifies a
+        repeated wait; in a task, the kit derives an id, which a second delivery repeats. Raises `NoRate`, `BadRate`,
+        `BadCall` or `Unavailable`.
+        """
+        check_deployed(continuation=call)
+        ports = runtime.ports()
+        key = id or idempotency_key("rate", self.name, content_of(call), weight) or ports.store.new_id()
+        return service.wait(ports, self.name, RateWaitRequest(key, call, weight)).id
+
+    def cancel(self, id: str) -> bool:
+        """End a wait; return whether its task will not be called. Raises `NotFound` or `Unavailable`."""
+        return service.cancel(runtime.ports(), self.name, id)
+
+
+def rate(name: str) -> Rate:
+    """Return the rate of a name; it does not have to exist yet."""
+    return Rate(name)

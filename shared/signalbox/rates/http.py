@@ -1,0 +1,77 @@
+"""The HTTP of rates: `{base}rates`."""
+
+from math import ceil
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.access import check_calls
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.requests import PARAMETERS, Listing
+from signalbox.rates import service
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.model import RateView
+from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
+
+routes = Routes("rates")
+
+
+@routes.on("PUT", "/{name}")
+def put(request: Request, name: str) -> Response:
+    view, created = service.put(runtime.ports(), name, RateSettings.from_request(request.json_object()))
+    return Response(201 if created else 200, _rate(view))
+
+
+@routes.on("PATCH", "/{name}")
+def patch(request: Request, name: str) -> Response:
+    return Response(200, _rate(service.patch(runtime.ports(), name, SettingsPatch.from_request(request.json_object()))))
+
+
+@routes.on("GET", "/{name}")
+def get(_: Request, name: str) -> Response:
+    return Response(200, _rate(service.get(runtime.ports(), name)))
+
+
+@routes.on("GET", "/", query=PARAMETERS)
+def find(request: Request) -> Response:
+    listing = Listing.from_request(request.query, "rates", LIMITS.rates_page_max)
+    page = service.find(runtime.ports(), listing)
+    return Response(200, {"rates": [_rate(view) for view in page.rates], **page.more})
+
+
+@routes.on("DELETE", "/{name}")
+def delete(_: Request, name: str) -> Response:
+    service.delete(runtime.ports(), name)
+    return Response(204)
+
+
+@routes.on("POST", "/{name}/acquire")
+def acquire(request: Request, name: str) -> Response:
+    asked = AcquireRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
+    answer = service.acquire(runtime.ports(), name, asked)
+    if answer.granted:
+        return Response(200, {"granted": True})
+    seconds = answer.retry_after_seconds
+    return Response(200, {"granted": False, "retry_after_seconds": seconds}, {"Retry-After": str(ceil(seconds))})
+
+
+@routes.on("POST", "/{name}/waits")
+def wait(request: Request, name: str) -> Response:
+    ports = runtime.ports()
+    id_ = request.header("Idempotency-Key") or ports.store.new_id()
+    wanted = RateWaitRequest.from_request(request.json_object(), id_)
+    check_calls(request, continuation=wanted.continuation)
+    waiting = service.wait(ports, name, wanted)
+    return Response(202, {"id": waiting.id, "state": waiting.state})
+
+
+@routes.on("DELETE", "/{name}/waits/{id}")
+def cancel(_: Request, name: str, id: str) -> Response:
+    return Response(200, {"cancelled": service.cancel(runtime.ports(), name, id)})
+
+
+def _rate(view: RateView) -> dict[str, Any]:
+    """Render a rate; the number of waits is absent if they were not counted."""
+    waiting = {} if view.waiting is None else {"waiting": view.waiting}
+    rate = view.rate
+    return {"name": view.name, "per_minute": rate.per_minute, "burst": rate.burst, "free": view.free, **waiting}

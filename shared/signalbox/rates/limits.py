@@ -1,0 +1,52 @@
+"""The limits of rates, each with its reason."""
+
+from signalbox.core.limits import Limits
+
+
+class RateLimits(Limits):
+    """The limits by name; units come last in a name."""
+
+    rate_name_bytes_max: int = 1_000
+    """A rate's name. Paths below its record must fit within Firestore's limits, too."""
+
+    per_minute_min: float = 1 / 1_440
+    """The slowest rate: a permit a day."""
+
+    per_minute_max: int = 30_000
+    """The fastest rate, 500 permits a second: an admit run grants 90 waits in one commit, several times a second."""
+
+    burst_max: int = 10_000
+    """Permits that can be granted at once, and the largest weight of one wait."""
+
+    rate_wait_id_bytes_max: int = 128
+    """A wait's id."""
+
+    recent_acquires_max: int = 100
+    """Ids of the last acquires that the record keeps, to recognise a commit whose answer was lost."""
+
+    rate_grants_page_max: int = 90
+    """Waits that one commit grants: two outbox records of 100 tasks have room for them and the next alarm."""
+
+    rate_grant_bytes_max: int = 600_000
+    """Payloads of the tasks that one commit enqueues, so that they fit into one outbox record."""
+
+    rate_pages_max: int = 10
+    """Commits of one admit run. At 500 permits a second three are enough for the time between two runs."""
+
+    grants_ahead_seconds: float = 1.0
+    """How far ahead an admit run grants. A task is enqueued for its time, so a fast rate needs few runs."""
+
+    alarm_ahead_seconds: float = 0.5
+    """How long before a permit's time its admit run is due: a run that is late by less delays no grant."""
+
+    alarm_days_max: int = 20
+    """The longest time until the next admit run. Cloud Tasks schedules at most 30 days ahead."""
+
+    alarm_lost_seconds: int = 10
+    """The time after which the sweeper takes an admit run that is due for lost."""
+
+    rates_page_max: int = 50
+    """Rates in one answer, and in one query of the sweeper."""
+
+
+LIMITS = RateLimits()

@@ -1,0 +1,200 @@
+"""Every decision about a rate, as pure functions of the loaded records and the server's time.
+
+A permit is free at `now` if the bucket is full again at most `burst - 1` intervals later; granting it moves that time
+one interval on. So in any window of t seconds, by the times of the grants, at most `burst + rate * t` permits are
+granted, in whatever order the grants are decided.
+
+    command  waits left  permits            answer   full_at    alarm
+    -------  ----------  -----------------  -------  ---------  -----
+    acquire  no          now                granted  later      -
+    acquire  no          later              refused  same       -
+    acquire  yes         any                refused  same       same
+    admit    none        any                -        same       none
+    admit    some        now, or soon       -        later      of the first wait that is left, if any
+    admit    some        later than soon    -        same       of the first wait
+
+*Soon* is within `grants_ahead_seconds`: such a grant has its own time, for which its task is enqueued.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
+
+from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.problems import Unavailable
+from signalbox.core.times import microseconds
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.model import Acquired, Rate, RateWait, Receipt, path_of, seconds_between
+from signalbox.rates.problems import BadRate
+from signalbox.rates.requests import AcquireRequest, RateSettings
+
+ADMIT = "rate_admit"
+"""The task of an admit run."""
+
+AHEAD = timedelta(seconds=LIMITS.grants_ahead_seconds)
+ALARM_AHEAD = timedelta(seconds=LIMITS.alarm_ahead_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an admit run has read: the rate, and the first waits in their order. `more`: others may follow them.
+
+    `rate` is None if the rate was deleted. `asleep` means that no wait was read, because the next run is enqueued.
+    """
+
+    name: str
+    rate: Rate | None
+    incarnation: int
+    now: datetime
+    waits: tuple[RateWait, ...] = ()
+    more: bool = False
+    asleep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What an admit run does: grants, stale waits to delete, the rate after it. `again`: it has more to do now."""
+
+    rate: Rate | None
+    granted: tuple[RateWait, ...] = ()
+    stale: tuple[RateWait, ...] = ()
+    again: bool = False
+
+
+# --- limits ---
+
+
+def create(wanted: RateSettings) -> Rate:
+    """Return a new rate, whose permits are all free."""
+    return Rate(wanted.per_minute, wanted.burst)
+
+
+def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
+    """Return the rate with other limits. What is owed is counted in permits, and is at most the new burst."""
+    owed = min(Fraction(max(0, rate.full_at - microseconds(now)), rate.interval), Fraction(wanted.burst))
+    changed = replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
+    return replace(changed, full_at=microseconds(now) + ceil(owed * changed.interval))
+
+
+def check_weight(rate: Rate, weight: int) -> None:
+    """Raise `BadRate` for a weight that can never be granted."""
+    if weight > rate.burst:
+        detail = f"`weight` is {weight}, and the rate grants at most its burst of {rate.burst} at once."
+        raise BadRate(f"{detail} Lower the weight, or raise `burst`.", field="weight")
+
+
+# --- permits ---
+
+
+def take(rate: Rate, weight: int, slot: datetime) -> Rate:
+    """Return the rate after a grant at the time `slot`."""
+    return replace(rate, full_at=max(rate.full_at, microseconds(slot)) + weight * rate.interval)
+
+
+def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate, Acquired]:
+    """Grant permits now, or refuse; while waits are left, refuse, because they were first. Raises `BadRate`."""
+    check_weight(rate, request.weight)
+    if any(receipt.id == request.id for receipt in rate.recent):
+        return Decision(rate, Acquired(granted=True))
+    slot = rate.slot(request.weight, now)
+    if rate.alarm_at is not None:
+        slot = max(slot, rate.alarm_at) + timedelta(microseconds=rate.interval)
+    if slot > now:
+        return Decision(rate, Acquired(granted=False, retry_after_seconds=seconds_between(now, slot)))
+    recent = (*rate.recent, Receipt(request.id, now))[-LIMITS.recent_acquires_max :]
+    return Decision(replace(take(rate, request.weight, now), recent=recent), Acquired(granted=True))
+
+
+# --- the admit run ---
+
+
+def check_due(now: datetime, not_before: datetime | None) -> None:
+    """Raise `Unavailable` for an early run: the commits that it should see may not have been made yet."""
+    if not_before is not None and now < not_before:
+        raise Unavailable("the commits that this run should see may not have been made yet")
+
+
+def is_asleep(rate: Rate, now: datetime) -> bool:
+    """Return whether the next run is enqueued and no permit comes back before it."""
+    return rate.alarm_at is not None and now < rate.alarm_at <= _alarm_at(rate, 1, now)
+
+
+def page_size(rate: Rate, now: datetime) -> int:
+    """Return the number of waits to read: those that can be granted until the next run, and one more."""
+    ahead = microseconds(now + AHEAD) - microseconds(rate.slot(1, now))
+    soon = rate.free(now) + max(0, ahead // rate.interval) + 1
+    return min(soon, LIMITS.rate_grants_page_max) + 1
+
+
+def admit(loaded: Loaded) -> Admitted:
+    """Grant from the head of the queue as far ahead as a run does, and set the alarm for the first wait that is left.
+
+    Each grant has its own time. No wait overtakes one that needs several permits. A rate that was deleted grants
+    nothing, and its waits are stale.
+    """
+    rate, now = loaded.rate, loaded.now
+    stale = tuple(wait for wait in loaded.waits if _is_stale(loaded, wait))
+    if rate is None or loaded.asleep:
+        return Admitted(rate, stale=stale, again=loaded.more)
+    waiting = [wait for wait in loaded.waits if wait not in stale]
+    granted, rate = _grant(rate, waiting, now)
+    left = waiting[len(granted) :]
+    again = not left and loaded.more
+    alarm_at = _alarm_at(rate, left[0].weight if left else 1, now) if left or again else None
+    full_page = bool(left) and rate.slot(left[0].weight, now) <= now + AHEAD
+    return Admitted(replace(rate, alarm_at=alarm_at), granted, stale, again or full_page)
+
+
+def _grant(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tuple[RateWait, ...], Rate]:
+    granted: list[RateWait] = []
+    room_bytes = LIMITS.rate_grant_bytes_max
+    for wait in waiting[: LIMITS.rate_grants_page_max]:
+        slot = rate.slot(wait.weight, now)
+        room_bytes -= len(wait.continuation.to_record()["payload"])
+        if slot > now + AHEAD or (room_bytes < 0 and granted):
+            break
+        rate = take(rate, wait.weight, slot)
+        granted.append(replace(wait, state="granted", granted_at=slot))
+    return tuple(granted), rate
+
+
+def _is_stale(loaded: Loaded, wait: RateWait) -> bool:
+    """Return whether a wait is of an earlier rate of this name, or of one that was deleted before this was read."""
+    if loaded.rate is None:
+        return wait.incarnation < microseconds(loaded.now)
+    return wait.incarnation < loaded.incarnation
+
+
+def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:
+    """Return the time of the run that grants `weight` permits: a little before they are there."""
+    latest = now + timedelta(days=LIMITS.alarm_days_max)
+    return min(max(now, rate.slot(weight, now) - ALARM_AHEAD), latest)
+
+
+# --- tasks ---
+
+
+def admit_effects(name: str, before: Rate, after: Rate, incarnation: int) -> tuple[Effect, ...]:
+    """Return the task of the alarm, if it has a new time."""
+    if after.alarm_at is None or after.alarm_at == before.alarm_at:
+        return ()
+    return (admit_task(name, incarnation, after.alarm_at),)
+
+
+def admit_task(name: str, incarnation: int, at: datetime | None = None) -> Effect:
+    """Return an admit run: at a time, or soon after its commit. Those of one time slot are one task."""
+    base = f"{path_of(name)} {incarnation}"
+    return Effect(base, ADMIT_QUEUE, SEMAPHORE_ADMIT, ADMIT, {"rate": name}, not_before=at, wakes=True)
+
+
+def continuation_task(name: str, wait: RateWait, now: datetime) -> Effect:
+    """Return the task of a wait that was granted, due at the time of its grant."""
+    assert wait.granted_at is not None, "the wait was granted"
+    task = name_of(path_of(name), wait.incarnation, wait.id, "continuation")
+    effect = wait.continuation.effect(task, wait.granted_at)
+    return (
+        replace(effect, not_before=wait.granted_at) if effect.not_before is None and wait.granted_at > now else effect
+    )

@@ -1,0 +1,174 @@
+"""A rate's record, and the records of its waits.
+
+    rates/{name}                    limits, the time at which the bucket is full, the alarm, receipts of acquires
+    rates/{name}/rate_waits/{id}    a wait with its continuation; when it has ended, the receipt for repeats
+
+The bucket is one time, `full_at`, in microseconds since 1970: with the time of a permit `interval`, all permits are
+there at that time. Reading it rounds nothing, so the part of a permit that has come back is never lost.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
+from typing import Any, Literal, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.times import instant, microseconds
+
+COLLECTION = "rates"
+WAITS = "rate_waits"
+
+MINUTE = 60_000_000
+
+State = Literal["waiting", "granted", "cancelled"]
+
+
+def path_of(name: str) -> str:
+    return f"{COLLECTION}/{name}"
+
+
+def waits_of(name: str) -> str:
+    return f"{path_of(name)}/{WAITS}"
+
+
+def wait_path(name: str, id_: str) -> str:
+    return f"{waits_of(name)}/{id_}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An acquire that was granted `at` a time: a repeat of its `id` takes nothing."""
+
+    id: str
+    at: datetime
+
+    def to_record(self) -> dict[str, Any]:
+        return {"id": self.id, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate: `per_minute` permits come back, up to `burst`.
+
+    `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left.
+    `recent` are the receipts of the last acquires.
+    """
+
+    per_minute: float
+    burst: int
+    full_at: int = 0
+    alarm_at: datetime | None = None
+    recent: tuple[Receipt, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.per_minute > 0, "permits come back"
+        assert self.burst >= 1, "a permit can be granted"
+
+    @property
+    def interval(self) -> int:
+        """The time in which a permit comes back, in whole microseconds: never less than the rate says."""
+        return ceil(MINUTE / Fraction(self.per_minute))
+
+    def slot(self, weight: int, now: datetime) -> datetime:
+        """Return the earliest time at which `weight` permits can be granted.
+
+        A wait for more than the burst, which was larger when the wait began, is granted when all permits are there.
+        """
+        spare = self.burst - min(weight, self.burst)
+        return max(now, instant(self.full_at - spare * self.interval))
+
+    def free(self, now: datetime) -> int:
+        """Return the number of permits that can be granted at once."""
+        owed = max(0, self.full_at - microseconds(now))
+        return max(0, self.burst - ceil(Fraction(owed, self.interval)))
+
+    def to_record(self) -> dict[str, Any]:
+        alarm = {} if self.alarm_at is None else {"alarm_at": self.alarm_at}
+        limits = {"per_minute": self.per_minute, "burst": self.burst}
+        return {**limits, "full_at": self.full_at, "recent": [each.to_record() for each in self.recent], **alarm}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        recent = tuple(Receipt(**each) for each in record["recent"])
+        return cls(record["per_minute"], record["burst"], record["full_at"], record.get("alarm_at"), recent)
+
+
+@dataclass(frozen=True, slots=True)
+class RateWait:
+    """A wait for `weight` permits, whose continuation is enqueued when they are granted.
+
+    `incarnation` is the create time, in microseconds, of the rate it waits for: a later rate of the same name never
+    grants it. `created_at` and `version` are the create and update time of its record, `since` its place in a query.
+    """
+
+    id: str
+    incarnation: int
+    continuation: Call
+    weight: int = 1
+    state: State = "waiting"
+    granted_at: datetime | None = None
+    since: datetime | None = None
+    created_at: datetime | None = None
+    version: datetime | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields that a wait begins with."""
+        return {
+            "incarnation": self.incarnation,
+            "continuation": self.continuation.to_record(),
+            "weight": self.weight,
+            "state": self.state,
+        }
+
+    @classmethod
+    def from_record(
+        cls, id_: str, record: Mapping[str, Any], created_at: datetime | None, version: datetime | None
+    ) -> Self:
+        call = Call.from_record(record["continuation"])
+        times = record.get("granted_at"), record.get("since")
+        return cls(id_, record["incarnation"], call, record["weight"], record["state"], *times, created_at, version)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitAnswer:
+    """The answer of a wait. `due`: it was granted, and the time of its grant has come."""
+
+    id: str
+    state: State
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """The answer of an acquire; true if the permits were granted.
+
+    If not, the permits may be there in `retry_after_seconds`.
+    """
+
+    granted: bool
+    retry_after_seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.granted
+
+
+@dataclass(frozen=True, slots=True)
+class RateView:
+    """A rate at a time, and the number of its waits, if they were counted."""
+
+    name: str
+    rate: Rate
+    now: datetime
+    waiting: int | None = None
+
+    @property
+    def free(self) -> int:
+        """The permits that an acquire could be granted now; none while waits are left."""
+        return 0 if self.rate.alarm_at is not None else self.rate.free(self.now)
+
+
+def seconds_between(begin: datetime, end: datetime) -> float:
+    """Return the seconds from one time to another."""
+    return (end - begin) / timedelta(seconds=1)

@@ -1,0 +1,198 @@
+"""The operations on rates: load, decide, commit.
+
+A wait is created by a commit that cannot conflict, however many wait at once, and that asks for an admit run. All runs
+of one time slot are one task. It grants the waits at the head of the queue in one guarded commit with the rate's
+record, each with its own time, and enqueues their tasks for these times. An acquire without a task changes the record.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from signalbox.core.effects import Decision
+from signalbox.core.perform import Records, Writes, perform
+from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.requests import Listing
+from signalbox.rates import machine
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.machine import Loaded
+from signalbox.rates.model import COLLECTION, Acquired, Rate, RateView, RateWait, WaitAnswer, path_of, wait_path
+from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch, check_name
+from signalbox.rates.storage import (
+    AdmitReads,
+    admit_writes,
+    incarnation_of,
+    leave,
+    put_wait,
+    rate_of,
+    wait_of,
+    waits_query,
+)
+
+AGAIN = (Conflict, Unavailable)
+"""After these an operation decides again: it recognises its own commit in the records."""
+
+# --- limits ---
+
+
+def put(ports: Ports, name: str, wanted: RateSettings) -> tuple[RateView, bool]:
+    """Create a rate or set its limits; waits stay. Return it, and whether it is new. Raises `BadKey`, `Unavailable`."""
+    return _set(ports, name, lambda _: wanted, create=True)
+
+
+def patch(ports: Ports, name: str, request: SettingsPatch) -> RateView:
+    """Change some limits. Raises `NoRate`, `BadRate` or `Unavailable`."""
+
+    def wanted(rate: Rate) -> RateSettings:
+        return request.applied_to(RateSettings(rate.per_minute, rate.burst))
+
+    return _set(ports, name, wanted)[0]
+
+
+def _set(
+    ports: Ports, name: str, wanted: Callable[[Rate], RateSettings], *, create: bool = False
+) -> tuple[RateView, bool]:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[RateView, bool]]:
+        [snapshot], now = read, read[0].read_time
+        if create and snapshot.data is None:
+            rate = machine.create(wanted(Rate(1, 1)))
+            return Decision((Put(snapshot.path, rate.to_record(), Must.NOT_EXIST),), (RateView(name, rate, now), True))
+        before = rate_of(name, snapshot)
+        settings = wanted(before)
+        if (settings.per_minute, settings.burst) == (before.per_minute, before.burst):
+            return Decision((), (RateView(name, before, now), False))
+        rate = machine.change_settings(before, settings, now)
+        effects = (machine.admit_task(name, incarnation_of(snapshot)),)
+        write = Put(snapshot.path, rate.to_record(), snapshot.guard)
+        return Decision((write,), (RateView(name, rate, now), False), effects)
+
+    return perform(ports, [path_of(check_name(name))], decide)[0]
+
+
+def delete(ports: Ports, name: str) -> None:
+    """Delete a rate; its waits end, and their tasks do not run. Raises `NoRate` or `Unavailable`."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        [snapshot] = read
+        rate_of(name, snapshot)
+        effects = (machine.admit_task(name, incarnation_of(snapshot)),)
+        return Decision((Delete(snapshot.path, snapshot.guard),), None, effects)
+
+    perform(ports, [path_of(check_name(name))], decide)
+
+
+# --- views ---
+
+
+def get(ports: Ports, name: str) -> RateView:
+    """Return a rate and the number of its waits. Raises `BadKey` or `NoRate`."""
+    [snapshot] = ports.store.read(path_of(check_name(name)))
+    rate = rate_of(name, snapshot)
+    return RateView(name, rate, snapshot.read_time, ports.store.count(waits_query(name, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class RatesPage:
+    """Rates by name; `more` has the token of the next page, as a member of the answer."""
+
+    rates: tuple[RateView, ...]
+    more: Mapping[str, str]
+
+
+def find(ports: Ports, listing: Listing) -> RatesPage:
+    """Return a page of the rates; of those that may have waits, also their number."""
+    found = ports.store.query(Query(COLLECTION, limit=listing.limit, after=listing.after))
+    views = (RateView(snapshot.id, rate_of(snapshot.id, snapshot), snapshot.read_time) for snapshot in found)
+    counted = tuple(_with_count(ports, view) for view in views)
+    return RatesPage(counted, listing.next_page([snapshot.id for snapshot in found]))
+
+
+def _with_count(ports: Ports, view: RateView) -> RateView:
+    if view.rate.alarm_at is None:
+        return view
+    return replace(view, waiting=ports.store.count(waits_query(view.name, 1)))
+
+
+# --- permits ---
+
+
+def acquire(ports: Ports, name: str, request: AcquireRequest) -> Acquired:
+    """Take permits if they are there now. Raises `NoRate`, `BadRate` or `Unavailable`."""
+    asked = request if request.id else replace(request, id=ports.store.new_id())
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, Acquired]:
+        [snapshot] = read
+        rate = rate_of(name, snapshot)
+        decided = machine.acquire(rate, asked, snapshot.read_time)
+        writes = () if decided.state == rate else (Put(snapshot.path, decided.state.to_record(), snapshot.guard),)
+        return Decision(writes, decided.answer)
+
+    return perform(ports, Records([path_of(check_name(name))]), decide, retry_on=AGAIN)[0]
+
+
+def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
+    """Put a wait into the queue. A repeat is answered with its state.
+
+    Raises `NoRate`, `BadRate` or `Unavailable`.
+    """
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, WaitAnswer | None]:
+        snapshot, own = read
+        rate, incarnation, found = rate_of(name, snapshot), incarnation_of(snapshot), wait_of(own)
+        if found and (found.incarnation == incarnation or found.state != "waiting"):
+            due = found.granted_at is not None and found.granted_at <= own.read_time
+            return Decision((), WaitAnswer(found.id, found.state, due))
+        machine.check_weight(rate, request.weight)
+        if found:  # of a rate that was deleted; overwritten, it would keep its create time, and so its place
+            return Decision((Delete(own.path, own.guard),), None)
+        waiting = RateWait(request.id, incarnation, request.continuation, request.weight)
+        answer = WaitAnswer(waiting.id, waiting.state)
+        return Decision((put_wait(name, waiting, own),), answer, (machine.admit_task(name, incarnation),))
+
+    reads = Records([path_of(check_name(name)), wait_path(name, request.id)])
+    while (answer := perform(ports, reads, decide, retry_on=AGAIN)[0]) is None:
+        pass
+    return answer
+
+
+def cancel(ports: Ports, name: str, id_: str) -> bool:
+    """End a wait; return whether it had not been granted. Raises `NotFound` if there is no such wait."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
+        [own] = read
+        waiting = wait_of(own)
+        if waiting is None:
+            raise NotFound(f"Rate {name!r} has no wait {id_!r}.", field="id")
+        if waiting.state != "waiting":
+            return Decision((), waiting.state == "cancelled")
+        write = leave(name, replace(waiting, state="cancelled"), own.read_time)
+        behind = (machine.admit_task(name, waiting.incarnation),) if waiting.weight > 1 else ()
+        return Decision((write,), True, behind)
+
+    return perform(ports, Records([wait_path(check_name(name), id_)]), decide, retry_on=AGAIN)[0]
+
+
+# --- the admit run ---
+
+
+def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
+    """Grant the waits whose permits are there now or soon. Raises `Unavailable` if it is too early, or contended."""
+    for _ in range(LIMITS.rate_pages_max):
+        if not _admit_page(ports, name, not_before):
+            return
+
+
+def _admit_page(ports: Ports, name: str, not_before: datetime | None) -> bool:
+    """Grant a page of waits in one commit with the rate's record; return whether there is more to do now."""
+
+    def decide(loaded: tuple[Snapshot, Loaded]) -> Decision[Writes, bool]:
+        snapshot, read = loaded
+        machine.check_due(read.now, not_before)
+        admitted = machine.admit(read)
+        effects = tuple(machine.continuation_task(name, one, read.now) for one in admitted.granted)
+        if admitted.rate is not None and read.rate is not None:
+            effects += machine.admit_effects(name, read.rate, admitted.rate, read.incarnation)
+        return Decision(admit_writes(snapshot, read, admitted), admitted.again, effects)
+
+    return perform(ports, AdmitReads(name), decide, retry_on=AGAIN)[0]

@@ -1,0 +1,109 @@
+"""Reads and writes of rates and their waits.
+
+The order of waits is that of their records' create times, as semaphores' is (docs/protocols/semaphores.md, sem-13).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Query, Snapshot, Store
+from signalbox.core.queries import Order
+from signalbox.core.times import microseconds
+from signalbox.rates import machine
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.machine import Admitted, Loaded
+from signalbox.rates.model import Rate, RateWait, path_of, wait_path, waits_of
+from signalbox.rates.problems import NoRate
+from signalbox.semaphores.machine.wait_queue import head_of
+
+SINCE = Order(("since",))
+READ_ON_FACTOR = 4
+
+
+def rate_of(name: str, snapshot: Snapshot) -> Rate:
+    """Return the rate of a record. Raises `NoRate`."""
+    if snapshot.data is None:
+        raise NoRate(f"Rate {name!r} does not exist. Create it with `PUT`, or check its name.", field="name")
+    return Rate.from_record(snapshot.data)
+
+
+def incarnation_of(snapshot: Snapshot) -> int:
+    """Return the create time of a rate's record in microseconds, which distinguishes it from others of its name."""
+    return 0 if snapshot.create_time is None else microseconds(snapshot.create_time)
+
+
+def wait_of(snapshot: Snapshot) -> RateWait | None:
+    """Return the wait of a record, or None if the record does not exist."""
+    if snapshot.data is None:
+        return None
+    return RateWait.from_record(snapshot.id, snapshot.data, snapshot.create_time, snapshot.update_time)
+
+
+def waits_query(name: str, limit: int) -> Query:
+    """Return the query of the first waits. Only the record of one that was not granted yet has the field."""
+    return Query(waits_of(name), order_by=(SINCE,), limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitReads:
+    """The read plan of an admit run: the rate's record, and then, never before, the head of its queue."""
+
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The path of the rate's record."""
+        return path_of(self.name)
+
+    def load(self, store: Store, attempt: int) -> tuple[Snapshot, Loaded]:  # noqa: ARG002  each attempt reads the same
+        """Return the rate's snapshot, and what was loaded."""
+        [snapshot] = store.read(self.path)
+        now, incarnation = snapshot.read_time, incarnation_of(snapshot)
+        rate = None if snapshot.data is None else Rate.from_record(snapshot.data)
+        if rate is not None and machine.is_asleep(rate, now):
+            return snapshot, Loaded(self.name, rate, incarnation, now, asleep=True)
+        count = LIMITS.rate_grants_page_max if rate is None else machine.page_size(rate, now)
+        waits, more = _head(store, self.name, count)
+        return snapshot, Loaded(self.name, rate, incarnation, now, waits, more)
+
+
+def _head(store: Store, name: str, count: int) -> tuple[tuple[RateWait, ...], bool]:
+    """Read the first waits by create time; if it is not certain which is the first, read more at one instant."""
+    limit = count
+    while True:
+        page = [wait for snapshot in store.query(waits_query(name, limit)) if (wait := wait_of(snapshot))]
+        more = len(page) == limit
+        head = head_of(page, more=more)
+        if head or not more:
+            return head[:count], more or len(head) > count
+        limit *= READ_ON_FACTOR
+
+
+def put_wait(name: str, wait: RateWait, snapshot: Snapshot) -> Put:
+    """Write a new wait at the end of the queue. Its record must not exist."""
+    return Put(wait_path(name, wait.id), {**wait.to_record(), "since": SERVER_TIME}, snapshot.guard)
+
+
+def leave(name: str, wait: RateWait, now: Any) -> Change:
+    """Take a wait out of the queue and keep its record as a receipt, unless its record has changed."""
+    assert wait.version is not None, "a wait that leaves was read"
+    fields = {"state": wait.state, "granted_at": wait.granted_at, "since": REMOVE}
+    fields["expires_at"] = now + timedelta(seconds=CORE_LIMITS.receipt_seconds)
+    return Change(wait_path(name, wait.id), {(field,): value for field, value in fields.items()}, wait.version)
+
+
+def admit_writes(snapshot: Snapshot, loaded: Loaded, admitted: Admitted) -> Writes:
+    """Return the writes of an admit run; none if it changes nothing."""
+    grants = [leave(loaded.name, wait, loaded.now) for wait in admitted.granted]
+    deletes = _deletes(loaded.name, admitted.stale)
+    rate = admitted.rate
+    own = [Put(snapshot.path, rate.to_record(), snapshot.guard)] if rate is not None and rate != loaded.rate else []
+    return (*grants, *deletes, *own)
+
+
+def _deletes(name: str, waits: Iterable[RateWait]) -> list[Delete]:
+    return [Delete(wait_path(name, wait.id), wait.version) for wait in waits]

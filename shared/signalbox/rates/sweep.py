@@ -1,0 +1,31 @@
+"""The sweeper's part: it runs the admit runs whose task was lost.
+
+A rate with waits has the time of its next admit run. A run moves that time past now, or removes it, so rates that are
+due are visited one after the other, those that are due longest first.
+"""
+
+from datetime import timedelta
+
+from signalbox.core.ports import Budget, Conflict, Ports, unlimited
+from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.reads import due_records, postpone
+from signalbox.rates import service
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.model import COLLECTION
+
+LOST = timedelta(seconds=LIMITS.alarm_lost_seconds)
+
+
+def sweep(ports: Ports, budget: Budget = unlimited) -> int:
+    """Run the admit runs that are due and did not come; return their number."""
+    visits = 0
+    for snapshot in due_records(ports.store, COLLECTION, "alarm_at", LIMITS.rates_page_max, budget(), LOST):
+        try:
+            service.admit(ports, snapshot.id)
+        except (Conflict, Unavailable, Problem) as error:
+            ports.log.info("rate left to a later sweep", rate=snapshot.id, reason=str(error))
+        except Exception as error:  # noqa: BLE001  a record that cannot be read must not keep the sweeper from the others
+            ports.log.error("rate cannot be swept", rate=snapshot.id, exception=error)
+            postpone(ports, snapshot, "alarm_at")
+        visits += 1
+    return visits

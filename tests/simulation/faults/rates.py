@@ -1,0 +1,98 @@
+"""Faults to plant: rates without one clause of their protocol (docs/protocols/rates.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.ports import Committed, Must, Ports, Put, Write
+from signalbox.core.times import microseconds
+from signalbox.rates import machine
+from signalbox.rates.model import Rate, RateWait
+from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.points import always, original
+from tests.simulation.worlds import rates as rates_world
+
+acquire = original("rates.acquire")
+admit_writes = original("rates.admit_writes")
+leave = original("rates.leave")
+take = original("rates.take")
+grant = original("rates._grant")
+
+
+def _rates(clause: str, without: str, point: str, instead: Any) -> Fault:
+    return Fault(clause, without, always((point, instead)), rates_world.run)
+
+
+def _by_a_fast_clock(rate: Rate, request: Any, now: datetime) -> Any:
+    return acquire(rate, request, now + timedelta(seconds=2))
+
+
+def _unguarded(*given: Any) -> tuple[Write, ...]:
+    return tuple(Put(each.path, each.data) if isinstance(each, Put) else each for each in admit_writes(*given))
+
+
+def _without_receipt(rate: Rate, request: Any, now: datetime) -> Any:
+    decided = acquire(rate, request, now)
+    hidden = replace(rate, recent=())
+    return acquire(hidden, request, now) if decided.state == rate and decided.answer else decided
+
+
+def _left_unguarded(name: str, wait: RateWait, now: datetime) -> Any:
+    return replace(leave(name, wait, now), guard=Must.EXIST)
+
+
+def _whole_permits(rate: Rate, weight: int, slot: datetime) -> Rate:
+    owed = max(0, rate.full_at - microseconds(slot)) // rate.interval
+    return replace(rate, full_at=microseconds(slot) + (owed + weight) * rate.interval)
+
+
+def _one_permit(rate: Rate, _: int, slot: datetime) -> Rate:
+    return take(rate, 1, slot)
+
+
+def _owed_in_time(rate: Rate, wanted: Any, _: datetime) -> Rate:
+    return replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
+
+
+def _passing_the_heavy(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> Any:
+    light = [wait for wait in waiting if rate.slot(wait.weight, now) <= now + machine.AHEAD]
+    return grant(rate, light, now)
+
+
+def _before_waits(rate: Rate, request: Any, now: datetime) -> Any:
+    decided = acquire(replace(rate, alarm_at=None), request, now)
+    return replace(decided, state=replace(decided.state, alarm_at=rate.alarm_at))
+
+
+def _by_since(page: Sequence[RateWait], *, more: bool) -> tuple[RateWait, ...]:
+    return tuple(page)
+
+
+def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
+    committed = ports.store.commit(writes)
+    ports.queue.create(complete_wake_ups(effects, committed.commit_time))
+    return committed
+
+
+FAULTS = (
+    _rates("rate-1", "the server's time", "rates.acquire", _by_a_fast_clock),
+    _rates("rate-2", "the guard of the rate's record", "rates.admit_writes", _unguarded),
+    _rates("rate-2", "the receipt of an acquire", "rates.acquire", _without_receipt),
+    _rates("rate-2", "the guard of a wait that leaves", "rates.leave", _left_unguarded),
+    _rates("rate-3", "the part of a permit that is owed", "rates.take", _whole_permits),
+    _rates("rate-4", "the alarm", "rates.admit_effects", lambda *_: ()),
+    _rates("rate-4", "503 to an early run", "rates.check_due", lambda *_: None),
+    _rates("rate-4", "the sweeper", "rates.sweep", lambda *_: 0),
+    _rates("rate-5", "grants ahead", "rates.AHEAD", timedelta(0)),
+    _rates("rate-6", "counting in permits what is owed", "rates.change_settings", _owed_in_time),
+    _rates("rate-7", "the place of a wait for several permits", "rates._grant", _passing_the_heavy),
+    _rates("rate-7", "the weight of a wait", "rates.take", _one_permit),
+    _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),
+    _rates("rate-8", "the order of create times", "rates.head_of", _by_since),
+    _rates("rate-9", "the incarnation", "rates._is_stale", lambda *_: False),
+    _rates("outbox", "the outbox", "core.commit", _tasks_afterwards),
+)

@@ -1,0 +1,312 @@
+"""A rate whose waits and acquires overlap, whose limits change, and which is deleted and created again.
+
+Checked at each grant, by the server's time: in no window more than the burst and what has come back in it; each wait is
+granted once, by the rate that it waits for, and overtakes no wait that was answered before it began; no acquire is
+granted while waits are known to be left, or before its time. Checked at each commit: what is owed is at most what the
+burst, one wait and the grants ahead can owe. Checked at rest: each wait that was answered has run, unless it was
+cancelled or its rate was deleted, and a cancelled one has not. In calm worlds, the rate is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.problems import NotFound
+from signalbox.core.times import microseconds
+from signalbox.rates import service, sweep, tasks
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.model import COLLECTION, Rate, RateWait, path_of, waits_of
+from signalbox.rates.problems import BadRate, NoRate
+from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
+from signalbox.rates.storage import incarnation_of, wait_of
+from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lengths import operations_max
+from tests.simulation.reach import REACHED, TASKS_PURGED
+from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.world import Violation, World
+
+NAME = "r"
+DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE = 0.25, 0.25, 0.25, 0.1
+AHEAD_SECONDS = LIMITS.grants_ahead_seconds
+CALM_SECONDS = 0.35
+"""How much longer than the rate says the grants of a calm world may take."""
+
+FAST, SLOW = RateSettings(6_000, 1), RateSettings(1 / 60, 2)
+SETTINGS = (RateSettings(60, 1), RateSettings(60, 2), RateSettings(70, 3), RateSettings(20, 3), FAST, SLOW)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was observed: calls and answers of waits, grants under the present limits, tasks that ran."""
+
+    called_at: dict[str, datetime] = field(default_factory=dict)
+    answered_at: dict[str, datetime] = field(default_factory=dict)
+    grants: list[tuple[datetime, int]] = field(default_factory=list)
+    granted: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+    acquired: set[str] = field(default_factory=set)
+
+
+def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run one seed's world until it is idle. Raises `Violation` when a property does not hold."""
+    RatesWorld(seed, trace).run()
+
+
+class RatesWorld:
+    """One rate, its callers, and the task that waits."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
+        self.world = World(seed, FaultRates(abort=0.04, lose_answer=0.06, kill=0.05, duplicate=0.15, left=6), trace)
+        random = self.world.random
+        self.calm = random.random() < CALM_RATE
+        self.settings = FAST if self.calm else random.choice(SETTINGS)
+        self.world.handlers["semaphore_admit"] = self._admit
+        self.world.task_handlers["job"] = self._job
+        self.world.queue.on_reuse = self._check_reuse
+        self.world.queue.ahead_seconds = random.choice((0.0, 0.0, 3.0))
+        self.world.observers.append(self._observe)
+        if self.calm:
+            self.world.fault_rates.left, self.world.queue.ahead_seconds = 0, 0.0
+        else:
+            self.world.time_jumps, self.world.time_jumps_left = (0.2, 0.7, 5.0), 4
+        self.seen = Seen()
+        self.number = 0
+        self.purges = not self.calm and random.random() < PURGE_RATE
+        self.purged = False
+
+    def run(self) -> None:
+        random = self.world.random
+        service.put(self.world.reliable_ports(), NAME, self.settings)
+        if self.calm:
+            self.world.run([self._wait] * 6)
+        else:
+            kinds = [*[self._wait] * 3, *[self._acquire] * 2, self._cancel, self._change, *[self._pause] * 2]
+            for _ in range(2):
+                kinds += [self._delete] if random.random() < DELETE_RATE else []
+                self.world.run(self._beginnings(kinds))
+                self.world.pass_an_outage()
+        self.world.fault_rates.left = 0
+        self._settle()
+        self._check_rest()
+
+    def _beginnings(self, kinds: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        random = self.world.random
+        return [random.choice(kinds) for _ in range(random.randint(2, operations_max(8)))]
+
+    def _pause(self) -> None:
+        """Let the time pass between two callers, so that admit runs come between them."""
+        self.world.pass_time(self.world.random.choice((0.3, 0.6, 2.0)))
+
+    def _settle(self) -> None:
+        """Hand the tasks over that crashed processes have left; then let the sweeper find what was lost."""
+        self._sweep(outbox.sweep)
+        if not self.purged:
+            self._check_none_sleeps()
+        self.purges = False
+        for _ in range(2):  # the first one may be too early
+            self._sweep(sweep.sweep)
+
+    def _sweep(self, part: Callable[[Ports], int]) -> None:
+        self.world.processes.current = "scheduler"
+        self.world.pass_time(CORE_LIMITS.outbox_patience_seconds + 1)
+        self.world.start("sweep", lambda: self._swept(part))
+        self.world.run()
+
+    def _swept(self, part: Callable[[Ports], int]) -> None:
+        part(self.world.ports)
+
+    # --- callers ---
+
+    def _repeated(self, what: str, act: Callable[[], None]) -> None:
+        """Start an operation; repeat it until it is answered."""
+
+        def ended(done: bool) -> None:
+            if not done:
+                self._repeated(what, act)
+
+        self.world.start(what, act, ended)
+
+    def _wait(self) -> None:
+        random = self.world.random
+        self.number += 1
+        id_ = f"w{random.randrange(100, 1000)}-{self.number}"
+        weight = random.choice((2, 3)) if random.random() < WEIGHTY_RATE and not self.calm else 1
+        request = RateWaitRequest(id_, Call("job", "job", {"id": id_}), weight)
+        self.seen.called_at[id_] = self.world.now()
+
+        def act() -> None:
+            try:
+                service.wait(self.world.ports, NAME, request)
+                self.seen.answered_at[id_] = self.world.now()
+            except (NoRate, BadRate):
+                self.seen.ended.add(id_)
+
+        self._repeated(f"wait {id_}", act)
+
+    def _acquire(self) -> None:
+        self.number += 1
+        request = AcquireRequest(1, f"a{self.number}")
+
+        def act() -> None:
+            try:
+                service.acquire(self.world.ports, NAME, request)
+            except NoRate:
+                return
+
+        self._repeated(f"acquire {request.id}", act)
+
+    def _cancel(self) -> None:
+        if not self.seen.called_at:
+            return
+        id_ = self.world.random.choice(sorted(self.seen.called_at))
+
+        def act() -> None:
+            try:
+                service.cancel(self.world.ports, NAME, id_)
+            except NotFound:
+                return
+
+        self._repeated(f"cancel {id_}", act)
+
+    def _change(self) -> None:
+        settings = self.world.random.choice(SETTINGS)
+
+        def act() -> None:
+            service.put(self.world.ports, NAME, settings)
+
+        self._repeated(f"limits {settings}", act)
+
+    def _delete(self) -> None:
+        def act() -> None:
+            with suppress(NoRate):
+                service.delete(self.world.ports, NAME)
+            service.put(self.world.ports, NAME, self.settings)
+
+        self._repeated("delete", act)
+
+    # --- tasks ---
+
+    def _admit(self, ports: Ports, payload: dict[str, Any]) -> None:
+        if self.purges and "of_slot" not in payload and self.world.random.random() < PURGE_RATE:
+            self.purged = True  # the run that the rate's record promises never comes
+            REACHED[TASKS_PURGED] += 1
+            return
+        tasks.TASKS["rate_admit"](ports, payload)
+
+    def _job(self, _: Ports, effect: Effect) -> None:
+        self.seen.ran.add(effect.payload["id"])
+
+    # --- what must hold ---
+
+    def _check_reuse(self, effect: Effect) -> None:
+        if effect.function == "job":
+            allow_from_an_old_outbox_record(self.world, effect)
+
+    def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        if path == path_of(NAME):
+            self._observe_rate(before, after)
+        elif path.startswith(waits_of(NAME)):
+            self._observe_wait(before, after)
+
+    def _observe_rate(self, before: Snapshot, after: Snapshot) -> None:
+        if before.data is None or after.data is None:
+            self.seen.grants.clear()
+            self.seen.acquired.clear()
+            return
+        old, new = Rate.from_record(before.data), Rate.from_record(after.data)
+        if (old.per_minute, old.burst) != (new.per_minute, new.burst):
+            self.seen.grants.clear()
+        for receipt in new.recent:
+            if receipt not in old.recent:
+                self._observe_acquire(old, new, receipt.id, receipt.at)
+        owed = (new.full_at - microseconds(self.world.now())) / 1e6 - AHEAD_SECONDS
+        most = (new.burst + 3) * new.interval / 1e6
+        if owed > most + 1e-6:
+            raise Violation(f"{owed:.3f} s are owed, and at most {most:.3f} s can be")
+
+    def _observe_acquire(self, old: Rate, new: Rate, id_: str, at: datetime) -> None:
+        if id_ in self.seen.acquired:
+            raise Violation(f"the acquire {id_} took two permits")
+        if at > self.world.now():
+            raise Violation(f"the acquire {id_} was granted before its time")
+        if old.alarm_at is not None:
+            raise Violation(f"the acquire {id_} was granted before waits that are left")
+        self.seen.acquired.add(id_)
+        self._note_grant(new, at, 1)
+
+    def _observe_wait(self, before: Snapshot, after: Snapshot) -> None:
+        old, new = wait_of(before), wait_of(after)
+        if new is None:
+            if old is not None and old.state == "waiting":
+                self.seen.ended.add(old.id)
+            return
+        if new.state == "cancelled":
+            self.seen.cancelled.add(new.id)
+        if new.state != "granted" or (old and old.state == "granted"):
+            return
+        [read] = self.world.store.read(path_of(NAME))
+        if read.data is None or new.incarnation != incarnation_of(read):
+            raise Violation(f"{new.id} was granted by a rate that it does not wait for")
+        if new.id in self.seen.granted:
+            raise Violation(f"{new.id} was granted twice")
+        assert new.granted_at is not None
+        self.seen.granted.add(new.id)
+        self._check_order(new)
+        self._note_grant(Rate.from_record(read.data), new.granted_at, new.weight)
+
+    def _check_order(self, granted: RateWait) -> None:
+        for snapshot in self.world.store.query(Query(waits_of(NAME))):
+            other = wait_of(snapshot)
+            if other and other.state == "waiting" and other.incarnation == granted.incarnation:
+                answered_at = self.seen.answered_at.get(other.id)
+                if answered_at and answered_at < self.seen.called_at[granted.id]:
+                    raise Violation(f"{granted.id} overtook {other.id}")
+
+    def _note_grant(self, rate: Rate, at: datetime, weight: int) -> None:
+        grants = self.seen.grants
+        grants.append((at, weight))
+        for begin, _ in grants:
+            for end, _ in grants:
+                within = [each for time, each in grants if begin <= time <= end]
+                most = max(rate.burst, *within) if within else 0
+                back = (end - begin) / timedelta(seconds=1) * rate.per_minute / 60
+                if within and sum(within) > most + back + 1e-6:
+                    raise Violation(f"{sum(within)} permits from {begin} to {end}: more than {most} + {back:.3f}")
+
+    def _left(self) -> list[str]:
+        """Return the waits that were answered, and neither granted, nor cancelled, nor ended with their rate."""
+        over = self.seen.granted | self.seen.cancelled | self.seen.ended
+        return sorted(self.seen.answered_at.keys() - over)
+
+    def _check_none_sleeps(self) -> None:
+        if left := self._left():
+            raise Violation(f"{left} sleep, and no task will wake them")
+
+    def _check_rest(self) -> None:
+        self._check_none_sleeps()
+        if lost := sorted(self.seen.granted - self.seen.ran):
+            raise Violation(f"{lost} were granted, and never ran")
+        if wrong := sorted(self.seen.cancelled & self.seen.ran):
+            raise Violation(f"{wrong} were cancelled, and ran")
+        if self.calm:
+            self._check_speed()
+        stale = [each.path for each in self.world.store.query(Query(COLLECTION)) if "alarm_at" in (each.data or {})]
+        if stale:
+            raise Violation(f"{stale} have an alarm, and no wait is left")
+
+    def _check_speed(self) -> None:
+        times = [at for at, _ in self.seen.grants]
+        seconds = (max(times) - min(times)) / timedelta(seconds=1)
+        if seconds > len(times) * 60 / FAST.per_minute + CALM_SECONDS:
+            raise Violation(f"{len(times)} waits were granted in {seconds:.3f} s")

@@ -1,0 +1,268 @@
+"""Rates: permits that come back by time, for callers and for tasks that wait."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from signalbox.core.calls import Call
+from signalbox.core.ports import Query
+from signalbox.core.problems import NotFound, Unavailable
+from signalbox.rates import service, sweep
+from signalbox.rates.limits import LIMITS
+from signalbox.rates.model import Rate, WaitAnswer, path_of, waits_of
+from signalbox.rates.problems import BadRate, NoRate
+from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
+from signalbox.rates.storage import wait_of
+from tests.unit.operations_platform import OperationsPlatform
+
+BAD_SETTINGS = ((0, 1), (-1, 1), ("60", 1), (True, 1), (float("inf"), 1), (30_001, 1), (60, 0), (60, 10_001), (60, 1.5))
+
+
+class World(OperationsPlatform):
+    """The platform with one rate: a permit a second, two at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        service.put(self.ports, "r", RateSettings(60, 2))
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the time on, by a little more: the store's time may be a few microseconds ahead."""
+        super().pass_time(seconds + 0.001)
+
+    def acquired(self, weight: int = 1, id_: str = "") -> bool:
+        return bool(service.acquire(self.ports, "r", AcquireRequest(weight, id_)))
+
+    def waits(self, *numbers: int, weight: int = 1) -> list[WaitAnswer]:
+        call = Call("quilt", "paint", {})
+        return [
+            service.wait(
+                self.ports, "r", RateWaitRequest(f"w{number}", Call(call.function, call.task, {"n": number}), weight)
+            )
+            for number in numbers
+        ]
+
+    def granted(self) -> dict[int, datetime]:
+        """Run the admit runs that are due, and return the times of the grants that have a task, by number."""
+        while runs := [task for task in self.tasks if task.task == "rate_admit" and self._is_due(task.not_before)]:
+            for run in runs:
+                self.tasks.remove(run)
+                service.admit(self.ports, run.payload["rate"], datetime.fromisoformat(run.payload["at"]))
+        read = [wait_of(snapshot) for snapshot in self.store.query(Query(waits_of("r"), limit=1_000))]
+        times = {wait.id: wait.granted_at for wait in read if wait and wait.granted_at}
+        paint = {task.payload["n"]: task.not_before for task in self.tasks if task.task == "paint"}
+        assert all(at in (None, times[f"w{number}"]) for number, at in paint.items())
+        return {number: times[f"w{number}"] for number in paint}
+
+    def _is_due(self, at: datetime | None) -> bool:
+        return at is None or at <= self.now
+
+    def rate(self) -> Rate:
+        return service.get(self.ports, "r").rate
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def seconds(times: dict[int, datetime]) -> list[float]:
+    """Return the times after the first, in seconds."""
+    return [round((time - min(times.values())).total_seconds(), 3) for _, time in sorted(times.items())]
+
+
+def test_permits_are_granted_up_to_the_burst_and_come_back_by_time(world: World) -> None:
+    assert [world.acquired() for _ in range(3)] == [True, True, False]
+    world.pass_time(1)
+    assert [world.acquired() for _ in range(2)] == [True, False]
+    world.pass_time(3600)
+    assert [world.acquired() for _ in range(3)] == [True, True, False]
+
+
+def test_a_part_of_a_permit_that_has_come_back_is_kept(world: World) -> None:
+    assert world.acquired(2)
+    for _ in range(3):
+        world.pass_time(0.7)
+        world.acquired()
+        service.patch(world.ports, "r", SettingsPatch({"burst": 2}))
+    assert world.rate().free(world.now) == 0
+    world.pass_time(0.9)
+    assert world.acquired()
+
+
+def test_a_refused_acquire_says_when_to_try_again(world: World) -> None:
+    world.acquired(2)
+    refused = service.acquire(world.ports, "r", AcquireRequest(2))
+    assert not refused
+    assert refused.retry_after_seconds == pytest.approx(2, abs=0.01)
+    world.pass_time(refused.retry_after_seconds)
+    assert world.acquired(2)
+
+
+def test_a_repeated_acquire_takes_nothing(world: World) -> None:
+    assert [world.acquired(id_="a"), world.acquired(id_="a"), world.acquired(id_="b")] == [True, True, True]
+    assert world.rate().free(world.now) == 0
+
+
+def test_waits_are_granted_in_their_order_at_the_rate(world: World) -> None:
+    world.waits(1, 2, 3, 4)
+    world.pass_time(0.5)
+    assert seconds(world.granted()) == [0, 0, 1]
+    world.pass_time(1.7)
+    assert seconds(world.granted()) == [0, 0, 1, 2]
+    assert world.rate().alarm_at is None
+
+
+def test_an_acquire_does_not_overtake_waits(world: World) -> None:
+    world.waits(1, 2, 3, 4)
+    world.pass_time(0.5)
+    world.granted()
+    world.pass_time(0.4)
+    assert world.rate().alarm_at is not None
+    assert not world.acquired()
+
+
+def test_a_heavy_wait_is_not_overtaken_and_takes_its_weight(world: World) -> None:
+    world.waits(1)
+    world.waits(2, weight=2)
+    world.waits(3)
+    for _ in range(20):
+        world.pass_time(0.2)
+        world.granted()
+    assert seconds(world.granted()) == [0, 1, 2]
+
+
+def test_a_fast_rate_is_reached_although_runs_are_rare(world: World) -> None:
+    service.put(world.ports, "r", RateSettings(6_000, 1))
+    world.waits(*range(200))
+    for _ in range(6):
+        world.pass_time(0.5)
+        world.granted()
+    times = seconds(world.granted())
+    assert len(times) == 200
+    assert times[-1] == pytest.approx(1.99, abs=0.001)
+
+
+def test_a_repeated_wait_is_not_granted_again(world: World) -> None:
+    world.waits(1, 1)
+    world.pass_time(0.5)
+    world.granted()
+    [again] = world.waits(1)
+    assert again.state == "granted"
+    assert len(world.granted()) == 1
+
+
+def test_a_cancelled_wait_is_not_granted_and_its_permits_are_free(world: World) -> None:
+    world.waits(1, 2, 3)
+    assert service.cancel(world.ports, "r", "w2")
+    assert service.cancel(world.ports, "r", "w2")
+    world.pass_time(0.5)
+    assert sorted(world.granted()) == [1, 3]
+    assert not service.cancel(world.ports, "r", "w1")
+    assert seconds(world.granted()) == [0, 0]
+    with pytest.raises(NotFound):
+        service.cancel(world.ports, "r", "w9")
+
+
+def test_another_rate_counts_what_is_owed_in_permits(world: World) -> None:
+    service.put(world.ports, "slow", RateSettings(1 / 60, 10))
+    assert service.acquire(world.ports, "slow", AcquireRequest(10))
+    service.put(world.ports, "slow", RateSettings(60, 1))
+    world.pass_time(1)
+    assert service.acquire(world.ports, "slow", AcquireRequest())
+
+
+def test_a_faster_rate_wakes_its_waits(world: World) -> None:
+    service.put(world.ports, "r", RateSettings(1, 1))
+    world.acquired()
+    world.waits(1)
+    world.pass_time(1)
+    assert world.granted() == {}
+    service.put(world.ports, "r", RateSettings(6_000, 1))
+    world.pass_time(0.5)
+    assert list(world.granted()) == [1]
+
+
+def test_a_wait_for_more_than_a_lowered_burst_is_granted_when_all_permits_are_there(world: World) -> None:
+    world.waits(1, 2)
+    world.waits(3, weight=2)
+    service.put(world.ports, "r", RateSettings(60, 1))
+    for _ in range(20):
+        world.pass_time(0.2)
+        world.granted()
+    assert seconds(world.granted()) == [0, 1, 2]
+
+
+def test_a_wait_for_more_than_the_burst_is_refused(world: World) -> None:
+    with pytest.raises(BadRate, match="at most its burst of 2"):
+        world.waits(1, weight=3)
+    with pytest.raises(BadRate, match="at most its burst of 2"):
+        world.acquired(3)
+
+
+def test_a_rate_that_does_not_exist_is_named() -> None:
+    ports = OperationsPlatform().ports
+    with pytest.raises(NoRate, match="'r'"):
+        service.acquire(ports, "r", AcquireRequest())
+    with pytest.raises(NoRate, match="'r'"):
+        service.wait(ports, "r", RateWaitRequest("w", Call("quilt", "paint", {})))
+
+
+def test_waits_of_a_deleted_rate_end_and_those_of_a_later_one_do_not(world: World) -> None:
+    world.waits(1, 2)
+    service.delete(world.ports, "r")
+    service.put(world.ports, "r", RateSettings(60, 2))
+    world.waits(2, 3)
+    world.pass_time(0.5)
+    assert sorted(world.granted()) == [2, 3]
+    service.delete(world.ports, "r")
+    world.pass_time(0.5)
+    world.granted()
+    assert world.ids(waits_of("r")) == ["w2", "w3"]  # the receipts of the waits that were granted
+
+
+def test_a_wait_that_was_granted_is_not_granted_by_a_later_rate(world: World) -> None:
+    world.waits(1)
+    world.pass_time(0.5)
+    world.granted()
+    service.delete(world.ports, "r")
+    service.put(world.ports, "r", RateSettings(60, 2))
+    [again] = world.waits(1)
+    assert again.state == "granted"
+
+
+def test_an_early_run_comes_again(world: World) -> None:
+    world.waits(1)
+    with pytest.raises(Unavailable):
+        service.admit(world.ports, "r", world.now + timedelta(seconds=1))
+
+
+def test_the_sweeper_runs_what_was_lost(world: World) -> None:
+    world.waits(1, 2, 3, 4)
+    world.pass_time(0.5)
+    world.granted()
+    world.tasks[:] = [task for task in world.tasks if task.task != "rate_admit"]
+    world.pass_time(5)
+    assert sweep.sweep(world.ports) == 0
+    world.pass_time(LIMITS.alarm_lost_seconds)
+    assert sweep.sweep(world.ports) == 1
+    assert len(world.granted()) == 4
+
+
+@pytest.mark.parametrize(("per_minute", "burst"), BAD_SETTINGS)
+def test_limits_that_are_not_allowed_are_refused(per_minute: float, burst: int) -> None:
+    with pytest.raises(BadRate):
+        RateSettings(per_minute, burst)
+
+
+def test_intervals_are_never_shorter_than_the_rate() -> None:
+    assert Rate(7, 1).interval * 7 >= 60_000_000
+    assert Rate(500.0, 50).interval == 120_000
+
+
+def test_a_record_is_read_as_it_was_written(world: World) -> None:
+    world.waits(1, 2, 3, 4)
+    world.pass_time(0.5)
+    world.granted()
+    [snapshot] = world.store.read(path_of("r"))
+    assert snapshot.data is not None
+    assert Rate.from_record(snapshot.data).to_record() == snapshot.data
