@@ -112,7 +112,7 @@ def harness(stack: tuple[Harness, str]) -> Harness:
 
 
 def test_each_operation_is_called(client: Any, harness: Harness) -> None:
-    for part in (documents, transforms, semaphores, batches, tasks, things, runs, standings):
+    for part in (documents, transforms, semaphores, rates, batches, tasks, things, runs, standings):
         part(client, harness)
     assert client.asked.operations == OPERATIONS - OF_PEOPLE
 
@@ -182,6 +182,19 @@ def semaphores(client: Any, harness: Harness) -> None:
     section = client.critical_section("town")
     assert not section.run(PAINT, debounce_seconds=5, id="s")
     assert section.show()["key"] == "town"
+
+
+def rates(client: Any, harness: Harness) -> None:
+    mails = client.rate("mails")
+    assert mails.ensure(per_minute=1)["burst"] == 1
+    assert mails.change(burst=2)["per_minute"] == 1
+    assert mails.acquire(2) == 0
+    assert 0 < mails.acquire() <= 60
+    assert mails.wait(PAINT, id="w") == "w"
+    assert mails.show()["waiting"] == 1
+    assert "mails" in [each["name"] for each in client.rates.list()]
+    assert mails.cancel("w")
+    mails.delete()
 
 
 def batches(client: Any, harness: Harness) -> None:

@@ -7,6 +7,7 @@ import httpx
 
 from signalbox.client.aio.batches import Batch, Batches, Failures, Tasks
 from signalbox.client.aio.documents import Documents, Transforms, Verifications
+from signalbox.client.aio.rates import Rate, Rates
 from signalbox.client.aio.runs import Flow, Object, Objects
 from signalbox.client.aio.semaphores import CriticalSection, Semaphore, Semaphores
 from signalbox.client.aio.standings import Standings, Yokes
@@ -41,6 +42,7 @@ class AsyncClient:
         self.transforms = Transforms(self._transport)
         self.verifications = Verifications(self._transport)
         self.semaphores = Semaphores(self._transport)
+        self.rates = Rates(self._transport)
         self.batches = Batches(self._transport)
         self.tasks = Tasks(self._transport)
         self.failures = Failures(self._transport)
@@ -62,6 +64,10 @@ class AsyncClient:
     def semaphore(self, name: str) -> Semaphore:
         """Return the semaphore of a name, without asking whether it exists."""
         return Semaphore(self._transport, name)
+
+    def rate(self, name: str) -> Rate:
+        """Return the rate of a name, without asking whether it exists."""
+        return Rate(self._transport, name)
 
     def critical_section(self, key: str) -> CriticalSection:
         """Return the critical section of a key."""

@@ -8,6 +8,7 @@ import httpx
 
 from signalbox.client.blocking.batches import Batch, Batches, Failures, Tasks
 from signalbox.client.blocking.documents import Documents, Transforms, Verifications
+from signalbox.client.blocking.rates import Rate, Rates
 from signalbox.client.blocking.runs import Flow, Object, Objects
 from signalbox.client.blocking.semaphores import CriticalSection, Semaphore, Semaphores
 from signalbox.client.blocking.standings import Standings, Yokes
@@ -42,6 +43,7 @@ class Client:
         self.transforms = Transforms(self._transport)
         self.verifications = Verifications(self._transport)
         self.semaphores = Semaphores(self._transport)
+        self.rates = Rates(self._transport)
         self.batches = Batches(self._transport)
         self.tasks = Tasks(self._transport)
         self.failures = Failures(self._transport)
@@ -61,6 +63,10 @@ class Client:
     def semaphore(self, name: str) -> Semaphore:
         """Return the semaphore of a name, without asking whether it exists."""
         return Semaphore(self._transport, name)
+
+    def rate(self, name: str) -> Rate:
+        """Return the rate of a name, without asking whether it exists."""
+        return Rate(self._transport, name)
 
     def critical_section(self, key: str) -> CriticalSection:
         """Return the critical section of a key."""

@@ -1,0 +1,67 @@
+# Generated from client/aio/rates.py by `make client`: change that one.
+"""Rates: permits that come back by time."""
+
+import uuid
+from collections.abc import Iterator
+
+from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.transport import Transport
+from signalbox.client.model import Json, TaskCall
+from signalbox.client.requests import given
+
+
+class Rate:
+    """A rate of a deployment, by its name."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+
+    def ensure(self, per_minute: float, burst: int = 1) -> dict[str, Json]:
+        """Create the rate or set its limits. Waits stay."""
+        body: dict[str, Json] = {"per_minute": per_minute, "burst": burst}
+        found: dict[str, Json] = self._transport.json("PUT", "rates", self.name, body=body)
+        return found
+
+    def change(self, *, per_minute: float | None = None, burst: int | None = None) -> dict[str, Json]:
+        """Change some limits. Raises `NotFound`."""
+        body = given(per_minute=per_minute, burst=burst)
+        found: dict[str, Json] = self._transport.json("PATCH", "rates", self.name, body=body)
+        return found
+
+    def show(self) -> dict[str, Json]:
+        """Return the limits, the permits that are free, and the number of waits. Raises `NotFound`."""
+        found: dict[str, Json] = self._transport.json("GET", "rates", self.name)
+        return found
+
+    def delete(self) -> None:
+        """Delete the rate; its waits end. Raises `NotFound`."""
+        self._transport.json("DELETE", "rates", self.name)
+
+    def acquire(self, weight: int = 1, *, id: str | None = None) -> float:
+        """Take permits if they are there now, and return 0; else return the seconds after which to try again."""
+        body = {"weight": weight, "id": id or str(uuid.uuid4())}
+        found = self._transport.json("POST", "rates", self.name, "acquire", body=body)
+        return 0.0 if found["granted"] else float(found["retry_after_seconds"])
+
+    def wait(self, continuation: TaskCall, *, weight: int = 1, id: str | None = None) -> str:
+        """Let a task run once permits are granted; return the wait's id. `id` makes a repeat the same wait."""
+        body = {"continuation": continuation, "weight": weight, "id": id or str(uuid.uuid4())}
+        found = self._transport.json("POST", "rates", self.name, "waits", body=body)
+        return str(found["id"])
+
+    def cancel(self, id: str) -> bool:
+        """End a wait. Returns whether its task will not run."""
+        found = self._transport.json("DELETE", "rates", self.name, "waits", id)
+        return bool(found["cancelled"])
+
+
+class Rates:
+    """The rates of a deployment."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Iterator[dict[str, Json]]:
+        """Iterate over the rates by name."""
+        return pages(self._transport, "rates", "rates")
