@@ -111,6 +111,9 @@ bench-batches: $(READY) ## Measure batches of 100 to 20,000 units on a local sta
 bench-watchers: $(READY) ## Measure what streams of events cost the other requests of the same processes (ARGS="--rounds 5")
 	@$(PYTHON_IN_VENV) -m tests.bench.watchers $(ARGS)
 
+bench-social: $(READY) ## Measure a hub's save in Social Code, 2,000 dependants of 10,000 functions, in one process (ARGS="--dependants 100")
+	@$(PYTHON_IN_VENV) -m tests.bench.social_code $(ARGS)
+
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 

@@ -61,7 +61,7 @@ def test_a_save_turns_the_tests_of_dependants_green_or_red(page: Page, app: WSGI
         page.wait_for_function(f"{USES}.join() === 'Twice pending'")
         harness.run()
         page.wait_for_function("document.querySelector('#state').textContent === 'failed'")
-        page.wait_for_function(f"{USES}.sort().join() === 'Twice failed,four failed'")
+        page.wait_for_function(f"{USES}.sort().join() === 'Four failed,Twice failed'")
         assert page.inner_text("#problem") == "check 1 failed"
         assert page.evaluate(FITS)
 

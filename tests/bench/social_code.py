@@ -1,0 +1,80 @@
+"""Social Code at size: a forest of functions with hubs, in one process, and a hub's save under faulty deliveries.
+
+The store and the queue are in memory, the sandbox is real. `make bench-social` prints how long a hub's save takes, and
+checks that each dependant has one run of the new code.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from signalbox import batch, documents
+from signalbox.testing import Faults, Harness
+
+HUB = "F0"
+DOCUMENTS_AT_ONCE = 500
+
+
+def forest(functions: int, dependants: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield functions. The first `dependants` after the hub import it; the others import earlier ones that do not."""
+    random = Random(seed)
+    yield _function(0, [])
+    for number in range(1, functions):
+        others = range(dependants + 1, number)
+        imports = [0] if number <= dependants else [random.choice(others) for _ in range(2) if others]
+        yield _function(number, imports)
+
+
+def _function(number: int, imports: list[int]) -> dict[str, Any]:
+    names = [f"F{each}" for each in dict.fromkeys(imports)]
+    called = " + ".join(f"{name}()" for name in names) or "1"
+    return {
+        "key": f"social-function~f{number}",
+        "type": "SocialFunction",
+        "name": f"F{number}",
+        "code": f"def F{number}():\n    return {called if number <= 1 or imports == [0] else 1}",
+        "tests": f"check(F{number}() == 1)",
+        "social_imports": [name.lower() for name in names],
+    }
+
+
+def main() -> None:
+    """Run the bench and print its figures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.social_code", description=__doc__)
+    parser.add_argument("--functions", type=int, default=10_000)
+    parser.add_argument("--dependants", type=int, default=2_000, help="of the hub")
+    parser.add_argument("--duplicate", type=float, default=0.05, help="the share of tasks that are delivered twice")
+    parser.add_argument("--lose-answer", type=float, default=0.05, help="and whose answer is lost")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with Harness() as harness:
+        stored = list(forest(options.functions, options.dependants, options.seed))
+        for start in range(0, len(stored), DOCUMENTS_AT_ONCE):
+            documents.put_many(stored[start : start + DOCUMENTS_AT_ONCE])
+        harness.run()
+        began_at = time.monotonic()
+        code = {"code": f"def {HUB}():\n    return 2", "tests": f"check({HUB}() == 2)"}
+        assert harness.put(f"social-code/functions/{HUB}", json=code).status == 202
+        harness.run(
+            Faults(duplicate=options.duplicate, lose_answer=options.lose_answer, reorder=True, seed=options.seed)
+        )
+        seconds = time.monotonic() - began_at
+        started = documents.get(f"social-batch~{HUB.lower()}")["batch"]
+        results = Counter(unit["result"]["name"] for unit in batch(started).results())
+        kept = documents.count(("type", "==", "SocialRun"))
+    expected = {HUB.lower(), *(f"f{number}" for number in range(1, options.dependants + 1))}
+    assert set(results) == expected, "a dependant's tests did not run"
+    assert set(results.values()) == {1}, "a dependant is twice in the batch"
+    assert kept == len(expected), f"{kept} runs were kept for {len(expected)} functions"
+    sys.stdout.write(
+        f"{options.functions:,} functions, {len(expected):,} runs kept, one each: "
+        f"{seconds:.1f} s, {seconds / len(expected) * 1000:.1f} ms a run\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
