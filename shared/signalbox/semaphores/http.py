@@ -145,7 +145,7 @@ def _waiter(waiter: Waiter) -> Json:
 
 def _task(waiter: Waiter) -> Json:
     """Render the task of a wait, without its payload, which may be large, and the holder that the wait names."""
-    return {"task": waiter.continuation.shown()} | ({"holder": waiter.holder} if waiter.holder else {})
+    return {"task": waiter.task_shown()} | ({"holder": waiter.holder} if waiter.holder else {})
 
 
 def _given(values: Json) -> Json:

@@ -27,6 +27,7 @@ value of `since`, so a wait whose grant was lost returns to its old place.
 the time by which the sweeper visits the semaphore, even if all its tasks were lost.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -243,6 +244,11 @@ class Waiter:
         """Return the options of the wait that differ from their defaults: they repeat the same wait."""
         defaults = {**_OPTIONS, **dict.fromkeys(_TEXTS, "")}
         return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+
+    def task_shown(self) -> dict[str, Any]:
+        """Return what lists and log lines show of its task: function, task, and the unit of a batch that it runs."""
+        unit = json.loads(self.unit) if self.unit else {}
+        return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
 
     def is_late(self, now: datetime) -> bool:
         """Return whether its deadline has passed."""

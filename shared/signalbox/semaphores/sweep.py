@@ -83,7 +83,8 @@ def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
 
     changed = change(ports, SemaphoreReads(name, wait_id=lease.id), rule)
     if changed.committed is not None:
-        ports.log.info("grant without a task, wait returned", semaphore=name, wait=lease.id)
+        shown = waiter.task_shown() if (waiter := changed.loaded.wait) else {}
+        ports.log.info("grant without a task, wait returned", semaphore=name, wait=lease.id, **shown)
 
 
 def _clean_up(ports: Ports, name: str) -> bool:

@@ -346,6 +346,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.sweep": "signalbox.semaphores.sweep:sweep",
     "semaphores._return_to_queue": "signalbox.semaphores.sweep:_return_to_queue",
     "semaphores._end_units": "signalbox.semaphores.sweep:_end_units",
+    "semaphores.stale_units": "signalbox.semaphores.machine.wait_queue:stale_units",
     "semaphores.unit_task": "signalbox.semaphores.machine.waits:unit_task",
     "semaphores.take_over": "signalbox.semaphores.machine.leases:take_over",
     "standings.FoldReads.load": "signalbox.standings.storage:FoldReads.load",

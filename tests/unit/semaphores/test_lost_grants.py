@@ -82,3 +82,11 @@ def test_an_unclaimed_grant_makes_its_semaphore_due_and_is_dropped_if_its_wait_i
     assert record is not None
     assert record["leases"] == []
     assert not run(world, first)
+
+
+def test_a_semaphore_is_not_deleted_as_unused_before_a_silent_grant_returned(world: OperationsPlatform) -> None:
+    service.put(world.ports, "s", SemaphoreSettings(2, 60, delete_after_seconds=60))
+    assert len(taken(world)) == 2  # both are lost, and none waits
+    for _ in range(int(SILENT // 300) + 1):
+        sweep_after(world, 300)
+    assert sorted(task.payload["who"] for task in taken(world)) == ["first", "second"]

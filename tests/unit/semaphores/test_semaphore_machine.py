@@ -108,6 +108,8 @@ def test_a_wait_that_could_never_be_granted_is_refused() -> None:
     [
         ("open free", True),
         ("open held-late", True),
+        ("open claimed-late", True),
+        ("open granted-late", False),
         ("open held", False),
         ("opening free", False),
         ("closed free", False),

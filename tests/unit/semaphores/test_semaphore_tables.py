@@ -316,7 +316,7 @@ def test_a_clean_up(row: Row) -> None:
 
 @pytest.mark.parametrize("row", SWEEPS, ids=lambda row: ", ".join(row.values()))
 def test_a_visit_of_the_sweeper(row: Row) -> None:
-    lease = {"absent": "free", "expired": "held-late", "live": "held"}[row["leases"]]
+    lease = {"absent": "free", "expired": "held-late", "live": "held", "silent": "granted-late"}[row["leases"]]
     for mode in values(row["mode"]):
         after = 60 if row["delete_after_seconds"] == "set" else None
         semaphore = replace(loaded(f"{mode} {lease}").semaphore, delete_after_seconds=after)

@@ -154,6 +154,9 @@ def test_a_unit_whose_lease_expires_at_every_attempt_is_given_up(harness: Harnes
         run_kit(harness)
     assert RAN.count(0) == 2
     assert "Gave up after 2 attempts" in units()[0]
+    for message in ("lease kept for the retry", "lease lost, unit waits again"):
+        lines = [values for text, values in harness.log.infos if text == message]
+        assert [(line["batch"], line["index"]) for line in lines] == [("b", 0)] * 2
 
 
 def test_units_that_wait_when_the_batch_is_cancelled_do_not_run(harness: Harness, shop: Any) -> None:
@@ -181,6 +184,16 @@ def test_a_unit_that_is_completed_from_outside_while_it_waits_does_not_run(harne
     assert sorted(RAN) == [0, 2]
     assert units() == {0: 0, 1: "by hand", 2: 2}
     assert free() == PERMITS
+
+
+def test_leases_and_waiters_name_the_unit(harness: Harness, shop: Any) -> None:
+    shop.sheets(3)
+    run_kit(harness)
+    for task in [task for task in harness.tasks if task.task == "print_sheet"]:
+        harness.deliver_task(task)  # it waits for a permit
+    shown = harness.get("semaphores/printers").json
+    named = [{name: one["task"][name] for name in ("batch", "unit")} for one in (*shown["leases"], *shown["waiters"])]
+    assert named == [{"batch": "b", "unit": index} for index in range(3)]
 
 
 def test_a_chain_waits_for_its_permits_too(harness: Harness, shop: Any) -> None:
@@ -232,6 +245,28 @@ def test_units_that_wait_when_the_semaphore_is_deleted_fail_and_say_so(harness: 
         "The wait for a permit of the semaphore 'printers' was ended, because the semaphore was deleted."
     }
     assert [end.failed for end in ENDED] == [3]
+
+
+def test_units_whose_semaphore_is_deleted_and_created_again_fail(harness: Harness, shop: Any) -> None:
+    """An admit run of the new semaphore may find the waits of the old one before the clean-up does."""
+    semaphore("printers").acquire(permits=2)
+    shop.sheets(3)
+    run_some(harness)
+    assert harness.delete("semaphores/printers").status == 204
+    clean_up = harness.take("clean")
+    semaphore("printers").ensure(permits=PERMITS, lease_seconds=60)
+    held = semaphore("printers").acquire(permits=2)
+    assert held is not None
+    batch("c").populate([shop.sheet.call(n=9)], semaphore="printers")
+    run_some(harness)
+    semaphore("printers").signal(held)
+    harness.run()
+    harness.deliver_task(clean_up)
+    harness.run()
+    assert RAN == [9]
+    assert {text.rpartition("was ")[2] for text in units().values()} == {"deleted."}
+    assert [end.failed for end in ENDED] == [3]
+    assert free() == PERMITS
 
 
 def test_a_unit_whose_wait_is_cancelled_fails(harness: Harness, shop: Any) -> None:

@@ -24,9 +24,12 @@ waiters may have been created in the meantime.
     sweep    open             absent   long enough    set                   deleted
     sweep    open             expired  long enough    set                   deleted
     sweep    open             live     long enough    set                   -
+    sweep    open             silent   long enough    set                   -
     sweep    open             absent   not yet        set                   -
     sweep    open             absent   long enough    not set               -
     sweep    opening, closed  absent   long enough    set                   -
+
+`silent` is a lease that expired and that no task has claimed: its wait returns to the wait queue.
 """
 
 from dataclasses import replace
@@ -71,11 +74,14 @@ def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[S
 
 
 def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:
-    """Return whether `delete_after_seconds` have passed without a change, with no lease held and no waiters."""
+    """Return whether `delete_after_seconds` have passed without a change, with no waiters and no lease in use.
+
+    A lease that no task has claimed is in use, however long ago it expired: its wait returns to the wait queue.
+    """
     if semaphore.delete_after_seconds is None or semaphore.mode != "open":
         return False
     idle_since = now - timedelta(seconds=semaphore.delete_after_seconds)
-    return update_time <= idle_since and not any(lease.live(now) for lease in semaphore.leases)
+    return update_time <= idle_since and not any(lease.live(now) or not lease.claimed for lease in semaphore.leases)
 
 
 def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:

@@ -42,6 +42,7 @@ from signalbox.semaphores.machine.transitions import (
     leave,
     refuse_task,
     timeout_task,
+    unit_task,
 )
 from signalbox.semaphores.model import LeaseRecord, Mode, Release, Semaphore, Waiter
 
@@ -58,7 +59,8 @@ class Grant:
 class Granted:
     """The semaphore after the grants, and the outcome for each waiter that was read.
 
-    `stale` waiters wait for an earlier semaphore of this name. `evicted` is as in `Transition`.
+    `stale` waiters wait for an earlier semaphore of this name: as many as one commit removes. `evicted` is as in
+    `Transition`.
     """
 
     semaphore: Semaphore
@@ -110,12 +112,12 @@ def head_of(page: Sequence[Queued], *, more: bool) -> tuple[Queued, ...]:
 def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     """Grant the free permits of `semaphore` to the waiters that were read, from the head of the queue."""
     semaphore, evicted = semaphore.expire_leases(loaded.now)
-    stale = tuple(waiter for waiter in loaded.waiters if waiter.incarnation != loaded.incarnation)
+    stale = _within_one_commit([waiter for waiter in loaded.waiters if waiter.incarnation != loaded.incarnation])
     waiting = tuple(waiter for waiter in loaded.waiters if waiter.incarnation == loaded.incarnation)
     refused = _within_one_commit([waiter for waiter in waiting if is_hopeless(waiter, semaphore)])
-    room_bytes = LIMITS.grant_bytes_max - sum(map(_refusal_bytes, refused))
+    room_bytes = LIMITS.grant_bytes_max - sum(map(_bytes_of_end, (*stale, *refused)))
     others = tuple(waiter for waiter in waiting if waiter not in refused)
-    semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not refused)
+    semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not (stale or refused))
     remaining = others[len(grants) :]
     if loaded.reads.in_order and loaded.reads.waiters:
         semaphore = replace(semaphore, known=loaded.known.after(remaining))
@@ -183,15 +185,17 @@ def refusals(loaded: Loaded, refused: Iterable[Waiter]) -> tuple[Effect, ...]:
     return tuple(task for waiter in refused for task in timeout_task(loaded.name, waiter, loaded.now, "permits"))
 
 
-def _within_one_commit(hopeless: list[Waiter]) -> tuple[Waiter, ...]:
+def _within_one_commit(ended: list[Waiter]) -> tuple[Waiter, ...]:
     """Return the first of these waiters: as many as one outbox record has room for, and at least one."""
-    sizes = accumulate(map(_refusal_bytes, hopeless))
+    sizes = accumulate(map(_bytes_of_end, ended))
     fits = sum(size <= LIMITS.grant_bytes_max for size in sizes)
-    return tuple(hopeless[: max(1, fits)])
+    return tuple(ended[: max(1, fits)])
 
 
-def _refusal_bytes(waiter: Waiter) -> int:
-    return 0 if waiter.on_timeout is None else len(waiter.on_timeout.to_record()["payload"])
+def _bytes_of_end(waiter: Waiter) -> int:
+    """Return the size of the task that the end of a wait without a grant enqueues: of its unit, or `on_timeout`."""
+    call = waiter.continuation if waiter.unit else waiter.on_timeout
+    return 0 if call is None else len(call.to_record()["payload"])
 
 
 # --- the admit run ---
@@ -225,15 +229,21 @@ def admit(loaded: Loaded) -> Transition[None]:
     mode = _mode(loaded, granted)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", waiter) for waiter in granted.stale)
+    more_stale = bool(removed) and len(removed) < sum(one.incarnation != loaded.incarnation for one in loaded.waiters)
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         None,
         (*granted.transitions, *removed),
         releases_applied=loaded.releases,
-        effects=granted.tasks(loaded),
-        nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
+        effects=granted.tasks(loaded) + stale_units(loaded, granted.stale),
+        nudge=bool(mode == "opening" or more_releases or more_waiters or more_stale or fits),
         evicted=granted.evicted,
     )
+
+
+def stale_units(loaded: Loaded, stale: Iterable[Waiter]) -> tuple[Effect, ...]:
+    """Return the tasks that record units as failed whose waits were for an earlier semaphore, which was deleted."""
+    return tuple(task for waiter in stale for task in unit_task(loaded.name, waiter, "deleted", loaded.now))
 
 
 def _mode(loaded: Loaded, granted: Granted) -> Mode:

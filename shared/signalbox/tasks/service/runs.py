@@ -153,10 +153,11 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
 
 
 @contextmanager
-def _kept_or_released(ports: Ports, lease: Lease) -> Iterator[None]:
+def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
     """Release the permit before a `Problem` leaves: the task is not retried, so nothing else would release it.
 
     After any other error the retry needs the lease, which blocks other waiters until then, at most to the lease's end.
+    `named` are further values of the log line.
     """
     try:
         yield
@@ -165,7 +166,7 @@ def _kept_or_released(ports: Ports, lease: Lease) -> Iterator[None]:
         raise
     except Exception:
         ends_at = rfc3339(lease.ends_at)
-        ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at)
+        ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at, **named)
         raise
 
 
@@ -235,11 +236,13 @@ def _run_unit_with_lease(
     granted = attempt.context["lease"]
     claimed = semaphores.claim(ports, granted)
     if claimed is None:
+        lost = {"semaphore": granted["semaphore"], "lease": granted["id"]}
+        ports.log.info("lease lost, unit waits again", **lost, batch=unit.batch, index=unit.index)
         answer = _wait_for_permit(ports, unit, granted["semaphore"], repeated_wait(attempt))
         if answer is not None and answer.ended:
             _wait_for_permit(ports, unit, granted["semaphore"], next_wait(attempt))
         return
-    with _kept_or_released(ports, claimed):
+    with _kept_or_released(ports, claimed, batch=unit.batch, index=unit.index):
         _run_unit(ports, unit, code)
     _release(ports, claimed)
 

@@ -1,27 +1,31 @@
 """Units that run under permits of the semaphore `s`, in some worlds of batches.
 
-In some of these, an operator ends a lease, cancels a wait or deletes the semaphore. Checked when a unit's code starts:
-no more units run than there are permits, unless an operator ended a lease, or a unit has its outcome already, or its
-batch has ended. Checked at rest: no lease is live, and no wait is in the wait queue.
+In some of these, an operator ends a lease, cancels a wait, or deletes the semaphore and perhaps creates it again.
+Checked when a unit's code starts: no more units run than there are permits, unless an operator has interfered, or a
+unit has its outcome already, or its batch has ended. Checked at rest: no lease is live, and no wait is in the wait
+queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from signalbox.batches.model.units import PlacedUnit
+from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Query
+from signalbox.core.problems import Unavailable
 from signalbox.semaphores import model, service, sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.machine import resumed, with_unit
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
-from tests.simulation.reach import PERMITS_WAITED, REACHED, UNITS_FAILED_BY_HAND
+from tests.simulation.reach import PERMITS_WAITED, REACHED, SEMAPHORES_AGAIN, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -37,11 +41,14 @@ PERMITS_RATE = 0.25
 HELD_RATE, HELD_SECONDS = 0.5, 20.0
 """The share of those worlds in which another task holds all permits at first, and how long it does."""
 
+AGAIN_RATE = 0.25
+"""The share of those worlds in which the operator deletes the semaphore while units wait, and creates it again."""
+
 STEPS_MAX = 80
 """Round trips before an operator acts."""
 
 BY_HAND_RATE = 0.7
-"""The share of those worlds in which an operator interferes, of those with no other special event."""
+"""The share of the others in which an operator interferes, if they have no other special event."""
 
 
 def permits_of(seed: int) -> int:
@@ -56,6 +63,7 @@ class Permits:
     def __init__(self, batches: BatchesWorld, seed: int, permits: int) -> None:
         self._batches, self._world, self._permits = batches, batches.world, permits
         self._random = Random(f"by hand {seed}")
+        self._again = Random(f"semaphore again {seed}")
         self._running: dict[tuple[str, int], PlacedUnit] = {}
         self.lease_ended_by_hand = False
         service.put(self._world.reliable_ports(), NAME, SemaphoreSettings(permits, LEASE_SECONDS))
@@ -63,6 +71,7 @@ class Permits:
             held = WaitRequest("another task", lease_seconds=HELD_SECONDS, permits=permits)
             service.wait(self._world.reliable_ports(), NAME, held)
         self._world.task_handlers["semaphore_admit"] = _admit
+        self._world.task_handlers["another"] = _run_another
 
     # --- units ---
 
@@ -97,7 +106,11 @@ class Permits:
 
     def by_hand(self) -> list[Callable[[], None]]:
         """Return the operator's action."""
-        if not self._batches.kind.calm or self._random.random() >= BY_HAND_RATE:
+        if not self._batches.kind.calm:
+            return []
+        if self._again.random() < AGAIN_RATE:
+            return [self._delete_and_create]
+        if self._random.random() >= BY_HAND_RATE:
             return []
         return self._random.sample([self._end_a_lease, self._cancel_a_wait, self._delete], self._random.randint(1, 2))
 
@@ -124,6 +137,27 @@ class Permits:
     def _delete(self) -> None:
         self.lease_ended_by_hand = True
         self._later("deletes the semaphore", lambda: sweep.delete(self._world.ports, NAME))
+
+    def _delete_and_create(self) -> None:
+        """Delete the semaphore while units wait for it, and create it again, before its waiters are deleted."""
+        self.lease_ended_by_hand = True
+
+        def act() -> None:
+            if service.get(self._world.ports, NAME).waiters:
+                REACHED[SEMAPHORES_AGAIN] += 1
+                sweep.delete(replace(self._world.ports, queue=_Refusing()), NAME)
+                service.put(self._world.ports, NAME, SemaphoreSettings(self._permits, LEASE_SECONDS))
+                self._use()
+
+        self._later("deletes the semaphore and creates it again", act)
+
+    def _use(self) -> None:
+        """Hold all permits, have another task wait for one, and release them: an admit run reads the wait queue."""
+        held = WaitRequest("another task, later", lease_seconds=HELD_SECONDS, permits=self._permits)
+        answer = service.wait(self._world.ports, NAME, held)
+        service.wait(self._world.ports, NAME, WaitRequest("a third task", Call("another", "task", {})))
+        if answer.lease is not None:
+            service.release(self._world.ports, answer.lease)
 
     def _later(self, what: str, act: Callable[[], None]) -> None:
         steps = self._random.randint(0, STEPS_MAX)
@@ -153,5 +187,18 @@ class Permits:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")
 
 
+def _run_another(ports: Ports, effect: Effect) -> None:
+    claimed = service.claim(ports, effect.context["lease"])
+    if claimed is not None:
+        service.release(ports, claimed)
+
+
 def _admit(ports: Ports, effect: Effect) -> None:
     semaphores_tasks.TASKS[effect.task](ports, effect.payload)
+
+
+class _Refusing:
+    """A queue that accepts no task: all are left to the sweeper."""
+
+    def create(self, tasks: Sequence[Effect]) -> None:
+        raise Unavailable(f"{len(tasks)} tasks are not accepted")
