@@ -193,15 +193,16 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     assert "Plan: 0 to create, 0 to change, 0 to replace, 1 to destroy; destroys a.b" in printed
 
 
-def test_semaphores_that_the_catalogue_declares_are_there_in_tests_and_shown(
+def test_semaphores_and_rates_that_the_catalogue_declares_are_there_in_tests_and_shown(
     shop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = shop / "signalbox.yaml"
-    file.write_text(f"{file.read_text()}\nsemaphores:\n  printer: {{permits: 2}}\n")
+    file.write_text(f"{file.read_text()}\nsemaphores:\n  printer: {{permits: 2}}\nrates:\n  ai: {{per_minute: 9}}\n")
     assert main(["catalogue"]) == 0
     assert "semaphores:\n  printer:\n    permits: 2\n" in capsys.readouterr().out
     with Harness() as harness:
         assert harness.get("semaphores/printer").json["permits"] == 2
+        assert harness.get("rates/ai").json["per_minute"] == 9
         assert harness.get("semaphores/other").status == 404
         semaphore("other").ensure(permits=1)
         assert harness.get("semaphores/other").json["permits"] == 1
