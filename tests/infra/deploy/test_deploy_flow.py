@@ -58,7 +58,7 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
     assert pauses == [120, 180, 300]
     assert (script.count("terraform plan"), script.count("terraform apply")) == (4, 4)
     reason = next(line for line in said if line.startswith("Not yet: "))
-    assert "Eventarc's agent" in reason
+    assert "Eventarc's service agent" in reason
     assert 'module.function["link_fan_out"]' in reason
     assert "Trying again in 120 s (try 2 of at most 14)." in said
 

@@ -106,7 +106,7 @@ def test_resources_that_a_failing_server_may_have_created_are_imported_except_a_
 def test_many_resources_with_one_reason_are_one_line() -> None:
     printed = "".join(f'Error: {SAID["sources"]}\n\n  with module.function["{name}"].f,\n' for name in "abc")
     [reason] = refusals.reasons(refusals.failures(printed))
-    assert reason.endswith('not everywhere yet. (module.function["a"].f and 2 more)')
+    assert reason.endswith('has not taken effect everywhere. (module.function["a"].f and 2 more)')
 
 
 @pytest.mark.parametrize(
