@@ -31,8 +31,12 @@ class TooManyEvents(Problem):
     title = "The flow has too many events that it has not waited for"
 
 
-class StepTimedOut(Problem):
+class TimedOut(Problem):
     status = 504
+    title = "The wait took too long"
+
+
+class StepTimedOut(TimedOut):
     title = "The step took too long"
 
 

@@ -667,6 +667,50 @@ def test_a_line_is_logged_once_with_the_name_of_its_run(harness: Harness, caplog
     ]
 
 
+def test_wait_for_abandons_what_takes_too_long(harness: Harness) -> None:
+    app = Function("clinic")
+    treated: list[str] = []
+
+    @app.task
+    def treat(name: str) -> str:
+        treated.append(name)
+        if name == "bob":
+            raise Problem("He is not ready.")
+        return "well"
+
+    @app.flow
+    async def visit() -> list[str]:
+        seen = [await flow.wait_for(flow.event("arrived", str), 60), await flow.wait_for(treat.call("ann"), 60)]
+        try:
+            await flow.wait_for(flow.step(treat.call("bob"), attempts_max=9, pause_seconds=40), 60)
+        except flow.TimedOut as late:
+            seen.append(late.slug())
+        await flow.sleep(600)
+        return seen
+
+    @app.flow
+    async def hasty() -> str:
+        return await flow.wait_for(flow.event("never", str), 5)
+
+    harness.add(app)
+    run = visit.start("1")
+    run.event("arrived", "ann")
+    harness.run(Faults(duplicate=0.2, reorder=True, seed=5))
+    assert run.status().result == ["ann", "well", "timed-out"]
+    assert treated.count("bob") <= 4  # two attempts, and their duplicates
+    replay(visit, run.log())
+    failed = hasty.start("1")
+    harness.run()
+    assert (failed.status().state, failed.status().error["type"]) == ("failed", "timed-out")
+
+
+def test_wait_for_takes_no_coroutine() -> None:
+    inner = flow.map(step, [])
+    with pytest.raises(TypeError, match="not a coroutine"):
+        flow.wait_for(inner, 5).send(None)
+    inner.close()
+
+
 def test_map_waits_for_many_a_few_at_a_time_and_keeps_their_order(harness: Harness) -> None:
     app = Function("sizes")
 

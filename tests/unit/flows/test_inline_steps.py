@@ -364,6 +364,16 @@ def test_a_step_ends_at_its_time_out() -> None:
     assert shop.status("late")["result"] == StepTimedOut.slug()
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, flow.Cancelled])
+def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseException]) -> None:
+    def code() -> CallOutcome:
+        raise error("bye")
+
+    threads = Threads()
+    threads.begin("0", code)
+    assert isinstance(threads.wait(5)["0"].raised, error)
+
+
 def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
     ran: list[str] = []
 
@@ -403,9 +413,10 @@ def test_a_coroutine_function_or_generator_cannot_be_an_inline_step() -> None:
         flow.step(flow.run(add, 1), timeout_seconds=481)
 
 
-def test_a_result_must_be_json() -> None:
+@pytest.mark.parametrize("result", [{*"ab"}, 10**5_000], ids=["a set", "a very large integer"])
+def test_a_result_must_be_json(result: Any) -> None:
     async def sale() -> Any:
-        return await flow.run(partial(set, "ab"))
+        return await flow.run(lambda: result)
 
     shop = Shop(flows_of(sale))
     shop.start("sale")

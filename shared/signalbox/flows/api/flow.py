@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
@@ -33,6 +33,7 @@ from signalbox.flows.machine.commands import (
     Sleep,
     Step,
     batch_of,
+    branches_in,
     created,
     first_of,
     is_running,
@@ -40,7 +41,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.model import FlowContext
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import BadFlow, TimedOut
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
@@ -289,6 +290,19 @@ def shield(item: Awaitable[T]) -> Shield[T]:
     return created(Shield(item), "flow.shield()")
 
 
+async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
+    """Wait for a command, for `timeout_seconds` at most; then it is abandoned, as in `first`.
+
+    Returns its result. Raises `flow.TimedOut`, and `TypeError` for a coroutine, which could be abandoned half done.
+    """
+    if branches_in(item):
+        raise TypeError("flow.wait_for() takes a command, not a coroutine: a coroutine could be abandoned half done.")
+    which, result = await first(done=item, late=sleep(timeout_seconds))
+    if which == "late":
+        raise TimedOut(f"It has not ended within {timeout_seconds:,g} seconds.")
+    return cast("T", result)
+
+
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
     """Call a function for each of many items, and wait for what it returns, `at_once` at a time.
 
@@ -396,6 +410,7 @@ __all__ = [
     "Cancelled",
     "HeldLock",
     "Settled",
+    "TimedOut",
     "all",
     "batch",
     "callback",
@@ -419,4 +434,5 @@ __all__ = [
     "sleep",
     "step",
     "uuid",
+    "wait_for",
 ]

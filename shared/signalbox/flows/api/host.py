@@ -4,7 +4,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, get_type_hints
@@ -44,8 +44,16 @@ class Threads:
     def begin(self, path: str, code: turns.Code) -> None:
         """Run code in a thread of its own, in the context of the caller."""
         self.running.add(path)
-        context = copy_context()
-        Thread(target=lambda: self._ended.put((path, context.run(code))), daemon=True).start()
+        Thread(target=self._run, args=(path, copy_context(), code), daemon=True).start()
+
+    def _run(self, path: str, context: Context, code: turns.Code) -> None:
+        """Run code and hand over its outcome. `SystemExit` ends no process in a thread: it is an error of the start."""
+        try:
+            outcome = context.run(code)
+        except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
+            runtime.log().error("inline step raised", step=path, exception=error)
+            outcome = CallOutcome(raised=error)
+        self._ended.put((path, outcome))
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
         """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`."""

@@ -12,6 +12,7 @@ from typing import Any
 from signalbox.core.calls import Awaited
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.problems import LeaseEnded, Problem
+from signalbox.flows.problems import TimedOut
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
@@ -91,15 +92,15 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
 def is_misuse(error: BaseException) -> bool:
     """Return whether the kit refused a call of the code, for instance a command that cannot be.
 
-    A deployment can fix that, so the flow must not fail. A lock that was released is not one: code may handle it. The
-    outcome of a command, which is raised in its `__await__`, is not one either.
+    A deployment can fix that, so the flow must not fail. A lock that was released is not one, nor is a wait that took
+    too long: code may handle them. The outcome of a command, which is raised in its `__await__`, is not one either.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code if trace else None
     in_kit = code is not None and code is not Awaited.__await__.__code__ and code.co_filename.startswith(PACKAGE)
-    return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded)
+    return in_kit and isinstance(error, Problem) and not isinstance(error, LeaseEnded | TimedOut)
 
 
 # --- locations ---

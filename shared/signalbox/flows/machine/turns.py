@@ -67,7 +67,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.codec import JSON, Codec, encode
 from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
@@ -529,9 +529,10 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
     """Return the outcome of a step that returned. A result that cannot be stored is an error."""
     try:
         outcome = CallOutcome(encode(codec, result, "the result"))
-    except WrongValue as error:
+        size_bytes = len(outcome.to_text())
+    except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
         return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
-    if len(outcome.to_text()) > bytes_max:
+    if size_bytes > bytes_max:
         return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
     return outcome
 
