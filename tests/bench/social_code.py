@@ -55,7 +55,7 @@ def main() -> None:
         stored = list(forest(options.functions, options.dependants, options.seed))
         for start in range(0, len(stored), DOCUMENTS_AT_ONCE):
             documents.put_many(stored[start : start + DOCUMENTS_AT_ONCE])
-        harness.run()
+            harness.run()
         began_at = time.monotonic()
         code = {"code": f"def {HUB}():\n    return 2", "tests": f"check({HUB}() == 2)"}
         assert harness.put(f"social-code/functions/{HUB}", json=code).status == 202
