@@ -229,6 +229,21 @@ def test_waiters_of_an_earlier_semaphore_are_deleted_and_never_granted() -> None
     assert [becomes(one) for one in transition.waiters] == ["w0 granted", "old0 removed", "old1 removed"]
 
 
+def test_units_of_an_earlier_semaphore_are_ended_as_many_as_fit_into_one_commit() -> None:
+    unit = '{"batch": "b", "index": 0}'
+    queue = tuple(waiter(f"old{index}", incarnation=1, unit=unit) for index in range(3))
+    free = Loaded("s", Semaphore(1, 60, mode="closed"), INCARNATION, NOW, reads=QueueReads(90), waiters=queue)
+    payload_bytes = len(CALL.to_record()["payload"])
+    with replaced(grant_bytes_max=2 * payload_bytes):
+        first = wait_queue.admit(free)
+        second = wait_queue.admit(replace(free, waiters=queue[2:], semaphore=replace(free.semaphore, mode="opening")))
+    assert [becomes(one) for one in first.waiters] == ["old0 removed", "old1 removed"]
+    assert [task.context["unit"]["wait_ended"] for task in first.effects] == ["deleted", "deleted"]
+    assert first.nudge
+    assert [becomes(one) for one in second.waiters] == ["old2 removed"]
+    assert len(second.effects) == 1
+
+
 def test_tokens_grow_with_every_grant_and_every_second_claim() -> None:
     transition = granted(2, 1, 1)
     first, second = transition.semaphore.leases

@@ -229,14 +229,13 @@ def admit(loaded: Loaded) -> Transition[None]:
     mode = _mode(loaded, granted)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", waiter) for waiter in granted.stale)
-    more_stale = bool(removed) and len(removed) < sum(one.incarnation != loaded.incarnation for one in loaded.waiters)
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         None,
         (*granted.transitions, *removed),
         releases_applied=loaded.releases,
         effects=granted.tasks(loaded) + stale_units(loaded, granted.stale),
-        nudge=bool(mode == "opening" or more_releases or more_waiters or more_stale or fits),
+        nudge=bool(mode == "opening" or more_releases or more_waiters or fits),
         evicted=granted.evicted,
     )
 
