@@ -23,7 +23,7 @@ from signalbox.flows.problems import BadFlow, StepTimedOut
 from signalbox.mailboxes.model import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
-from tests.unit.flows.shops import Shop, flows_of, step
+from tests.unit.flows.shops import Shop, Workers, flows_of, step
 from tests.unit.flows.test_flow_tables import rows
 
 
@@ -455,6 +455,26 @@ def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Ha
     assert flows("show", "s1").status().result == ["a", "b", "c"]
     assert len(threads) == 3
     assert documents.get("b")["drawn"]
+
+
+def test_a_step_is_given_up_at_once_though_the_clock_of_its_carrier_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of the last start ends ahead of the server's time: the wake-up that gives the step up is due then."""
+    began: list[int] = []
+    real = Workers.seconds
+    monkeypatch.setattr(Workers, "seconds", lambda workers: real(workers) + 0.5 * len(began))
+
+    def broken() -> None:
+        began.append(1)
+        raise ValueError("no luck")
+
+    async def work() -> None:
+        await flow.run(broken)
+
+    shop = Shop(flows_of(work))
+    shop.start("work")
+    shop.settle()
+    assert len(began) == LIMITS.inline_starts_max
+    assert shop.status("work")["error"]["type"] == GaveUp.slug()
 
 
 # --- the table of machine/claims.py, row by row ---

@@ -349,7 +349,7 @@ class FlowTurn:
         ]
         before = {} if self.repeats else self.header.running
         times += [one.until for path, one in self.running.items() if not one.delivery and before.get(path) != one]
-        later = [at for at in times if at is not None and (now is None or at > now)]
+        later = [at for at in times if at is not None and (now is None or at >= now)]
         if any(claim.delivery and (now is None or claim.until > now) for claim in self.running.values()):
             return [*later]
         waits = any(now is None or is_free(self.running.get(path), *steps[path], now) for path in steps)
