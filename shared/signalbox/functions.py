@@ -35,6 +35,7 @@ from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
+from signalbox.rates import problems as rates_problems
 from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
@@ -61,6 +62,7 @@ PROBLEMS = (
     flows_problems,
     history_problems,
     objects_problems,
+    rates_problems,
     resources_problems,
     standings_problems,
     transforms_problems,

@@ -183,7 +183,7 @@ def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: Ope
     assert world.shown("p1799") == {"key": "p1799", "a": {"key": "t", "n": 2}}
 
 
-def test_the_sweeper_with_nothing_to_do_asks_once_each_for_outbox_semaphores_batches_flows_and_objects(
+def test_the_sweeper_with_nothing_to_do_queries_each_subject_once(
     world: OperationsPlatform,
 ) -> None:
     spec = importlib.util.spec_from_file_location("main_of_sweep", ROOT / "functions" / "sweep" / "main.py")
