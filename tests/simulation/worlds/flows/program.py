@@ -116,7 +116,7 @@ class Code:
 
     async def _work(self, program: Program, total: int) -> Any:
         seen, operations = [total], list(program)
-        program.append(["sleep", 0.01])  # its own list: no other run of the code sees the change
+        program.clear()  # its own list: no other run of the code sees the change
         try:
             for operation in operations:
                 if operation[0] == "again" and total < operation[1]:
