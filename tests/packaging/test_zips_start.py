@@ -1,6 +1,7 @@
-"""Every zip starts and answers as in the cloud: unpacked, outside the repository, with only the functions' lock.
+"""Every zip starts and answers as in the cloud: unpacked, outside the repository, with only its own requirements.
 
-The clean environment is under ``.local/``, named by the lock's hash, so that it is made again only for another lock.
+The clean environments are under ``.local/``, each named by its requirements' hash: most zips share one, and one is made
+again only for other requirements.
 """
 
 import hashlib
@@ -18,16 +19,17 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from signalbox.catalogue.reading import Function, load
 from signalbox_infra.packaging.package import package
+from signalbox_infra.packaging.requirements import joined
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()
-LOCK = PROJECT / "functions" / "requirements.txt"
 START_SECONDS = 30
 CLOUD_EVENT = {
     "ce-id": "1",
@@ -42,24 +44,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first run insta
 each_function = pytest.mark.parametrize("function", CATALOGUE.functions.values(), ids=lambda each: each.name)
 
 
-@pytest.fixture(scope="session")
-def clean_python() -> Path:
-    """Return the Python of an environment made from the functions' lock alone."""
+@cache
+def clean_python(folder: Path) -> Path:
+    """Return the Python of an environment made from the requirements of a function's zip alone."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    requirements = joined(folder, PROJECT)
+    digest = hashlib.sha256(requirements.encode()).hexdigest()[:16]
     environment = PROJECT / ".local" / "packaging" / f"python{version}-{digest}"
     if not environment.is_dir():
-        _make(environment)
+        _make(environment, requirements)
     return environment / "bin" / "python"
 
 
-def _make(environment: Path) -> None:
+def _make(environment: Path, requirements: str) -> None:
     """Make it under another name first: a run that is broken off leaves nothing that looks complete."""
     partial = environment.with_name(f"{environment.name}.{os.getpid()}")
     partial.parent.mkdir(parents=True, exist_ok=True)
-    install = ("-m", "pip", "install", "--quiet", "--no-input", "--require-hashes", "-r", LOCK)
     try:
         subprocess.run([sys.executable, "-m", "venv", partial], check=True)
+        lock = partial / "requirements.txt"
+        lock.write_text(requirements)
+        install = ("-m", "pip", "install", "--quiet", "--no-input", "--require-hashes", "-r", lock)
         subprocess.run([partial / "bin" / "python", *install], check=True)
         if not environment.is_dir():
             partial.rename(environment)
@@ -90,9 +95,9 @@ class Unpacked:
 
 
 @pytest.fixture
-def unpacked(function: Function, clean_python: Path, tmp_path: Path) -> Unpacked:
+def unpacked(function: Function, tmp_path: Path) -> Unpacked:
     zipfile.ZipFile(io.BytesIO(package(function, PROJECT).zipped())).extractall(tmp_path)
-    return Unpacked(tmp_path, clean_python)
+    return Unpacked(tmp_path, clean_python(function.folder))
 
 
 @contextmanager
@@ -182,6 +187,7 @@ def test_every_module_of_a_zip_imports_also_those_that_only_some_calls_need(
     assert sorted(unpacked.run(IMPORT_EACH).split()) == expected
 
 
-def test_the_clean_environment_has_no_aiohttp(clean_python: Path, tmp_path: Path) -> None:
+def test_a_clean_environment_has_no_aiohttp(tmp_path: Path) -> None:
     look = "import importlib.util as u; print(u.find_spec('aiohttp'), u.find_spec('functions_framework') is not None)"
-    assert Unpacked(tmp_path, clean_python).run(look).split() == ["None", "True"]
+    python = clean_python(CATALOGUE.functions["documents"].folder)
+    assert Unpacked(tmp_path, python).run(look).split() == ["None", "True"]
