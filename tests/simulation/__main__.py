@@ -36,6 +36,7 @@ from tests.simulation.worlds import (
     watch,
 )
 from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flows import composed as composed_flows
 from tests.simulation.worlds.flows import inline as inline_steps
 from tests.simulation.worlds.flows import nested as nested_flows
 from tests.simulation.worlds.flows import world as flows
@@ -46,6 +47,7 @@ from tests.simulation.worlds.semaphores import world as semaphores
 WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts.run,
     "batches": batches.run,
+    "composed_flows": composed_flows.run,
     "enqueues": enqueues.run,
     "failures": failures.run,
     "flows": flows.run,

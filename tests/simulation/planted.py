@@ -32,12 +32,13 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.flows import inline, lost, nested, parts, turns
+from tests.simulation.faults.flows import composed, inline, lost, nested, parts, turns
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
+    "composed_flows": composed.FAULTS,
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,

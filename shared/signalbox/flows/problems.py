@@ -1,5 +1,7 @@
 """The problems that only flows raise."""
 
+from collections.abc import Mapping
+
 from signalbox.core.problems import NotFound, Problem
 
 
@@ -34,6 +36,22 @@ class TooManyEvents(Problem):
 class TimedOut(Problem):
     status = 504
     title = "The wait took too long"
+
+
+class AllFailed(Problem):
+    """All commands of a `flow.first_success` failed. `errors` has their problems, by name or position."""
+
+    status = 424
+    title = "All commands failed"
+
+    def __init__(self, detail: str, errors: Mapping[int | str, Problem] | None = None) -> None:
+        super().__init__(detail)
+        self.errors = dict(errors or {})
+
+
+class CommandCancelled(Problem):
+    status = 409
+    title = "The command was cancelled"
 
 
 class StepTimedOut(TimedOut):

@@ -39,11 +39,17 @@ def random_code(seed: int) -> Callable[[], Generated]:
 
         def branch(depth: int) -> Generated:
             seen: list[str] = []
+            handles: list[flow.Handle[Any]] = []
             for _ in range(rng.randint(1, 3)):
+                if rng.random() < 0.2:
+                    is_one = rng.random() < 0.5
+                    handles.append(flow.begin(command() if is_one else flow.first_success(command(), command())))
                 seen.append(str((yield from one(depth, rng.randrange(6 if depth else 4)))))
                 if rng.random() < 0.2:
                     flow.send(step("sent"))
                 seen.append(f"{flow.random():.3f}")
+            if handles and rng.random() < 0.5:
+                seen.append(str((yield flow.settled(*handles))))
             return seen
 
         def one(depth: int, kind: int) -> Generated:

@@ -706,7 +706,7 @@ def test_wait_for_abandons_what_takes_too_long(harness: Harness) -> None:
 
 def test_wait_for_takes_no_coroutine() -> None:
     inner = flow.map(step, [])
-    with pytest.raises(TypeError, match="not a coroutine"):
+    with pytest.raises(TypeError, match="not coroutines"):
         flow.wait_for(inner, 5).send(None)
     inner.close()
 

@@ -296,6 +296,9 @@ class Code:
             return [self.one(), self.one()]
         if "shield" in self.condition:
             return flow.shield(step("a"))
+        if "begun" in self.condition:
+            flow.begin(step("a"))
+            return flow.event("y")
         return flow.event("x") if self.condition == "a command waits for its name" else step("a")
 
     def one(self) -> Any:

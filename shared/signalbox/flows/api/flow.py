@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
 
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
@@ -22,6 +22,7 @@ from signalbox.flows.machine.commands import (
     AnyOf,
     Batch,
     ContinueAsNew,
+    FirstSuccessOf,
     HeldLock,
     Inline,
     Lock,
@@ -33,15 +34,17 @@ from signalbox.flows.machine.commands import (
     Sleep,
     Step,
     batch_of,
-    branches_in,
+    called_at,
+    check_commands,
     created,
     first_of,
     is_running,
     running_flow,
 )
 from signalbox.flows.machine.failures import Cancelled
+from signalbox.flows.machine.groups import Handle
 from signalbox.flows.model import FlowContext
-from signalbox.flows.problems import BadFlow, TimedOut
+from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
@@ -277,6 +280,22 @@ def first(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
     return created(first_of(items, named), "flow.first()")
 
 
+@overload
+def first_success(*items: Awaitable[T]) -> FirstSuccessOf[tuple[int, T]]: ...
+
+
+@overload
+def first_success(**named: Awaitable[T]) -> FirstSuccessOf[tuple[str, T]]: ...
+
+
+def first_success(*items: Awaitable[Any], **named: Awaitable[Any]) -> AnyOf[Any]:
+    """Return a command that waits for the first of several that succeeds. The others are abandoned.
+
+    Its result is that of `first`. If all fail, it raises `flow.AllFailed`, a `Problem` with the `errors`.
+    """
+    return created(first_of(items, named, FirstSuccessOf, "flow.first_success()"), "flow.first_success()")
+
+
 def settled(*items: Awaitable[T]) -> SettledOf[list[Settled[T]]]:
     """Return a command that waits for all of several. Its results are `Settled`, each with its result or its error."""
     return created(SettledOf(items), "flow.settled()")
@@ -290,13 +309,63 @@ def shield(item: Awaitable[T]) -> Shield[T]:
     return created(Shield(item), "flow.shield()")
 
 
+def begin(item: Awaitable[T]) -> Handle[T]:
+    """Begin a command now, and return a handle that can be awaited later, any number of times.
+
+    A cancel of the run, an error of its code or a `first` that another command wins ends what awaits the handle, and
+    not the command. `handle.cancel()` abandons it, and so does the end of the code. `handle.done` says whether it has
+    ended. Raises `TypeError` for a coroutine, which could be abandoned half done.
+    """
+    return _begun(item, "flow.begin()", called_at(2))
+
+
+def _begun(item: Any, name: str, location: str) -> Handle[Any]:
+    if isinstance(item, Handle):
+        return item
+    check_commands((item,), name)
+    handle: Handle[Any] = running_flow("flow.begin").begin(item, location)
+    return created(handle, name, frames=3, instead_of=item)
+
+
+def as_completed(*items: Awaitable[T]) -> "AsCompleted[T]":
+    """Begin several commands now, and iterate over their handles in the order in which they end, with ``async for``.
+
+    ``await handle`` then returns its result at once, or raises its error. A handle among the items stays the same one.
+    Raises `TypeError` for a coroutine.
+    """
+    location = called_at(2)
+    return AsCompleted([_begun(item, "flow.as_completed()", location) for item in items])
+
+
+class AsCompleted(Generic[T]):
+    """The handles of `as_completed` that were not returned yet."""
+
+    def __init__(self, handles: Iterable[Handle[T]]) -> None:
+        self._left = [*handles]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Handle[T]:
+        if not self._left:
+            raise StopAsyncIteration
+        if not any(handle.done for handle in self._left):
+            await first(*[settled(handle) for handle in self._left])
+        handle = self._earliest()
+        self._left.remove(handle)
+        return handle
+
+    def _earliest(self) -> Handle[T]:
+        """Return the handle that has ended before the others."""
+        return min((handle for handle in self._left if handle.done), key=lambda handle: handle.number)
+
+
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
     """Wait for a command, for `timeout_seconds` at most; then it is abandoned, as in `first`.
 
     Returns its result. Raises `flow.TimedOut`, and `TypeError` for a coroutine, which could be abandoned half done.
     """
-    if branches_in(item):
-        raise TypeError("flow.wait_for() takes a command, not a coroutine: a coroutine could be abandoned half done.")
+    check_commands((item,), "flow.wait_for()")
     which, result = await first(done=item, late=sleep(timeout_seconds))
     if which == "late":
         raise TimedOut(f"It has not ended within {timeout_seconds:,g} seconds.")
@@ -407,17 +476,23 @@ def patched(name: str) -> bool:
 
 
 __all__ = [
+    "AllFailed",
     "Cancelled",
+    "CommandCancelled",
+    "Handle",
     "HeldLock",
     "Settled",
     "TimedOut",
     "all",
+    "as_completed",
     "batch",
+    "begin",
     "callback",
     "context",
     "continue_as_new",
     "event",
     "first",
+    "first_success",
     "label",
     "lock",
     "log",

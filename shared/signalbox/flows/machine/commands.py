@@ -47,13 +47,14 @@ T = TypeVar("T")
 
 
 class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last wait.
-
-    `branch` is the path of the branch whose code runs.
-    """
+    """The driver, as commands see it. `created` are the commands that the code has created since its last wait."""
 
     created: list[tuple["weakref.ref[Any]", str]]
-    branch: str
+
+    @property
+    def branch(self) -> str:
+        """The path of the branch whose code runs."""
+        ...
 
     @property
     def replayed(self) -> bool:
@@ -108,12 +109,16 @@ def created(command: Created, name: str, frames: int = 2, instead_of: object = N
     `instead_of` is the command that it is made from.
     """
     if (flow := _current.get()) is not None:
-        caller = sys._getframe(frames)
-        location = f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
         if instead_of is not None:
             flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
-        flow.created.append((weakref.ref(command), f"{name} at {location}"))
+        flow.created.append((weakref.ref(command), f"{name} at {called_at(frames + 1)}"))
     return command
+
+
+def called_at(frames: int) -> str:
+    """Return the place in the code `frames` frames above."""
+    caller = sys._getframe(frames)
+    return f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
 
 
 def _branch() -> str:
@@ -453,6 +458,11 @@ class AnyOf(Awaited[T]):
     keys: tuple[int | str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstSuccessOf(AnyOf[T]):
+    """The first of several commands that succeeds. The others are abandoned."""
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class SettledOf(Awaited[T]):
     """All of several commands, each as a `Settled`. No error is raised."""
@@ -506,14 +516,21 @@ class ContinueAsNew:
     arguments: Mapping[str, Any]
 
 
-def first_of(items: Sequence[Any], named: Mapping[str, Any]) -> AnyOf[Any]:
+def first_of(
+    items: Sequence[Any], named: Mapping[str, Any], kind: type[AnyOf[Any]] = AnyOf, name: str = "flow.first()"
+) -> AnyOf[Any]:
     """Return the first of commands, by position or by name. Raises `TypeError` for both at once, and for a branch."""
     if bool(items) == bool(named):
-        raise TypeError("flow.first() needs at least one command: all of them by position, or all by name.")
+        raise TypeError(f"{name} needs at least one command: all of them by position, or all by name.")
     known = (*items, *named.values())
-    if any(map(branches_in, known)):
-        raise TypeError("flow.first() takes commands, not coroutines: a coroutine could be abandoned half done.")
-    return AnyOf(known, tuple(named) or tuple(range(len(known))))
+    check_commands(known, name)
+    return kind(known, tuple(named) or tuple(range(len(known))))
+
+
+def check_commands(items: Iterable[Any], name: str) -> None:
+    """Raise `TypeError` if there are coroutines in what is given to the function of this name."""
+    if any(map(branches_in, items)):
+        raise TypeError(f"{name} takes commands, not coroutines: a coroutine could be abandoned half done.")
 
 
 def branches_in(item: Any) -> list[Any]:
@@ -563,6 +580,10 @@ class HeldLock:
         lease = holder.held[path]
         ends_at = datetime.fromisoformat(lease["ends_at"])
         return cls(lease["semaphore"], lease["id"], lease["token"], ends_at, path, holder)
+
+    def is_below(self, path: str) -> bool:
+        """Return whether the lock's command is the one at a path, or a part of it."""
+        return f"{self._path}.".startswith(f"{path}.")
 
     def release(self) -> bool:
         """Release the permits; return whether the flow still held them, as far as it knows."""

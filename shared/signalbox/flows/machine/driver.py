@@ -7,7 +7,10 @@ schedules nothing: a turn compares the pending commands before and after, and it
     await all             the results; the first error is raised once the others are cancelled and have ended
     await first           (which, result) of the first; the others are abandoned
     await settled         all: each as a `Settled`
+    await first_success   (which, result) of the first that succeeds; the others are abandoned
     await shield          that of the command; a cancel is raised at the next `await`
+    begin                 at once a handle: its command is pending until it ends, or the code does
+    await handle          the result of what was begun
 
 A generator is driven in the same way, and continues the log of a coroutine: it yields what a coroutine awaits, and a
 list for `all`.
@@ -16,6 +19,7 @@ list for `all`.
     ------  ---------------------------------------------  -----------------------  ---------------
     result  its command is pending, and succeeded          receives the result      not pending
     result  its command is pending, and failed             receives the error       not pending
+    result  its command was begun, and is not awaited      is not resumed           not pending
     result  its command is a lock, and succeeded           receives a held lock     not pending, held
     result  its command renews a held lock                 receives a held lock     not pending, held
     result  its command renews a lock that was released    receives LeaseEnded      not pending
@@ -54,6 +58,7 @@ from signalbox.flows.machine.commands import (
     AllOf,
     AnyOf,
     ContinueAsNew,
+    FirstSuccessOf,
     HeldLock,
     Lock,
     NextEvent,
@@ -63,7 +68,18 @@ from signalbox.flows.machine.commands import (
     command_of,
 )
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
-from signalbox.flows.machine.groups import Branch, Group, Mode, Node, Parent, PendingCommand, Shielded, cancelled
+from signalbox.flows.machine.groups import (
+    Branch,
+    Group,
+    Handle,
+    HandleWait,
+    Mode,
+    Node,
+    Parent,
+    PendingCommand,
+    Shielded,
+    cancelled,
+)
 from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, check_label, time_of
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CallOutcome
@@ -131,9 +147,9 @@ class Driver:
     that no command has waited for yet. `sent` are the tasks that it has sent, and `granted` the leases that it has
     received, since the replay. `logged` are the lines that it has logged for the first time. `refusals` are the errors
     of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
-    and raises an error for those that do not fit it. `branch` is the path of the branch whose code runs, and
-    `continuing` says whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those
-    that the code has set; None removes one.
+    and raises an error for those that do not fit it. `runs` is the branch whose code runs, and `continuing` says
+    whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those that the code has
+    set; None removes one. `handles` are what the code has begun, and `completed` counts those that have ended.
     """
 
     code: Code
@@ -151,7 +167,9 @@ class Driver:
     ended: CallOutcome | None = None
     encode: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     created: list[Any] = field(default_factory=list)
-    branch: str = ""
+    runs: Branch | None = None
+    handles: list[Handle[Any]] = field(default_factory=list)
+    completed: int = 0
     continuing: bool = False
     branches: list[Branch] = field(default_factory=list)
     ready: deque[tuple[Any, int, CallOutcome]] = field(default_factory=deque)
@@ -238,6 +256,8 @@ class Driver:
             detail = "A branch returned `flow.continue_as_new()`, and the flow's own code did not. Return it there"
             raise misused(detail, self.location)
         self.ended = outcome
+        for handle in self.handles:
+            handle.abandon()
 
     def _apply_result(self, entry: Result) -> None:
         path, signature = entry.wait.path, entry.wait.signature
@@ -289,6 +309,11 @@ class Driver:
         """Whether an earlier turn has run the code."""
         return self.position.committed > 0
 
+    @property
+    def branch(self) -> str:
+        """The path of the branch whose code runs."""
+        return self.runs.path if self.runs else ""
+
     def patched(self, name: str) -> bool:
         """Return whether the code of a patch runs at this position of the log."""
         return self.position.patched(name)
@@ -296,6 +321,12 @@ class Driver:
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
         """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
         match item:
+            case Handle():
+                if item.tree is not self:
+                    raise misused("The code awaits a handle of another run. Begin the command in this one", location)
+                return HandleWait(item, parent, slot).begin()
+            case FirstSuccessOf():
+                return Group(self, parent, slot, Mode.SUCCESS, item.keys).begin(item.items, path, location)
             case AnyOf():
                 return Group(self, parent, slot, Mode.FIRST, item.keys).begin(item.items, path, location)
             case SettledOf():
@@ -332,6 +363,15 @@ class Driver:
         self.ready.append((pending.parent, pending.slot, outcome))
 
     # --- for the code ---
+
+    def begin(self, item: Any, location: str) -> Handle[Any]:
+        """Begin a command in the branch whose code runs. In code that is closed, nothing begins."""
+        assert self.runs is not None, "the code of a branch runs"
+        handle: Handle[Any] = Handle(self, item, self.runs.next_path())
+        if not self.dropped:
+            self.handles.append(handle)
+            handle.begin(location)
+        return handle
 
     def send(self, call: Call) -> None:
         """Send a task without waiting for it."""

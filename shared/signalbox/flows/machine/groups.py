@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import CoroutineType, GeneratorType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from signalbox.core.calls import Awaited
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
@@ -34,7 +35,10 @@ from signalbox.flows.machine.failures import (
     location_of,
     misused,
 )
+from signalbox.flows.problems import AllFailed, CommandCancelled
 from signalbox.mailboxes.model import CallOutcome
+
+T = TypeVar("T")
 
 CLOSES_MAX = 1_000
 """Waits of a clean-up that `Branch.close` skips. Code that waits more often catches every exception in a loop."""
@@ -84,6 +88,9 @@ class Tree(RunningFlow, Protocol):
     continuing: bool
     ready: deque[tuple[Any, int, CallOutcome]]
     branches: list["Branch"]
+    runs: "Branch | None"
+    handles: list["Handle[Any]"]
+    completed: int
 
     @property
     def begun(self) -> bool:
@@ -180,7 +187,7 @@ class Branch:
 
     def _resume(self, outcome: CallOutcome) -> Any:
         self.tree.created.clear()
-        self.tree.branch = self.path
+        self.tree.runs = self
         error = outcome.exception()
         with running(self.tree):
             item = self._code.send(outcome.value) if error is None else self._code.throw(error)
@@ -197,14 +204,19 @@ class Branch:
 
     def _wait_for(self, item: Any) -> None:
         """Wait for what the code awaits, or raise a cancel that is due: what has not begun does not begin any more."""
-        path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
-        self._waits += 1
+        path = self.next_path()
         if self.cancel_due:
             due, self.cancel_due = self.cancel_due, None
             discard(item)
             self.tree.ready.append((self, 0, due))
         else:
             self._waits_for = self.tree.place(item, path, self, 0, self.location)
+
+    def next_path(self) -> str:
+        """Return the path of what the code awaits or begins next."""
+        path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
+        self._waits += 1
+        return path
 
     def cancel(self, outcome: CallOutcome) -> bool:
         """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
@@ -231,7 +243,7 @@ class Branch:
         The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
         code that never ends.
         """
-        self.tree.branch = self.path
+        self.tree.runs = self
         with running(self.tree):
             for _ in range(CLOSES_MAX):
                 if not is_open(self._code):
@@ -314,11 +326,122 @@ class Shielded:
         self._inner.abandon()
 
 
+class Handle(Awaited[T]):
+    """What the code has begun with `flow.begin` and can await later, any number of times.
+
+    It is not cancelled or abandoned with what awaits it: it ends by itself, by `cancel`, or with the code of the run.
+    """
+
+    __slots__ = ("__weakref__", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
+
+    def __init__(self, tree: Tree, item: Any, path: str) -> None:
+        self.tree, self.item, self.path = tree, item, path
+        self.number = 0
+        self._node: Node | None = None
+        self._outcome: CallOutcome | None = None
+        self._waits: list[HandleWait] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether what was begun has ended, so that `await` returns at once. It is the same in every replay."""
+        return self._outcome is not None
+
+    def cancel(self) -> bool:
+        """Abandon the command, as `flow.first` does, and return whether it had not ended.
+
+        An `await` of the handle then raises `CommandCancelled`, a `Problem`.
+        """
+        if self._node is None or self.decided:
+            return False
+        self._node.abandon()
+        self.got(0, CallOutcome(raised=CommandCancelled("The command was cancelled by its handle.")))
+        return True
+
+    # --- as a node ---
+
+    def begin(self, location: str) -> None:
+        """Add the item to the tree, under the handle's path."""
+        self._node = self.tree.place(self.item, self.path, self, 0, location)
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        """Receive the outcome of what was begun, and pass it on to what awaits it."""
+        if self._outcome is not None:
+            return
+        self.tree.completed += 1
+        self._outcome, self.number = outcome, self.tree.completed
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait.end(outcome)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the outcome is decided, although the code may not have received it yet."""
+        return self._outcome is not None or (self._node is not None and self._node.decided)
+
+    def abandon(self) -> None:
+        """Abandon what was begun and has not ended, since the code of the run has."""
+        if self._outcome is None and self._node is not None:
+            self._node.abandon()
+
+    def add(self, wait: "HandleWait") -> None:
+        """Let a node wait for the outcome."""
+        if self._outcome is None:
+            self._waits.append(wait)
+        else:
+            wait.end(self._outcome)
+
+    def remove(self, wait: "HandleWait") -> bool:
+        """Let a node not wait any more; return whether it did."""
+        if wait not in self._waits:
+            return False
+        self._waits.remove(wait)
+        return True
+
+    def has(self, lock: HeldLock) -> bool:
+        """Return whether a lock was granted to what was begun: the code may still receive it."""
+        return lock.is_below(self.path)
+
+
+class HandleWait:
+    """A node that waits for a handle. A cancel ends the wait, and not what was begun."""
+
+    def __init__(self, handle: Handle[Any], parent: Parent, slot: int) -> None:
+        self._handle, self._parent, self._slot = handle, parent, slot
+
+    def begin(self) -> "HandleWait":
+        """Wait for the handle, or pass its outcome on at once."""
+        self._handle.add(self)
+        return self
+
+    def end(self, outcome: CallOutcome) -> None:
+        """Send an outcome to the parent."""
+        self._handle.tree.ready.append((self._parent, self._slot, outcome))
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        if self._handle.decided or not self._handle.remove(self):
+            return False
+        self.end(outcome)
+        return True
+
+    @property
+    def decided(self) -> bool:
+        return self._handle.decided
+
+    @property
+    def shielded(self) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        self._handle.remove(self)
+
+
 class Mode(Enum):
     """What a group waits for."""
 
     ALL = auto()
     FIRST = auto()
+    SUCCESS = auto()
+    """The first that succeeds."""
     SETTLED = auto()
     """All, each with its result or its error."""
 
@@ -334,6 +457,9 @@ class Group:
         self._results: list[Any] = []
         self._left = 0
         self._error: CallOutcome | None = None
+        self._items: Iterator[tuple[int, Any]] = iter(())
+        self._path = self._location = ""
+        self._cancel_is_due = False
 
     def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
         """Add each item to the tree, under the group's path and the item's number."""
@@ -341,18 +467,29 @@ class Group:
         self._done, self._results = [False] * len(items), [None] * len(items)
         if not items:
             self._end(CallOutcome([]))
-        for number, item in enumerate(items):
-            self._children.append(self.tree.place(item, f"{path}.{number}", self, number, location))
-            if self._mode is Mode.FIRST and self._stops():
-                break
+        self._items, self._path, self._location = iter(enumerate(items)), path, location
+        self._place()
         return self
+
+    def _place(self) -> None:
+        """Add the items that are left, unless one of them decides the group."""
+        for number, item in self._items:
+            self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
+            if self._takes_one and self._stops():
+                return
+
+    @property
+    def _takes_one(self) -> bool:
+        return self._mode in (Mode.FIRST, Mode.SUCCESS)
 
     def _stops(self) -> bool:
         """Return whether a kept event has decided a `first`: its later commands must not take another event.
 
-        Before the patch, it stopped as soon as anything in the flow was decided.
+        Before the patch, it stopped as soon as anything in the flow was decided. A `first_success` is younger.
         """
-        return self._children[-1].decided or (bool(self.tree.ready) and not self.tree.patched(ANY_PATCH))
+        if self._children[-1].decided or self._mode is Mode.SUCCESS:
+            return self._children[-1].decided
+        return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
 
     def got(self, slot: int, outcome: CallOutcome) -> None:
         if self._left == 0 or self._done[slot]:
@@ -361,6 +498,9 @@ class Group:
         if self._mode is Mode.FIRST:
             self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
             return
+        if self._mode is Mode.SUCCESS:
+            self._take_success(slot, outcome)
+            return
         self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
         self._left -= 1
         if outcome.failed and not (self._mode is Mode.SETTLED and isinstance(outcome.exception(), Problem)):
@@ -368,10 +508,25 @@ class Group:
         if self._left == 0:
             self._end(self._error or CallOutcome(self._results))
 
+    def _take_success(self, slot: int, outcome: CallOutcome) -> None:
+        """Decide with a success; after a failure, wait for the others. Those are added that were not yet."""
+        error = outcome.exception()
+        if not isinstance(error, Problem):
+            self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))
+            return
+        self._results[slot] = error
+        self._left -= 1
+        if self._left and not self._cancel_is_due:
+            self._place()
+            return
+        errors = {key: each for key, each in zip(self._keys, self._results, strict=True) if each}
+        shown = "; ".join(f"{key}: {each.detail}" for key, each in errors.items())
+        self._decide(CallOutcome(raised=AllFailed(f"None of {len(self._keys)} commands succeeded. {shown}", errors)))
+
     @property
     def decided(self) -> bool:
-        if self._mode is Mode.FIRST:
-            return self._left == 0 or any(child.decided for child in self._children)
+        if self._takes_one:
+            return self._left == 0 or any(child.decided for child in self._open())
         return all(child.decided for child in self._children)
 
     @property
@@ -403,11 +558,12 @@ class Group:
 
         A `first` with a shielded command is not cancelled: its branch waits until it is decided.
         """
-        if self._left == 0 or (self._mode is Mode.FIRST and self.shielded):
+        if self._left == 0 or (self._takes_one and self.shielded):
             return False
-        if self._mode is Mode.FIRST and self.decided and self.tree.patched(DECIDED_PATCH):
+        if self._takes_one and self.decided and self.tree.patched(DECIDED_PATCH):
+            self._cancel_is_due = True
             return False  # a kept event is on its way to the code
-        if self._mode is Mode.FIRST:
+        if self._takes_one:
             self._decide(outcome)
             return True
         self._error = outcome
@@ -424,7 +580,8 @@ class Group:
     def _release_locks(self) -> None:
         """Release the locks among the results, which the code never receives."""
         for lock in _locks_in(self._results):
-            lock.release()
+            if not any(handle.has(lock) for handle in self.tree.handles):
+                lock.release()
 
 
 def _locks_in(results: list[Any]) -> Iterator[HeldLock]:

@@ -22,6 +22,7 @@ from tests.simulation.worlds.flows.program import FUNCTION
 EVENTS_MAX = 4
 CANCELLED_SHARE = 0.15
 CANCELLED_OFTEN = 0.5
+OFTEN_CANCELLED = (Kind.NESTED, Kind.INLINE, Kind.COMPOSED)
 TERMINATED_SHARE, RESUMED_SHARE, RESTARTED_SHARE = 0.35, 0.2, 0.35
 TERMINATED = "terminated by people"
 VISITS_MAX = 3
@@ -106,7 +107,7 @@ class People:
         for number in range(random.randint(0, EVENTS_MAX)):
             name, id_ = random.choice("xxy"), f"{address.key}-{number}"
             acts.append(Act(f"event {name} {id_}", partial(self._event, address, name, id_)))
-        if random.random() < (CANCELLED_OFTEN if self.kind in (Kind.NESTED, Kind.INLINE) else CANCELLED_SHARE):
+        if random.random() < (CANCELLED_OFTEN if self.kind in OFTEN_CANCELLED else CANCELLED_SHARE):
             acts.append(Act(f"cancel {address.key}", lambda: self.cancel(address)))
         if self.kind is Kind.RESTARTED:
             other = program(random, self.kind)

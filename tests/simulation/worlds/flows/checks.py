@@ -123,10 +123,13 @@ class FlowsAtRest:
             driver.labels.get(name, "") is None for name in header.labels
         ):
             raise Violation(f"{base} has the labels {header.labels}, and its code has set {driver.labels}")
+        if header.begun and not header.end and not waits:
+            raise Violation(f"{base} waits for nothing, and has not ended")
         if not header.end and waits != {path: wait.signature for path, wait in header.pending.items()}:
             raise Violation(f"{base} waits for {header.pending}, its code for {waits}")
         if driver.cancelling and driver.ended and driver.ended.exception() is None:
             raise Violation(f"{base} was cancelled, and its code never received it")
+        self._check_completed(header)
         ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
         if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
             raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
@@ -150,6 +153,7 @@ class FlowsAtRest:
         position = Position(header.execution_id, 1 + header.log.length, dict(header.patches))
         driver = Driver(lambda: definition.begin(header.arguments), position)
         self.code.open.clear()
+        self.code.orders.clear()
         self.code.leases_max.clear()
         try:
             log = read_log(self.store, header).entries
@@ -163,6 +167,15 @@ class FlowsAtRest:
         renewals = [each for each in log if isinstance(each, Result) and each.wait.signature.startswith("renew ")]
         if refused := [each.outcome.error for each in renewals if each.outcome.error]:
             raise Violation(f"{header.address.base} holds a lock whose renewal was refused: {refused}")
+
+    def _check_completed(self, header: FlowHeader) -> None:
+        """Check that steps whose handles the code has awaited as they ended are in the log in this order."""
+        for order in filter(None, self.code.orders):
+            log = [entry.outcome for entry in read_log(self.store, header).entries if isinstance(entry, Result)]
+            texts = [str(each.error["detail"] if each.error else each.result) for each in log]
+            places = [texts.index(text) for text in order if text in texts]
+            if places != sorted(places):
+                raise Violation(f"{header.address.base} has received {order}, and its log has {texts}")
 
     def _check_events(self, header: FlowHeader, waits: set[str]) -> None:
         """Check that a flow does not wait for an event that has come."""
@@ -187,6 +200,8 @@ class FlowsAtRest:
             raise Violation(f"{base} holds {header.leases}, and its code has released them")
         if waits := [items for items in self.code.open if any(map(ends_by_itself, items))]:
             raise Violation(f"{base} waits for ever for the first of {waits}")
+        if self.code.wrong:
+            raise Violation(f"the code of {base} has seen that {self.code.wrong}")
         if self.code.interrupted:
             raise Violation(f"a cancel interrupted the shielded {self.code.interrupted}")
         if self.code.outside:

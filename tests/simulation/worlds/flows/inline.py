@@ -39,8 +39,15 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left. Raises `Violation` when a property does not hold."""
     own = Random(f"inline {seed}")
     kind = Kind.INLINE_DEADLY if own.random() < DEADLY_SHARE else Kind.INLINE
+    limits, lasts_seconds = limits_of(own, kind), own.choice(LASTS)
+    with replaced(**limits):
+        InlineWorld(seed, own, kind, trace, lasts_seconds).run()
+
+
+def limits_of(own: Random, kind: Kind) -> dict[str, float]:
+    """Return the limits of a world."""
     claim_seconds = own.choice(CLAIMS)
-    limits: dict[str, float] = {
+    return {
         **own.choice(({}, SMALL, SMALLEST)),
         "inline_claim_seconds": claim_seconds,
         "inline_renewal_seconds": claim_seconds / 3,
@@ -53,9 +60,6 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
         "mailbox_page": own.choice((PAGE // 2, PAGE, 50)),
         "flow_starts_max": STARTS_MAX if kind is Kind.INLINE_DEADLY else STARTS_UNLIMITED,
     }
-    lasts_seconds = own.choice(LASTS)
-    with replaced(**limits):
-        InlineWorld(seed, own, kind, trace, lasts_seconds).run()
 
 
 class InlineWorld(NestedWorld):

@@ -36,6 +36,8 @@ class Kind(Enum):
     INLINE = "inline steps next to everything else"
     INLINE_DEADLY = "inline steps whose own code, or whose flow's code, ends its process"
     """Both of a world of their own (`inline.py`)."""
+    COMPOSED = "handles, and everything else inside them"
+    """Of a world of its own (`composed.py`)."""
 
 
 def program(random: Random, kind: Kind) -> Program:
@@ -295,6 +297,65 @@ def _inline_deadly(random: Random) -> Program:
     return [["deadly", _inline_step(random)], _inline_step(random)]
 
 
+HOWS = ("each", "all", "first", "success", "as completed", "cancelled", "left", "cleaned up")
+"""What a program does with the handles of what it has begun."""
+
+INLINED_SHARE = 0.4
+
+
+def _composed(random: Random) -> Program:
+    """Return a program that begins commands and awaits them later, inside everything else."""
+    left = [LEAVES_MAX]
+    operations = [_around_handles(random, left) for _ in range(random.randint(1, 3))]
+    operations += random.choice(([], [], [["again", 1]], [["again", 2], one(random)]))
+    return [_inlined(random, each) for each in operations] if random.random() < INLINED_SHARE else operations
+
+
+def _around_handles(random: Random, left: list[int]) -> list[Any]:
+    """Return an operation with handles, most often inside of another one."""
+    inner = _handles(random, left)
+    match random.randrange(12):
+        case 0 | 1:
+            return ["all", [inner, random.choice((_handles, _success))(random, left)]]
+        case 2:
+            return ["caught", inner]
+        case 3:
+            return ["cleaned up", inner, _short(random)]
+        case 4:
+            return ["locked", inner]
+        case 5:
+            return ["flow", [inner]]
+        case 6:
+            return ["finally", inner]
+        case 7 if not any(each in str(inner) for each in ("event", "lock")):
+            return ["shielded", inner]
+        case 8:
+            return _success(random, left)
+    return inner
+
+
+def _handles(random: Random, left: list[int]) -> list[Any]:
+    """Return the begin of several commands, an operation, and what becomes of the handles."""
+    items = [_begun(random, left) for _ in range(random.randint(1, 3))]
+    return ["begun", items, _operation(random, 1, left), random.choice(HOWS)]
+
+
+def _success(random: Random, left: list[int]) -> list[Any]:
+    """Return a `first_success`, and what follows."""
+    return ["success", [_begun(random, left) for _ in range(random.randint(1, 3))], _operation(random, 1, left)]
+
+
+def _begun(random: Random, left: list[int]) -> list[Any]:
+    """Return a command or a group: steps most often, whose outcomes have an order."""
+    drawn = random.random()
+    if drawn < 0.45:
+        return step(random)
+    if drawn < 0.6:
+        left[0] -= 2
+        return ["flow", [random.choice((one, step))(random) for _ in range(random.randint(1, 2))]]
+    return _tree(random, random.choice((0, 1, 2)), left)
+
+
 PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.MIXED: _mixed,
     Kind.RETRIES: _retries,
@@ -312,4 +373,5 @@ PROGRAMS: dict[Kind, Callable[[Random], Program]] = {
     Kind.OVERSIZED: _oversized,
     Kind.INLINE: _inline,
     Kind.INLINE_DEADLY: _inline_deadly,
+    Kind.COMPOSED: _composed,
 }

@@ -46,6 +46,8 @@ NESTED = (
     "oversized",
     "shielded",
     "refused",
+    "begun",
+    "success",
 )
 TREES = ("each of", "settled of", "one of")
 Program = list[Any]
@@ -78,7 +80,8 @@ class Code:
 
     `patching` is how it takes what a patch changes: as before (`never`), by `flow.patched`, or without care (`always`).
     `consumed` are the values of events that code was given, also in turns that did not count. `open` has the items of
-    each `any` that the code waits for, `outside` the clean-ups that ran outside of a flow, and `interrupted` the
+    each `any` that the code waits for, `orders` the outcomes of handles as they ended, `wrong` what no code may see,
+    `outside` the clean-ups that ran outside of a flow, and `interrupted` the
     shielded operations that a cancel interrupted. `leases_max` has the numbers of permits that the parts of the code
     may hold now.
 
@@ -92,6 +95,8 @@ class Code:
     fixed: bool = False
     consumed: set[Any] = field(default_factory=set)
     open: list[list[Any]] = field(default_factory=list)
+    orders: list[list[str]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
     leases_max: list[int] = field(default_factory=list)
@@ -210,6 +215,10 @@ class Code:
                 return await self._shielded(*parts)
             case "refused":
                 return await self._refused(*parts)
+            case "begun":
+                return await self._begun(*parts)
+            case "success":
+                return await self._success(*parts)
             case "oversized":
                 got = await self._run(parts[0])
                 parts = (0 if self.fixed else OVERSIZED_TASKS,)
@@ -264,6 +273,90 @@ class Code:
         finally:
             self.open.remove(items)
         return [which, _released(got), await self._run(after)]
+
+    async def _begun(self, items: list[Any], between: list[Any], how: str) -> Any:
+        """Begin trees of commands, run an operation, and wait for the handles, or leave them to the end of the code."""
+        self.leases_max.append(sum(map(locks_in, items)))
+        handles = [flow.begin(self._tree(item)) for item in items]
+        try:
+            got = [await self._run(between)]
+            with suppress(Problem):
+                got.append(await self._ended(items, handles, how))
+        except failures.Cancelled:
+            ending = [handle for item, handle in zip(items, handles, strict=True) if ends_by_itself(item)]
+            for handle in ending if how == "cleaned up" else []:
+                await self._handled(handle)
+            raise
+        return got
+
+    async def _ended(self, items: list[Any], handles: list[flow.Handle[Any]], how: str) -> Any:
+        match how:
+            case "first":
+                return _released(await self._awaited(items, flow.first(*handles)))
+            case "success":
+                return _released(await self._awaited([["each of", items]], self._succeeding(handles)))
+            case "all":
+                return _released(await yielded(self._each_of([*handles])))
+            case "as completed":
+                return await self._as_completed(items, handles)
+            case "left":
+                return how
+            case "cancelled":
+                handles[0].cancel()
+        return [await self._handled(handle) for handle in handles]
+
+    async def _awaited(self, items: list[Any], what: Any) -> Any:
+        """Wait for what ends when one of the items does."""
+        self.open.append(items)
+        try:
+            return await what
+        finally:
+            self.open.remove(items)
+
+    async def _handled(self, handle: flow.Handle[Any]) -> Any:
+        """Wait for a handle, twice, and no longer than it takes once."""
+        try:
+            got = await handle
+        except Problem as problem:
+            got = f"? {problem.detail}"
+        if not handle.done:
+            self.wrong.append(f"{handle.path} has an outcome and is not done")
+        with suppress(Problem):
+            await handle
+        return _released(got)
+
+    async def _as_completed(self, items: list[Any], handles: list[flow.Handle[Any]]) -> Any:
+        """Wait for handles as they end; note the outcomes of steps, which are in the log in this order."""
+        steps = [handle for item, handle in zip(items, handles, strict=True) if item[0] in ("step", "inline")]
+        order: list[str] = []
+        self.orders.append(order)
+        got = []
+        async for handle in flow.as_completed(*handles):
+            got.append(await self._handled(handle))
+            if handle in steps:
+                order.append(str(got[-1]).removeprefix("? "))
+            if len(got) == 1:
+                await flow.sleep(0.2)
+        return got
+
+    async def _success(self, items: list[Any], after: list[Any]) -> Any:
+        """Wait for the first success among trees of commands, and then for an operation."""
+        with self._may_hold(sum(map(locks_in, items))), suppress(Problem):
+            got = await self._awaited([["each of", items]], self._succeeding([self._tree(item) for item in items]))
+            return [_released(got), await self._run(after)]
+        return await self._run(after)
+
+    async def _succeeding(self, items: list[Any]) -> Any:
+        """Wait for the first success. The only problem is that of all items."""
+        try:
+            return await flow.first_success(*items)
+        except flow.AllFailed as failed:
+            if len(failed.errors) < len(items):
+                self.wrong.append(f"only {failed.errors} of {items} have failed")
+            return "?"
+        except Problem as problem:
+            self.wrong.append(f"a first success has raised {problem}")
+            raise
 
     async def _group(self, tree: list[Any], after: list[Any]) -> Any:
         """Wait for a tree of commands, and then for an operation without the locks among the results."""

@@ -56,7 +56,7 @@ EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
 DAY_SECONDS = 24 * 3600
-OTHERS = (Kind.NESTED, Kind.OVERSIZED, Kind.INLINE, Kind.INLINE_DEADLY)
+OTHERS = (Kind.NESTED, Kind.OVERSIZED, Kind.INLINE, Kind.INLINE_DEADLY, Kind.COMPOSED)
 USUAL = tuple(kind for kind in Kind if kind not in OTHERS)
 KINDS = (*USUAL, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
 SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}

@@ -1,0 +1,340 @@
+"""Handles: commands that a flow begins now and awaits later, as they complete, or until the first success."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow, semaphore
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.model import Cancel, Event
+from signalbox.flows.problems import BadFlow
+from signalbox.testing import Harness, replay
+from tests.unit.flows.random_flows import BEGIN, done, step
+
+
+def begun(code: Callable[[], Any]) -> Driver:
+    return Driver(code, Position("seed")).start(BEGIN)
+
+
+def value_of(driver: Driver) -> Any:
+    assert driver.ended is not None
+    if driver.ended.raised:
+        raise driver.ended.raised
+    return driver.ended.value
+
+
+def waits(driver: Driver) -> dict[str, str]:
+    return {path: pending.command.signature for path, pending in driver.pending.items()}
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as entered:
+        yield entered
+
+
+def test_what_was_begun_is_pending_next_to_what_is_awaited() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        before = handle.done
+        got = await step("b")
+        return [before, handle.done, got, await handle, await handle]
+
+    driver = begun(code)
+    assert waits(driver) == {"0": "step shop.a", "1": "step shop.b"}
+    driver.apply(done(driver, "0", "A"))
+    assert driver.ended is None
+    driver.apply(done(driver, "1", "B"))
+    assert value_of(driver) == [False, True, "B", "A", "A"]
+
+
+def test_a_problem_of_a_handle_is_raised_at_each_await() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        (one,) = await flow.settled(handle)
+        try:
+            await handle
+        except Problem as problem:
+            return [str(one.error), problem.detail]
+
+    driver = begun(code)
+    driver.apply(done(driver, "0", error="bad"))
+    assert value_of(driver) == ["bad", "bad"]
+
+
+def test_a_handle_that_loses_a_first_continues() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        which, _ = await flow.first(done=handle, late=flow.sleep(60))
+        return [which, await handle]
+
+    driver = begun(code)
+    driver.apply(done(driver, "1.1"))
+    assert waits(driver) == {"0": "step shop.a"}
+    driver.apply(done(driver, "0", "A"))
+    assert value_of(driver) == ["late", "A"]
+
+
+def test_a_cancel_ends_the_wait_and_not_what_was_begun() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("charge"))
+        try:
+            await handle
+        except flow.Cancelled:
+            return ["refund", await handle]
+
+    driver = begun(code)
+    driver.apply(Cancel("too late", BEGIN))
+    assert waits(driver) == {"0": "step shop.charge"}
+    driver.apply(done(driver, "0", "paid"))
+    assert value_of(driver) == ["refund", "paid"]
+
+
+def test_the_end_of_the_code_abandons_what_was_begun() -> None:
+    async def code() -> Any:
+        flow.begin(flow.all(step("a"), flow.first(step("b"), flow.lock("till"))))
+        flow.begin(flow.event("x"))
+        await step("c")
+        return "over"
+
+    driver = begun(code)
+    driver.apply(done(driver, "2"))
+    assert (value_of(driver), driver.pending) == ("over", {})
+
+
+def test_a_handle_can_be_cancelled() -> None:
+    async def code() -> Any:
+        handle = flow.begin(step("a"))
+        await step("b")
+        answers = [handle.cancel(), handle.cancel(), handle.done]
+        try:
+            await handle
+        except flow.CommandCancelled as problem:
+            return [*answers, problem.slug()]
+
+    driver = begun(code)
+    driver.apply(done(driver, "1"))
+    assert value_of(driver) == [True, False, True, "command-cancelled"]
+
+
+def test_several_branches_may_await_one_handle() -> None:
+    async def branch(handle: flow.Handle[str]) -> str:
+        return (await handle) + "!"
+
+    async def code() -> Any:
+        handle: flow.Handle[str] = flow.begin(step("a"))
+        return await flow.all(branch(handle), branch(handle), handle)
+
+    driver = begun(code)
+    driver.apply(done(driver, "0", "A"))
+    assert value_of(driver) == ["A!", "A!", "A"]
+
+
+def test_a_kept_event_ends_a_handle_at_once() -> None:
+    async def code() -> Any:
+        await step("a")
+        handle = flow.begin(flow.event("x"))
+        which, got = await flow.first(handle, flow.event("x"))
+        return [which, got, await flow.event("x")]
+
+    driver = begun(code)
+    driver.apply(Event("x", 1, BEGIN))
+    driver.apply(Event("x", 2, BEGIN))
+    driver.apply(done(driver, "0"))
+    assert value_of(driver) == [0, 1, 2]
+
+
+def test_a_lock_of_a_handle_outlives_a_group_that_fails() -> None:
+    async def code() -> Any:
+        handle = flow.begin(flow.lock("till"))
+        try:
+            await flow.all(handle, step("a"))
+        except Problem:
+            return (await handle).release()
+
+    driver = begun(code)
+    lease = {"semaphore": "till", "id": "l", "token": 1, "ends_at": "2026-01-01T00:00:00Z", "granted": {"id": "l"}}
+    driver.apply(done(driver, "0", lease))
+    driver.apply(done(driver, "1.1", error="bad"))
+    assert value_of(driver) is True
+
+
+def test_as_completed_yields_handles_in_the_order_of_the_log() -> None:
+    async def code() -> Any:
+        kept = flow.begin(step("c"))
+        seen = []
+        async for handle in flow.as_completed(step("a"), step("b"), kept):
+            seen.append(["c" if handle is kept else "", *(str(one.error or one.result) for one in await both(handle))])
+            if len(seen) == 1:
+                await step("between")
+        return seen
+
+    async def both(handle: flow.Handle[Any]) -> Any:
+        return await flow.settled(handle)
+
+    driver = begun(code)
+    driver.apply(done(driver, "2", "B"))
+    [between] = [path for path, command in waits(driver).items() if command.endswith("between")]
+    driver.apply(done(driver, "0", "C"))
+    driver.apply(done(driver, "1", error="A"))
+    driver.apply(done(driver, between))
+    assert value_of(driver) == [["", "B"], ["c", "C"], ["", "A"]]
+
+
+def test_first_success_waits_for_the_first_that_does_not_raise() -> None:
+    async def code() -> Any:
+        return await flow.first_success(a=step("a"), b=step("b"), c=step("c"))
+
+    driver = begun(code)
+    driver.apply(done(driver, "0.1", error="down"))
+    assert waits(driver) == {"0.0": "step shop.a", "0.2": "step shop.c"}
+    driver.apply(done(driver, "0.2", "C"))
+    assert (value_of(driver), driver.pending) == (("c", "C"), {})
+
+
+def test_first_success_raises_all_problems_if_all_fail() -> None:
+    async def code() -> Any:
+        try:
+            await flow.first_success(a=step("a"), b=flow.first(step("b")))
+        except flow.AllFailed as failed:
+            return [failed.detail, {name: error.detail for name, error in failed.errors.items()}]
+
+    driver = begun(code)
+    driver.apply(done(driver, "0.1.0", error="down"))
+    driver.apply(done(driver, "0.0", error="shut"))
+    assert value_of(driver) == ["None of 2 commands succeeded. a: shut; b: down", {"a": "shut", "b": "down"}]
+
+
+def test_first_success_takes_a_second_event_only_if_the_first_is_not_of_its_type() -> None:
+    async def code() -> Any:
+        await step("a")
+        which, got = await flow.first_success(flow.event("x", int), flow.event("x", str), flow.event("x", str))
+        return [which, got, await flow.event("x")]
+
+    driver = begun(code)
+    for value in ("no number", "one", "two"):
+        driver.apply(Event("x", value, BEGIN))
+    driver.apply(done(driver, "0"))
+    assert value_of(driver) == [1, "one", "two"]
+
+
+def test_a_cancel_reaches_a_first_success() -> None:
+    async def code() -> Any:
+        await flow.first_success(step("a"), step("b"))
+
+    driver = begun(code)
+    driver.apply(done(driver, "0.0", error="down"))
+    driver.apply(Cancel("late", BEGIN))
+    assert driver.pending == {}
+    with pytest.raises(flow.Cancelled, match="late"):
+        value_of(driver)
+
+
+def test_coroutines_cannot_be_begun_and_nothing_begins_outside_of_a_flow() -> None:
+    async def branch() -> None: ...
+
+    for refused in (flow.begin, flow.as_completed, flow.first_success):
+        code = branch()
+        with pytest.raises(TypeError, match="takes commands, not coroutines"):
+            refused(code)
+        code.close()
+    with pytest.raises(BadFlow, match="only inside"):
+        flow.begin(flow.sleep(1))
+
+
+def test_a_handle_of_another_run_is_refused() -> None:
+    handles = []
+
+    async def code() -> Any:
+        handles.append(flow.begin(step("a")))
+        return await handles[0]
+
+    begun(code)
+    with pytest.raises(Stuck, match="a handle of another run"):
+        begun(code)
+
+
+def test_more_handles_than_a_flow_may_wait_for_make_it_stuck() -> None:
+    async def code() -> Any:
+        handles = [flow.begin(step("a")) for _ in range(91)]
+        return await flow.all(*handles)
+
+    with pytest.raises(Stuck, match="at most 90 commands"):
+        begun(code)
+
+
+def test_a_run_begins_steps_sub_flows_and_inline_steps_and_abandons_the_rest(harness: Harness) -> None:
+    app = Function("shop")
+    seen: list[str] = []
+
+    @app.task
+    def charge(order: str) -> str:
+        seen.append(order)
+        return f"receipt of {order}"
+
+    @app.flow
+    async def inner() -> str:
+        try:
+            return await flow.event("never", str)
+        except flow.Cancelled:
+            seen.append("inner was cancelled")
+            raise
+
+    @app.flow
+    async def outer() -> list[str]:
+        paid, made = flow.begin(charge.call("7")), flow.begin(flow.run(str.upper, "label"))
+        flow.begin(inner.call())
+        lock = flow.begin(flow.lock("till"))
+        await flow.sleep(60)
+        held = await lock
+        return [await paid, await made, held.semaphore]
+
+    harness.add(app)
+    semaphore("till").ensure(permits=1, lease_seconds=600)
+    run = outer.start("o")
+    harness.travel(30)
+    assert seen == ["7"]
+    assert [wait["command"] for wait in run.status().waiting_for] == ["flow inner", "sleep"]
+    log = run.log()
+    harness.run()
+    assert run.status().result == ["receipt of 7", "LABEL", "till"]
+    assert seen == ["7", "inner was cancelled"]
+    assert semaphore("till").acquire(id="free again")
+    replay(outer, log)
+
+
+def test_what_was_begun_does_not_outlive_an_execution(harness: Harness) -> None:
+    app = Function("shop")
+
+    @app.flow
+    async def rounds(number: int = 0) -> Any:
+        handle, begun_at = flow.begin(flow.sleep(60)), flow.now()
+        await flow.sleep(30)
+        if number == 0:
+            return flow.continue_as_new(number=1)
+        await handle
+        return (flow.now() - begun_at).total_seconds()
+
+    harness.add(app)
+    run = rounds.start("r")
+    harness.run()
+    assert 60 <= run.status().result < 61
+
+
+def test_a_closed_turn_begins_nothing(harness: Harness) -> None:
+    app = Function("shop")
+
+    @app.flow
+    async def careful() -> None:
+        try:
+            await flow.event("x")
+        finally:
+            handle = flow.begin(flow.sleep(60))
+            await handle
+
+    harness.add(app)
+    run = careful.start("c")
+    harness.run()
+    assert [wait["command"] for wait in run.status().waiting_for] == ["event x"]
