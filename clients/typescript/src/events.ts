@@ -1,0 +1,63 @@
+/** Reads server-sent events (WHATWG HTML, section 9.2), also where `EventSource` cannot send a token. */
+
+export interface ServerSentEvent {
+  readonly event: string;
+  /** What continues a stream after this event. Empty if the server gave none. */
+  readonly id: string;
+  readonly data: unknown;
+}
+
+const RECONNECT_MILLISECONDS = 1_000;
+
+/** Yield the events of a stream. One that breaks is opened again after the last id; a stream without ids then ends. */
+export async function* events(
+  send: (request: Request) => Promise<Response>,
+  url: string,
+  signal?: AbortSignal,
+): AsyncGenerator<ServerSentEvent> {
+  let id = "";
+  for (;;) {
+    const headers = { Accept: "text/event-stream", ...(id && { "Last-Event-ID": id }) };
+    const response = await send(new Request(url, { headers, ...(signal && { signal }) }));
+    if (response.status === 204) return;
+    if (!response.ok || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
+    try {
+      for await (const event of parsed(response.body)) {
+        id = event.id;
+        yield event;
+      }
+      return;
+    } catch (failure) {
+      if (signal?.aborted || !id) throw failure;
+      await new Promise((resume) => setTimeout(resume, RECONNECT_MILLISECONDS));
+    }
+  }
+}
+
+async function* parsed(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerSentEvent> {
+  let [event, id, data] = ["", "", [] as string[]];
+  for await (const line of lines(body)) {
+    const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
+    if (name === "data") data.push(value);
+    else if (name === "event") event = value;
+    else if (name === "id") id = value;
+    else if (line === "" && data.length) {
+      yield { event: event || "message", id, data: JSON.parse(data.join("\n")) };
+      [event, data] = ["", []];
+    }
+  }
+}
+
+async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const [reader, decoder] = [body.getReader(), new TextDecoder()];
+  let rest = "";
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const found = (rest + decoder.decode(part.value, { stream: true })).split("\n");
+      rest = found.pop() ?? "";
+      yield* found;
+    }
+  } finally {
+    await reader.cancel();
+  }
+}
