@@ -1,20 +1,23 @@
-"""Social Code: functions with tests that import each other. Every save runs the tests of what depends on it.
+"""Social Code: functions with competing implementations and tests, which import each other.
 
-    PUT  {base}social-code/functions/Add {"code": "def Add(a, b): …", "tests": "check(Add(1, 2) == 3)"}    202
-    GET  {base}social-code/functions/Add           its code, imports, dependants, and the run of its tests
-    GET  {base}social-code/functions/Add/runs      all runs of its tests
-    GET  {base}social-code                         the page
+    PUT  {base}social-code/functions/Add/draft {"code": "def Add(a, b): …", "tests": "check(Add(1, 2) == 3)"}    202
+    POST {base}social-code/functions/Add/draft/publish        its texts become versions, which never change
+    PUT  {base}social-code/functions/Add/versions/ID/vote {"value": 1}
+    GET  {base}social-code/functions/Add                      its versions, the current one, imports and dependants
+    GET  {base}social-code                                    the page
 
-Code imports a function by `{{Name}}`, in a comment. A run's inputs are the code of all imports, in order, and the
-tests. Its record has a hash of the inputs in its key, and the sandbox is deterministic. So a run that is repeated
-writes the same record again, and a late run of old code cannot replace the result of new code.
+Code imports a function by `{{Name}}`, in a comment, and gets its current implementation. A run's inputs are the code of
+all imports, in order, and the tests. Its record has a hash of the inputs in its key, and the sandbox is deterministic.
+So a run that is repeated writes the same record again, and a late run cannot replace the result of other inputs. The
+current implementation follows from the versions, their votes and the runs of present inputs; each change of it has the
+tests of all dependants run.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +33,46 @@ from signalbox import (
     batch,
     critical_section,
     documents,
+    flow,
+    flows,
+    standings,
     transaction,
+    yokes,
+)
+from versions import (
+    KINDS,
+    Json,
+    chosen,
+    counted,
+    digest,
+    imported,
+    is_full,
+    is_undecided,
+    new_record,
+    version,
+    with_current,
+    with_published,
+    with_votes,
 )
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
-IMPORT = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_]{0,79})\s*\}\}")
+AUTHOR = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
 SOURCE_LENGTH_MAX = 10_000
 IMPORTS_MAX = 50
+SOURCES_MAX = 100
+"""Of a run: more than the sandbox takes."""
+
 INPUTS_BYTES_MAX = 90_000
 """Of a run, as JSON: its inputs are the arguments of one task."""
 
-INPUTS_TOO_LONG = f"check(False, 'with its imports it is longer than {INPUTS_BYTES_MAX:,} bytes')"
+INPUTS_TOO_LONG = f"check(False, 'it has more than {SOURCES_MAX} parts or {INPUTS_BYTES_MAX:,} bytes with its imports')"
+ROUNDS_MAX = 100
+"""Changes of current implementations that follow from each other. Functions that exclude each other would never end."""
+
 DEBOUNCE_SECONDS = 1
 DEBOUNCE_SECONDS_MAX = 10
 PAGE_SIZE = 200
+YOKES_AT_ONCE = 100
 DOCUMENTS_AT_ONCE = 500
 PAGE = (Path(__file__).parent / "page.html").read_bytes()
 
@@ -54,9 +83,25 @@ class BadFunction(Problem):
     title = "The function cannot be saved"
 
 
+class BadAuthor(Problem):
+    title = "The author is not known"
+
+
+class BadVote(Problem):
+    title = "A vote is 1 or -1"
+
+
 class NameTaken(Problem):
     status = 409
     title = "A name is unique regardless of case"
+
+
+class TooManyVersions(Problem):
+    status = 409
+    title = "The function has too many versions"
+
+
+# --- routes ---
 
 
 @app.http("GET")
@@ -65,7 +110,7 @@ def page(_: Request) -> Response:
 
 
 @app.http("GET", "/functions")
-def list_functions(request: Request) -> dict[str, Any]:
+def list_functions(request: Request) -> Json:
     """Return a page of the functions' names."""
     found = documents.query(
         ("type", "==", "SocialFunction"), limit=PAGE_SIZE, page_token=request.query.get("page_token", "")
@@ -73,165 +118,459 @@ def list_functions(request: Request) -> dict[str, Any]:
     return {"functions": [each["name"] for each in found.documents], "next_page_token": found.next_page_token}
 
 
-@app.http("PUT", "/functions/{name}")
-def save(request: Request, name: str) -> Response:
-    """Store a function and enqueue the tests of all that depends on it, in one commit."""
-    body = request.json_object()
-    sources = {"code": body.get("code"), "tests": body.get("tests", "")}
-    if not NAME.fullmatch(name):
-        raise BadFunction("A name is a letter, then up to 79 letters, digits and underscores.", field="name")
-    for what, text in sources.items():
-        if not isinstance(text, str) or len(text) > SOURCE_LENGTH_MAX:
-            raise BadFunction(f"`{what}` is a text of at most {SOURCE_LENGTH_MAX:,} characters.", field=what)
-    imports = imported(str(sources["code"]), name)
-    if len(imports) > IMPORTS_MAX:
-        raise BadFunction(f"A function imports at most {IMPORTS_MAX} others.", field="code")
+@app.http("GET", "/authors")
+def list_authors(_: Request) -> Json:
+    """Return the authors with the most votes."""
+    best: list[Json] = []
+    with suppress(NotFound):  # the kind is declared with the first function
+        best, _more = standings("social_author").top(order_by="sum", limit=20)
+    return {"authors": [{"author": each["id"], "votes": each["sum"]} for each in best]}
+
+
+@app.http("PUT", "/functions/{name}/draft")
+def save_draft(request: Request, name: str) -> Response:
+    """Store the caller's draft of a function and enqueue its run, in one commit."""
+    body, author = request.json_object(), author_of(request)
+    texts = {kind: body.get(kind, "") for kind in KINDS}
+    check_texts(name, texts)
 
     def commit(t: Transaction) -> None:
-        found = t.get(_key(name))
-        if found is not None and found["name"] != name:
-            raise NameTaken(f"There is {found['name']}: use that spelling, or another name.", field="name")
-        t.put(_key(name), {"type": "SocialFunction", "name": name, **sources, "social_imports": imports})
-        t.enqueue(changed.call(name=name.lower()))
-
-    transaction(commit)
-    return Response(202, {"name": name, "imports": imports})
-
-
-@app.http("DELETE", "/functions/{name}")
-def remove(_: Request, name: str) -> Response:
-    """Delete a function. The tests of what imports it run without it. Its runs are kept."""
-
-    def commit(t: Transaction) -> None:
-        if t.get(_key(name)) is None:
-            raise NotFound(f"There is no function {name}.")
-        t.delete(_key(name))
-        t.enqueue(changed.call(name=name.lower()))
+        check_spelling(t.get(_key(name)), name)
+        t.put(_draft_key(name, author), {"type": "SocialDraft", "name": name, "author": author, **texts})
+        t.enqueue(run_draft.call(name=name.lower(), author=author))
 
     transaction(commit)
     return Response(202, {"name": name})
 
 
+@app.http("GET", "/functions/{name}/draft")
+def show_draft(request: Request, name: str) -> Json:
+    """Return the caller's draft with its run. Drafts of others are not shown."""
+    author = author_of(request)
+    draft = documents.get(_draft_key(name, author))
+    last = documents.get_many([_draft_run_key(name, author)])[_draft_run_key(name, author)]
+    run = runs_of({name: last})[name] if last and last["draft"] == _draft_digest(draft) else None
+    return {**{kind: draft[kind] for kind in KINDS}, "state": state_of(run), "run": run}
+
+
+@app.http("DELETE", "/functions/{name}/draft")
+def delete_draft(request: Request, name: str) -> Response:
+    documents.delete(_draft_key(name, author_of(request)))
+    return Response(204)
+
+
+@app.http("POST", "/functions/{name}/draft/publish")
+def publish(request: Request, name: str) -> Response:
+    """Publish the texts of the caller's draft as versions. A repeat publishes nothing more."""
+    author = author_of(request)
+
+    def commit(t: Transaction) -> Json:
+        draft, record = t.get(_draft_key(name, author)), t.get(_key(name))
+        if draft is None:
+            raise NotFound(f"You have no draft of {name}: save one first.")
+        check_spelling(record, draft["name"])
+        before = record or new_record(draft["name"])
+        after = with_published(before, draft, author)
+        if is_full(after):
+            raise TooManyVersions("Publish under another name.")
+        if after is not before:
+            t.put(_key(name), after)
+            t.enqueue(changed.call(name=name.lower()))
+        return after
+
+    return Response(202, {"name": name, "versions": [each["id"] for each in transaction(commit)["versions"]]})
+
+
+@app.http("PUT", "/functions/{name}/versions/{version_id}/vote")
+def vote(request: Request, name: str, version_id: str) -> Response:
+    """Vote for a version, or against it. A user has one vote for each version."""
+    author, value = author_of(request), request.json_object().get("value")
+    if value not in (1, -1) or isinstance(value, bool):
+        raise BadVote("Send 1 or -1; DELETE takes a vote back.", field="value")
+    published = published_version(name, version_id)
+    yokes.put(author, _item(version_id), value, {"social_author": published["author"]})
+    changed.call(name=name.lower()).enqueue()
+    return Response(202, {"value": value})
+
+
+@app.http("DELETE", "/functions/{name}/versions/{version_id}/vote")
+def take_vote_back(request: Request, name: str, version_id: str) -> Response:
+    published_version(name, version_id)
+    yokes.delete(author_of(request), _item(version_id))
+    changed.call(name=name.lower()).enqueue()
+    return Response(202, {"value": 0})
+
+
 @app.http("GET", "/functions/{name}")
-def show(_: Request, name: str) -> dict[str, Any]:
-    """Return a function with the run of its present inputs: `state` is passed, failed or pending."""
+def show(_: Request, name: str) -> Json:
+    """Return a function with its versions and the runs of their present inputs: `state` is passed, failed or pending.
+
+    It is implemented if its current implementation and all that it imports pass their tests.
+    """
     lower, functions = name.lower(), Functions()
-    found = functions.get(lower)
-    if found is None:
+    record = functions.get(lower)
+    if record is None:
         raise NotFound(f"There is no function {name}.")
-    run_key, batch_key = f"social-run~{functions.inputs(lower)['run_id']}", f"social-batch~{lower}"
-    read = documents.get_many([run_key, batch_key])
-    run, started = read[run_key], read[batch_key]
+    runs = runs_of(functions.candidates(lower))
+    closure = functions.closure([lower])
+    currents = {each: current for each in closure if (current := functions.current(each))}
+    passed = runs_of(currents)
+    accepted = functions.acceptance(lower)
+    acceptance = runs_of({lower: accepted})[lower] if accepted else None
+    state = _state_of_function(record, runs)
+    edges = sorted(importers(lower), key=lambda each: str(each["name"]))
     return {
-        **{what: found[what] for what in ("name", "code", "tests")},
-        "imports": [(functions.get(each) or {"name": each})["name"] for each in found["social_imports"]],
-        "missing": [each for each in functions.closure(lower) if functions.get(each) is None],
-        "dependants": sorted(each["name"] for each in importers(lower)),
-        "state": "pending" if run is None else "passed" if run["success"] else "failed",
-        "run": run,
-        "batch": started and started["batch"],
+        **{what: record[what] for what in ("name", "code", "current")},
+        "versions": [{**each, "run": runs.get(each["id"])} for each in record["versions"]],
+        "imports": [functions.spelled(each) for each in record["imports"]],
+        "missing": [functions.spelled(each) for each in closure if each not in currents and each != lower],
+        "not_implemented": [functions.spelled(each) for each in closure if not (passed.get(each) or {}).get("success")],
+        "dependants": [each["name"] for each in edges],
+        "state": state,
+        "run": runs.get(record["current"]) or next((run for run in runs.values() if run), None),
+        "acceptance": acceptance,
+        "needs_fixing": acceptance is not None and not acceptance["success"],
+        "stage": _stage(lower, record),
+        "batch": (documents.get_many([_batch_key(lower)])[_batch_key(lower)] or {}).get("batch"),
     }
 
 
 @app.http("GET", "/functions/{name}/runs")
-def list_runs(request: Request, name: str) -> dict[str, Any]:
-    """Return a page of a function's runs: one for each state of its inputs."""
+def list_runs(request: Request, name: str) -> Json:
+    """Return a page of a function's runs: one for each version and state of its inputs."""
     found = documents.query(
         ("run_of", "==", name.lower()), limit=PAGE_SIZE, page_token=request.query.get("page_token", "")
     )
     return {"runs": found.documents, "next_page_token": found.next_page_token}
 
 
+# --- drafts ---
+
+
+@app.task
+def run_draft(name: str, author: str) -> None:
+    """Run a draft with the published tests and its own."""
+    draft = documents.get_many([_draft_key(name, author)])[_draft_key(name, author)]
+    if draft is not None:
+        inputs = draft_inputs(Functions(), name, draft)
+        last = {"type": "SocialDraftRun", "draft": _draft_digest(draft), "run_id": inputs["run_id"]}
+        documents.put(_draft_run_key(name, author), last)
+        start_runs(f"social-draft-{inputs['run_id']}", [inputs], draft_tested.call())
+
+
+# --- a function's versions or votes have changed ---
+
+
 @app.task
 def changed(name: str) -> None:
-    """Have the tests run, once for all saves of a function that follow each other quickly."""
+    """Have the current implementation chosen, once for all changes of a function that follow each other quickly."""
     critical_section(f"social-code-{name}").run(
-        run_tests.call(name=name), debounce_seconds=DEBOUNCE_SECONDS, debounce_max_seconds=DEBOUNCE_SECONDS_MAX
+        begin.call(name=name), debounce_seconds=DEBOUNCE_SECONDS, debounce_max_seconds=DEBOUNCE_SECONDS_MAX
     )
 
 
 @app.task
-def run_tests(name: str) -> None:
-    """Run the tests of a function and of all that depends on it, each once, as the units of a batch."""
-    functions = Functions()
-    inputs = [functions.inputs(each) for each in dependants(name, functions)]
-    batch_id = f"social-{name}-{_digest(inputs)}"
-    calls: list[Call[Any]] = [Call(function="social_sandbox", task="run", payload=each) for each in inputs]
-    batch(batch_id).populate(calls, on_complete=tested.call())
-    documents.put(f"social-batch~{name}", {"type": "SocialBatch", "batch": batch_id})
+def begin(name: str) -> None:
+    """Count the votes, and start a flow for this state of the versions."""
+    standings("social_author").declare()
+    votes = {each["id"]: votes_for(each["id"]) for each in documents.get(_key(name))["versions"]}
+
+    def commit(t: Transaction) -> int:
+        before = t.get(_key(name)) or new_record(name)
+        after = with_votes(before, votes)
+        if after is not before:
+            t.put(_key(name), after)
+        return int(after["changes"])
+
+    publishing.start(f"{name}~{transaction(commit)}", name=name)
+
+
+@app.flow
+async def publishing(name: str) -> str:
+    """From published versions to the current one: tests, acceptance by dependants, choice."""
+    run = flow.context().id
+    flow.progress("tests")
+    if await run_candidates.call(name=name, run=run):
+        await flow.event("tested")
+    flow.progress("acceptance")
+    if await run_acceptance.call(name=name, run=run):
+        await flow.event("accepted")
+    flow.progress("choice")
+    current = await choose.call(name=name)
+    flow.progress("")
+    return current
 
 
 @app.task
-def tested(completion: Completion) -> None:
-    """Keep each run: its success, message and logs."""
+def run_candidates(name: str, run: str) -> bool:
+    """Run the tests with each implementation, and the function's acceptance tests. Return whether a run is awaited."""
+    return start_stage(run, "tested", list(Functions().runs(name)))
+
+
+@app.task
+def run_acceptance(name: str, run: str) -> bool:
+    """Run the dependants' acceptance tests with the implementation to come. Return whether a run is awaited."""
+    functions = Functions()
+    best = best_of(name, functions)
+    inputs = list(_acceptance_with(name, best, functions).values()) if best else []
+    return start_stage(run, "accepted", inputs)
+
+
+@app.task
+def choose(name: str) -> str:
+    """Make the best implementation the current one, and note whose acceptance tests fail with it."""
+    functions = Functions()
+    best = best_of(name, functions)
+    runs = runs_of(_acceptance_with(name, best, functions)) if best else {}
+    breaks = sorted(functions.spelled(each) for each, run in runs.items() if run and not run["success"])
+    return switch(name, functions, best, breaks, 0)
+
+
+def switch(name: str, functions: "Functions", best: str, breaks: list[str], rounds: int) -> str:
+    """Store the choice, and enqueue the tests of dependants, in one commit. Return the current implementation."""
+    changes = functions.record(name)["changes"]
+
+    def commit(t: Transaction) -> str:
+        before = t.get(_key(name))
+        if before is None or not best or before["changes"] != changes:  # the flow of the later change chooses
+            return "" if before is None else str(before["current"])
+        after = with_current(before, best, breaks)
+        if after != before:
+            t.put(_key(name), after)
+        if after["current"] != before["current"]:
+            t.enqueue(switched.call(name=name, rounds=rounds + 1))
+        return best
+
+    return transaction(commit)
+
+
+# --- the current implementation has changed ---
+
+
+@app.task
+def switched(name: str, rounds: int) -> None:
+    """Have the tests of all dependants run, once for changes during a run."""
+    critical_section(f"social-spread-{name}").run(spread.call(name=name, rounds=rounds))
+
+
+@app.task
+def spread(name: str, rounds: int) -> None:
+    """Run the tests of a function and of all that depends on it, each once, as the units of a batch."""
+    functions = Functions()
+    names = dependants(name, functions)
+    missing = not_run([inputs for each in names for inputs in functions.runs(each)])
+    undecided = [each for each in names if is_undecided(functions.record(each))]
+    batch_id = f"social-{name}-{functions.record(name)['changes']}-{rounds}-{_ids(missing)}"
+    documents.put(_batch_key(name), {"type": "SocialBatch", "batch": batch_id, "undecided": undecided})
+    start_runs(batch_id, missing, dependants_tested.call(name=name, rounds=rounds))
+
+
+@app.task
+def draft_tested(completion: Completion) -> None:
+    keep_runs(completion)
+
+
+@app.task
+def stage_tested(completion: Completion, run: str, event: str) -> None:
+    """Keep the runs and continue the flow."""
+    keep_runs(completion)
+    flows("publishing", run).event(event, id=completion.id)
+
+
+@app.task
+def dependants_tested(completion: Completion, name: str, rounds: int) -> None:
+    """Keep the runs and choose for the dependants again."""
+    keep_runs(completion)
+    settle(documents.get(_batch_key(name))["undecided"], rounds)
+
+
+def settle(names: Iterable[str], rounds: int) -> None:
+    """Choose the current implementation of functions whose imports have changed."""
+    functions = Functions()
+    for name in names:
+        best = best_of(name, functions)
+        if best != functions.record(name)["current"] and rounds < ROUNDS_MAX:
+            switch(name, functions, best, [], rounds)
+
+
+# --- runs ---
+
+
+def not_run(inputs: Sequence[Json]) -> list[Json]:
+    """Return the inputs of which no run is kept yet."""
+    runs = runs_of({each["run_id"]: each for each in inputs})
+    return [each for each in inputs if runs[each["run_id"]] is None]
+
+
+def start_runs(batch_id: str, inputs: Sequence[Json], then: Call[Any]) -> None:
+    """Run inputs in the sandbox, as the units of a batch."""
+    calls: list[Call[Any]] = [Call(function="social_sandbox", task="run", payload=each) for each in inputs]
+    batch(batch_id).populate(calls, on_complete=then)
+
+
+def start_stage(run: str, event: str, inputs: Sequence[Json]) -> bool:
+    """Start what is not run yet of a flow's stage. Return whether the flow has to wait for it."""
+    missing = not_run(inputs)
+    if missing:
+        start_runs(f"social-{run}-{event}-{_ids(missing)}", missing, stage_tested.call(run=run, event=event))
+    return bool(missing)
+
+
+def keep_runs(completion: Completion) -> None:
+    """Store each run of a batch: its success, message and logs."""
     results = [unit["result"] for unit in batch(completion.id).results("succeeded")]
-    runs = [
-        {"key": f"social-run~{each['run_id']}", "type": "SocialRun", "run_of": each["name"], **each} for each in results
-    ]
-    for start in range(0, len(runs), DOCUMENTS_AT_ONCE):
-        for outcome in documents.put_many(runs[start : start + DOCUMENTS_AT_ONCE]):
+    for start in range(0, len(results), DOCUMENTS_AT_ONCE):
+        some = results[start : start + DOCUMENTS_AT_ONCE]
+        runs = [{"key": _run_key(run["run_id"]), "type": "SocialRun", "run_of": run["name"], **run} for run in some]
+        for outcome in documents.put_many(runs):
             if isinstance(outcome, Exception):
                 raise outcome
 
 
+def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
+    """Return the kept runs by the keys of their inputs; None where there is none yet."""
+    keys = {key: _run_key(each["run_id"]) for key, each in inputs.items()}
+    found = documents.get_many(list(keys.values()))
+    return {key: found[run_key] for key, run_key in keys.items()}
+
+
+def best_of(name: str, functions: "Functions") -> str:
+    """Return the implementation that should be current, by the runs that are kept; empty if there is none."""
+    runs = runs_of(functions.candidates(name))
+    return chosen(functions.record(name), {each: bool(run and run["success"]) for each, run in runs.items()})
+
+
+def draft_inputs(functions: "Functions", name: str, draft: Json) -> Json:
+    """Return the inputs of a draft's run. Without code, its tests run with the current implementation."""
+    record = functions.get(name) or new_record(draft["name"])
+    tests = [*_tests(record), {"name": "the draft's tests", "code": draft["tests"]}]
+    with_draft = functions.with_code(name, draft["code"] or record["code"])
+    return with_draft.inputs(f"{name}~draft", f"{name}~{draft['author']}", [name], tests)
+
+
+def _acceptance_with(name: str, best: str, functions: "Functions") -> dict[str, Json]:
+    """Return the inputs of the acceptance tests of the direct dependants, with an implementation of their import."""
+    trial = functions.with_code(name, version(functions.record(name), best)["text"])
+    for each in importers(name):
+        functions.found.setdefault(each["name"].lower(), each)
+    names = [each["name"].lower() for each in importers(name)]
+    return {each: inputs for each in names if (inputs := trial.acceptance(each))}
+
+
+def votes_for(version_id: str) -> int:
+    """Return the sum of a version's votes, from the votes themselves: their standing follows a moment later."""
+    total, token = 0, ""
+    while True:
+        found, next_token = yokes.find(item=_item(version_id), limit=YOKES_AT_ONCE, page_token=token)
+        total += sum(int(each["value"]) for each in found)
+        if not next_token:
+            return total
+        token = next_token
+
+
 @dataclass(slots=True)
 class Functions:
-    """The functions by their names in lower case, each read at most once."""
+    """The functions' records by their names in lower case, each read at most once."""
 
-    found: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    found: dict[str, Json | None] = field(default_factory=dict)
+    instead: dict[str, str] = field(default_factory=dict)
+    """Code by its function's name, in place of the current implementation."""
 
-    def get(self, name: str) -> dict[str, Any] | None:
-        """Return a function, or None if it does not exist."""
+    def with_code(self, name: str, code: str) -> "Functions":
+        """Return the same functions with other code for one of them."""
+        return replace(self, instead={**self.instead, name: code})
+
+    def get(self, name: str) -> Json | None:
+        """Return a function's record, or None if it does not exist."""
         self.read([name])
         return self.found[name]
 
+    def record(self, name: str) -> Json:
+        """Return a function's record, without versions if it does not exist."""
+        return self.get(name) or new_record(name)
+
+    def spelled(self, name: str) -> str:
+        return str(self.record(name)["name"])
+
     def read(self, names: Iterable[str]) -> None:
-        """Read the functions that were not read yet, together."""
+        """Read the records that were not read yet, together."""
         unread = {_key(name): name for name in names if name not in self.found}
         if unread:
             for key, document in documents.get_many(list(unread)).items():
                 self.found[unread[key]] = document
 
-    def closure(self, name: str) -> list[str]:
-        """Return a function and all that it imports, directly or not: each once, imports first, except in a cycle."""
+    def closure(self, names: Iterable[str]) -> list[str]:
+        """Return functions and all that they import, directly or not: each once, imports first, except in a cycle."""
         ordered: list[str] = []
-        seen, pending = {name}, [(name, False)]
+        first = list(dict.fromkeys(names))
+        seen, pending = set(first), [(name, False) for name in reversed(first)]
         while pending:
             current, is_done = pending.pop()
             if is_done:
                 ordered.append(current)
                 continue
             pending.append((current, True))
-            found = self.get(current)
-            imports = found["social_imports"] if found else []
+            imports = self._imports(current)
             self.read(imports)
             new = [each for each in imports if each not in seen]
             seen.update(new)
             pending += [(each, False) for each in reversed(new)]
         return ordered
 
-    def inputs(self, name: str) -> dict[str, Any]:
-        """Return the arguments of a function's run."""
-        present = [found for each in self.closure(name) if (found := self.get(each)) is not None]
-        sources = [{"name": found["name"], "code": found["code"]} for found in present]
-        inputs = {"name": name, "sources": sources, "tests": present[-1]["tests"]}
-        run_id = f"{name}~{_digest(inputs)}"
-        if len(json.dumps(inputs)) > INPUTS_BYTES_MAX:
-            inputs = {"name": name, "sources": [], "tests": INPUTS_TOO_LONG}
-        return {"run_id": run_id, **inputs}
+    def candidates(self, name: str) -> dict[str, Json]:
+        """Return the inputs of the tests with each implementation that counts, by its id."""
+        tests = _tests(self.record(name))
+        return {
+            each["id"]: self.with_code(name, each["text"]).inputs(name, f"{name}~{each['id']}", [name], tests)
+            for each in counted(self.record(name), "code")
+        }
+
+    def current(self, name: str) -> Json | None:
+        """Return the inputs of the tests with the current implementation, or None if there is none."""
+        record = self.record(name)
+        if not record["current"]:
+            return None
+        return self.inputs(name, f"{name}~{record['current']}", [name], _tests(record))
+
+    def acceptance(self, name: str) -> Json | None:
+        """Return the inputs of a function's acceptance tests: they run with its imports, and without itself."""
+        texts = [each["text"] for each in counted(self.record(name), "acceptance")]
+        if not texts:
+            return None
+        names = [each for text in texts for each in imported(text, name)]
+        tests = [{"name": f"the acceptance tests of {self.spelled(name)}", "code": text} for text in texts]
+        return self.inputs(name, f"{name}~acceptance", names, tests)
+
+    def runs(self, name: str) -> Iterator[Json]:
+        """Yield the inputs of all runs of a function."""
+        yield from self.candidates(name).values()
+        accepted = self.acceptance(name)
+        if accepted:
+            yield accepted
+
+    def inputs(self, name: str, run: str, imports: Iterable[str], tests: Sequence[Json]) -> Json:
+        """Return the arguments of a run: the code of functions and of all that they import, and tests."""
+        code = [(each, self._code(each)) for each in self.closure(imports)]
+        sources = [{"name": self.spelled(each), "code": text} for each, text in code if text] + list(tests)
+        run_id = f"{run}~{digest(sources)}"
+        inputs = {"run_id": run_id, "name": name, "sources": sources, "tests": ""}
+        if len(sources) > SOURCES_MAX or len(json.dumps(inputs)) > INPUTS_BYTES_MAX:
+            return {**inputs, "sources": [], "tests": INPUTS_TOO_LONG}
+        return inputs
+
+    def _code(self, name: str) -> str:
+        return self.instead[name] if name in self.instead else str(self.record(name)["code"])
+
+    def _imports(self, name: str) -> list[str]:
+        if name in self.instead:
+            return imported(self.instead[name], name)
+        return list(self.record(name)["imports"])
 
 
-def imported(code: str, name: str) -> list[str]:
-    """Return the names that code imports, in lower case, each once; a function does not import itself."""
-    found = dict.fromkeys(match.lower() for match in IMPORT.findall(code))
-    return [each for each in found if each != name.lower()]
-
-
-def importers(name: str) -> list[dict[str, Any]]:
-    """Return the functions that import one directly."""
-    found: list[dict[str, Any]] = []
+def importers(name: str) -> list[Json]:
+    """Return the functions of which a version imports one directly."""
     page = documents.query(("social_imports", "contains", name), limit=PAGE_SIZE)
-    found += page.documents
+    found = list(page.documents)
     while page.next_page_token:
         page = documents.query(("social_imports", "contains", name), limit=PAGE_SIZE, page_token=page.next_page_token)
         found += page.documents
@@ -239,7 +578,7 @@ def importers(name: str) -> list[dict[str, Any]]:
 
 
 def dependants(name: str, functions: Functions) -> list[str]:
-    """Return a function, if it exists, and all that depends on it, directly or not: each once, also in cycles."""
+    """Return a function and all that depends on it, directly or not: each once, also in cycles."""
     reached, pending = {name}, [name]
     while pending:
         for each in importers(pending.pop()):
@@ -248,15 +587,104 @@ def dependants(name: str, functions: Functions) -> list[str]:
             if lower not in reached:
                 reached.add(lower)
                 pending.append(lower)
-    return sorted(each for each in reached if functions.get(each) is not None)
+    return sorted(reached)
+
+
+# --- what callers sent ---
+
+
+def author_of(request: Request) -> str:
+    """Return the user who signed in. Without `auth: firebase`, IAM admits callers, and they name themselves."""
+    with suppress(RuntimeError):
+        return str(request.user.id)
+    author = request.header("X-Author") or "anyone"
+    if not AUTHOR.fullmatch(author):
+        raise BadAuthor("X-Author has up to 128 letters, digits and _ . @ -", field="X-Author")
+    return author
+
+
+def check_texts(name: str, texts: Json) -> None:
+    """Check what a draft holds. Raises `BadFunction`."""
+    if not NAME.fullmatch(name):
+        raise BadFunction("A name is a letter, then up to 79 letters, digits and underscores.", field="name")
+    for kind, text in texts.items():
+        if not isinstance(text, str) or len(text) > SOURCE_LENGTH_MAX:
+            raise BadFunction(f"`{kind}` is a text of at most {SOURCE_LENGTH_MAX:,} characters.", field=kind)
+        if len(imported(text, name)) > IMPORTS_MAX:
+            raise BadFunction(f"A text imports at most {IMPORTS_MAX} functions.", field=kind)
+    if not any(text.strip() for text in texts.values()):
+        raise BadFunction(f"Write one of these: {', '.join(KINDS)}.", field="code")
+
+
+def check_spelling(record: Json | None, name: str) -> None:
+    """Check that a name is not taken in another spelling. Raises `NameTaken`."""
+    if record is not None and record["name"] != name:
+        raise NameTaken(f"There is {record['name']}: use that spelling, or another name.", field="name")
+
+
+def published_version(name: str, version_id: str) -> Json:
+    """Return a published version. Raises `NotFound`."""
+    try:
+        return version(Functions().record(name.lower()), version_id)
+    except KeyError as error:
+        raise NotFound(f"{name} has no version {version_id}.") from error
+
+
+def state_of(run: Json | None) -> str:
+    return "pending" if run is None else "passed" if run["success"] else "failed"
+
+
+def _state_of_function(record: Json, runs: dict[str, Json | None]) -> str:
+    if record["current"] in runs:
+        return state_of(runs[record["current"]])
+    return "pending" if None in runs.values() else "failed"
+
+
+def _stage(name: str, record: Json) -> str:
+    """Return what the flow of the last change is doing; empty if it has ended."""
+    try:
+        return str(flows("publishing", f"{name}~{record['changes']}").status().progress or "")
+    except NotFound:
+        return "waiting"
+
+
+def _tests(record: Json) -> list[Json]:
+    return [
+        {"name": f"tests {each['number']} of {each['author']}", "code": each["text"]}
+        for each in counted(record, "tests")
+    ]
+
+
+def _ids(inputs: Sequence[Json]) -> str:
+    return digest([each["run_id"] for each in inputs])
 
 
 def _key(name: str) -> str:
     return f"social-function~{name.lower()}"
 
 
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
+def _draft_key(name: str, author: str) -> str:
+    return f"social-draft~{name.lower()}~{author}"
+
+
+def _draft_run_key(name: str, author: str) -> str:
+    return f"social-draft-run~{name.lower()}~{author}"
+
+
+def _draft_digest(draft: Json) -> str:
+    return digest([draft[kind] for kind in KINDS])
+
+
+def _run_key(run_id: str) -> str:
+    return f"social-run~{run_id}"
+
+
+def _batch_key(name: str) -> str:
+    return f"social-batch~{name}"
+
+
+def _item(version_id: str) -> str:
+    return f"social-{version_id}"
 
 
 social_code = app.entry_point()

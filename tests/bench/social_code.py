@@ -32,14 +32,32 @@ def forest(functions: int, dependants: int, seed: int) -> Iterator[dict[str, Any
 def _function(number: int, imports: list[int]) -> dict[str, Any]:
     names = [f"F{each}" for each in dict.fromkeys(imports)]
     called = " + ".join(f"{name}()" for name in names) or "1"
+    marks = "".join(f"# {{{{{name}}}}}\n" for name in names)
+    code = f"{marks}def F{number}():\n    return {called if number <= 1 or imports == [0] else 1}"
+    version = {"author": "ann", "votes": 0, "breaks": []}
     return {
         "key": f"social-function~f{number}",
         "type": "SocialFunction",
         "name": f"F{number}",
-        "code": f"def F{number}():\n    return {called if number <= 1 or imports == [0] else 1}",
-        "tests": f"check(F{number}() == 1)",
+        "current": f"code{number}",
+        "code": code,
+        "imports": [name.lower() for name in names],
         "social_imports": [name.lower() for name in names],
+        "changes": 0,
+        "versions": [
+            {**version, "id": f"code{number}", "kind": "code", "text": code, "number": 1},
+            {**version, "id": f"tests{number}", "kind": "tests", "text": f"check(F{number}() > 0)", "number": 2},
+        ],
     }
+
+
+def _all_documents(*where: tuple[str, str, Any]) -> Iterator[dict[str, Any]]:
+    token = ""
+    while True:
+        page = documents.query(*where, limit=DOCUMENTS_AT_ONCE, page_token=token)
+        yield from page.documents
+        if not (token := page.next_page_token):
+            return
 
 
 def main() -> None:
@@ -57,19 +75,23 @@ def main() -> None:
             documents.put_many(stored[start : start + DOCUMENTS_AT_ONCE])
             harness.run()
         began_at = time.monotonic()
-        code = {"code": f"def {HUB}():\n    return 2", "tests": f"check({HUB}() == 2)"}
-        assert harness.put(f"social-code/functions/{HUB}", json=code).status == 202
+        draft = f"social-code/functions/{HUB}/draft"
+        assert harness.put(draft, json={"code": f"def {HUB}():\n    return 2"}).status == 202
+        assert harness.post(f"{draft}/publish").status == 202
         harness.run(
             Faults(duplicate=options.duplicate, lose_answer=options.lose_answer, reorder=True, seed=options.seed)
         )
         seconds = time.monotonic() - began_at
         started = documents.get(f"social-batch~{HUB.lower()}")["batch"]
         results = Counter(unit["result"]["name"] for unit in batch(started).results())
-        kept = documents.count(("type", "==", "SocialRun"))
-    expected = {HUB.lower(), *(f"f{number}" for number in range(1, options.dependants + 1))}
+        kept = Counter(
+            run["run_of"] for run in _all_documents(("type", "==", "SocialRun")) if not run["run_of"].endswith("~draft")
+        )
+    expected = {f"f{number}" for number in range(1, options.dependants + 1)}
     assert set(results) == expected, "a dependant's tests did not run"
     assert set(results.values()) == {1}, "a dependant is twice in the batch"
-    assert kept == len(expected), f"{kept} runs were kept for {len(expected)} functions"
+    hub = kept.pop(HUB.lower())
+    assert (hub, set(kept.values())) == (2, {1}), f"{hub} runs of the hub's implementations, {len(kept)} of dependants"
     sys.stdout.write(
         f"{options.functions:,} functions, {len(expected):,} runs kept, one each: "
         f"{seconds:.1f} s, {seconds / len(expected) * 1000:.1f} ms a run\n"

@@ -1,7 +1,8 @@
-"""Social Code's page in Chromium: a save with the keyboard alone, and the tests of dependants change as they end."""
+"""Social Code's page in Chromium: drafts, versions and votes with the keyboard, and dependants' tests as they end."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,43 +36,85 @@ def app(harness: Harness) -> WSGIApplication:
     return mounted(load())
 
 
-def test_a_save_turns_the_tests_of_dependants_green_or_red(page: Page, app: WSGIApplication, harness: Harness) -> None:
-    functions = {
-        "Add": ("def Add(a, b):\n    return a + b", "check(Add(1, 2) == 3)"),
-        "Twice": ("# {{Add}}\ndef Twice(a):\n    return Add(a, a)", "check(Twice(2) == 4)"),
-        "Four": ("# {{Twice}}\ndef Four(a):\n    return Twice(Twice(a))", "check(Four(1) == 4)"),
-    }
-    for name, (code, tests) in functions.items():
-        harness.put(f"social-code/functions/{name}", json={"code": code, "tests": tests})
+def publish(harness: Harness, name: str, author: str = "ann", **texts: str) -> None:
+    path, headers = f"social-code/functions/{name}/draft", {"X-Author": author}
+    assert harness.put(path, json=texts, headers=headers).status == 202
+    assert harness.post(f"{path}/publish", headers=headers).status == 202
+
+
+@pytest.fixture
+def opened(page: Page, app: WSGIApplication, harness: Harness) -> Iterator[Page]:
+    """Return the page of Add, on which two functions depend."""
+    publish(harness, "Add", code="def Add(a, b):\n    return a + b", tests="check(Add(1, 2) == 3)")
+    harness.run()
+    publish(harness, "Twice", code="# {{Add}}\ndef Twice(a):\n    return Add(a, a)", tests="check(Twice(2) == 4)")
+    publish(harness, "Four", code="# {{Add}}\ndef Four():\n    return Add(2, 2)", tests="check(Four() == 4)")
     harness.run()
     page.set_viewport_size({"width": 400, "height": 800})
     with serving(app) as base:
         page.goto(f"{base}social-code#Add")
-        page.wait_for_function(f"{USES}.join() === 'Twice passed'")
-        assert page.inner_text("#state") == "passed"
-        assert page.evaluate(FITS)
+        page.wait_for_function(f"{USES}.join() === 'Four passed,Twice passed'")
+        yield page
 
-        page.focus("#code")
-        page.keyboard.press("Control+A")
-        page.keyboard.type("def Add(a, b): return a - b")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelector('#state').textContent === 'pending'")
-        page.wait_for_function(f"{USES}.join() === 'Twice pending'")
-        harness.run()
-        page.wait_for_function("document.querySelector('#state').textContent === 'failed'")
-        page.wait_for_function(f"{USES}.sort().join() === 'Four failed,Twice failed'")
-        assert page.inner_text("#problem") == "check 1 failed"
-        assert page.evaluate(FITS)
 
-        page.fill("#name", "ADD")
-        page.click("button")
-        page.wait_for_function("document.querySelector('#problem').textContent.includes('There is Add')")
-        page.fill("#name", "New")
-        page.fill("#code", "while True: pass")
-        page.click("button")
-        page.wait_for_selector("#names [data-name=new]")
-        harness.run()
-        page.wait_for_function("document.querySelector('#problem').textContent.includes('TimeoutError')")
-        assert page.evaluate(USES) == []
+def shows(page: Page, element: str, text: str) -> None:
+    page.wait_for_function(f"document.querySelector('{element}').textContent.includes({json.dumps(text)})")
+
+
+def test_a_draft_is_written_run_and_published_with_the_keyboard(opened: Page, harness: Harness) -> None:
+    assert opened.inner_text("#state") == "passed"
+    assert opened.evaluate(FITS)
+    opened.focus("#code")
+    opened.keyboard.press("Control+A")
+    opened.keyboard.type("def Add(a, b): return a - b")
+    for _ in range(3):
+        opened.keyboard.press("Tab")
+    opened.keyboard.press("Enter")
+    shows(opened, "#draft", "pending")
+    harness.run()
+    shows(opened, "#draft", "failed")
+    assert opened.inner_text("#problem") == "check 1 failed"
+
+    opened.fill("#code", "def Add(a, b): return 3")
+    opened.focus("#run")
+    opened.keyboard.press("Tab")
+    opened.keyboard.press("Enter")
+    shows(opened, "#versions", "code 3 by ann")
+    harness.run()
+    opened.wait_for_function(f"{USES}.join() === 'Four failed,Twice failed'")
+    shows(opened, "#state", "passed")
+    shows(opened, "#versions .current", "code 3")
+    assert opened.evaluate(FITS)
+
+
+def test_votes_choose_the_version_and_two_are_compared(opened: Page, harness: Harness) -> None:
+    publish(harness, "Add", "bob", code="def Add(a, b):\n    return b + a")
+    harness.run()
+    opened.fill("#author", "eve")
+    first = opened.locator("#versions li").first
+    first.get_by_label("vote for").press("Enter")
+    opened.wait_for_selector("#versions li:nth-child(3)")
+    shows(opened, "#versions .current", "code 3 by bob")
+    harness.run()
+    shows(opened, "#versions .current", "code 1 by ann, votes 1")
+    shows(opened, "#authors", "ann 1")
+    first.get_by_label("compare").press("Enter")
+    opened.locator("#versions li").last.get_by_label("compare").press("Enter")
+    assert [opened.inner_text(f"#diff {kind}") for kind in ("del", "ins")] == [
+        "-     return a + b",
+        "+     return b + a",
+    ]
+    assert opened.evaluate(FITS)
+
+
+def test_refusals_and_endless_loops_are_shown(opened: Page, harness: Harness) -> None:
+    opened.fill("#name", "ADD")
+    opened.click("#run")
+    shows(opened, "#problem", "There is Add")
+    opened.fill("#name", "New")
+    opened.fill("#code", "while True: pass")
+    opened.click("#run")
+    shows(opened, "#draft", "pending")
+    harness.run()
+    shows(opened, "#problem", "TimeoutError")
+    assert opened.evaluate(USES) == []

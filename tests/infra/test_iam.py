@@ -38,7 +38,7 @@ semaphore-wait   | ann signalbox-deployer               | admit tasks           
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
 shop | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
 smoke            | qu-tasks                             | batches tasks             | signalbox-prod
-social-code      | ann qu-tasks signalbox-deployer      | admit batches links tasks | signalbox-prod
+social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
 social-sandbox   | qu-tasks                             | batches tasks             | signalbox-prod
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
