@@ -121,6 +121,7 @@ class RunShown(TypedDict):
     log_length: int
     waiting_for: NotRequired[list[dict[str, Json]]]
     unawaited: NotRequired[dict[str, Json]]
+    deadline_at: NotRequired[str]
     labels: NotRequired[dict[str, str]]
     progress: NotRequired[Json]
     result: NotRequired[Json]

@@ -21,7 +21,16 @@ from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
-from signalbox.flows.model import STATES, FlowAddress, FlowHeader, Flows, Message, checked_labels, shown_entry
+from signalbox.flows.model import (
+    STATES,
+    FlowAddress,
+    FlowHeader,
+    Flows,
+    Message,
+    checked_labels,
+    checked_timeout,
+    shown_entry,
+)
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.http import wait_seconds
 
@@ -52,15 +61,17 @@ class FlowRoutes:
     def start(self, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
         address = self._address(Access(request, "start", flow, id))
-        fields = _only(request, "arguments", "on_complete", "labels")
+        fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
         arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
         if not isinstance(arguments, dict):
             raise BadFlow("`arguments` must be an object.", field="arguments")
         on_complete = None if follow is None else Call.from_request(follow, "on_complete")
         check_calls(request, on_complete=on_complete)
         local = self._local()
-        labels = checked_labels(fields.get("labels", {}))
-        started = service.start(runtime.ports(), local, local.function, address, arguments, on_complete, labels)
+        labels, seconds = checked_labels(fields.get("labels", {})), checked_timeout(fields.get("timeout_seconds"))
+        started = service.start(
+            runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
+        )
         return Response(201 if started.created else 200, {"flow": flow, "id": id})
 
     def get(self, request: Request, flow: str, id: str) -> Response:
@@ -245,6 +256,7 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> 
         "generation": header.generation,
         "progress": header.progress,
         **({"labels": dict(header.labels)} if header.labels else {}),
+        **({"deadline_at": header.deadline_at} if header.deadline_at else {}),
         **({"problem": dict(header.stuck)} if header.stuck else {}),
     }
 

@@ -46,6 +46,9 @@ class FlowLimits(Limits):
     flow_callback_token_max: int = 3_200
     """Characters of the signed part of such an address. Servers refuse a request line of more than 4,094."""
 
+    flow_timeout_seconds_max: float = 365 * 24 * 3600
+    """The longest time-out of a run. It has a task for each 29 days."""
+
     flow_labels_max: int = 10
     """Labels that a start sets, and labels that the code of one execution sets."""
 

@@ -422,6 +422,16 @@ def check_label(name: Any, value: Any) -> None:
         raise BadFlow(detail, field="labels")
 
 
+def checked_timeout(seconds: Any) -> float | None:
+    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
+    most = LIMITS.flow_timeout_seconds_max
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= most:
+        raise BadFlow(f"`timeout_seconds` must be a number above 0 and at most {most:,.0f}.", field="timeout_seconds")
+    return seconds
+
+
 def label_entry(name: str, value: str, state: str = "") -> str:
     """Return what a listing has of a label, which a query looks for: the label alone, or with the run's state."""
     return f"{state} {name}:{value}" if state else f"{name}:{value}"
@@ -435,7 +445,7 @@ class FlowHeader:
     code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
-    `labels` are those of the start, as the code has changed them since.
+    `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
     """
 
@@ -459,6 +469,7 @@ class FlowHeader:
     kept_bytes: int = 0
     kept_names: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    deadline_at: datetime | None = None
     written_by: int = 0
     progress: Any = None
     stuck: Mapping[str, str] | None = None
@@ -529,6 +540,7 @@ class FlowHeader:
             "end": json.dumps(self.end.to_json() if self.end else None),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
+            **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
         }
 
     def _claims_record(self) -> dict[str, Any]:
@@ -562,6 +574,7 @@ class FlowHeader:
             kept_bytes=data.get("kept_bytes", 0),
             kept_names=tuple(data.get("kept_names", ())),
             labels=json.loads(data.get("labels", "{}")),
+            deadline_at=data.get("deadline_at"),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
@@ -592,8 +605,16 @@ def new_header(
     on_complete: Call | None = None,
     parent: ParentFlow | None = None,
     labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
 ) -> FlowHeader:
     """Return the header of a flow whose code has not been started."""
-    what = [arguments, on_complete.to_record() if on_complete else None, *([dict(labels)] if labels else [])]
+    what: list[Any] = [arguments, on_complete.to_record() if on_complete else None]
+    what += [*([dict(labels)] if labels else []), *([] if timeout_seconds is None else [timeout_seconds])]
     digest = name_of(json.dumps(what, sort_keys=True))
     return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)
+
+
+def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Message]:
+    """Return the message that cancels a run at its deadline, and its id."""
+    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
+    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)

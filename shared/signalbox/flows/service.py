@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
@@ -45,6 +45,7 @@ from signalbox.flows.model import (
     Wait,
     check_label,
     checked_labels,
+    checked_timeout,
     child_id,
     label_entry,
     message_from_record,
@@ -63,6 +64,7 @@ from signalbox.flows.storage import (
     listing_writes,
     read_log,
     taken_messages,
+    timed,
 )
 from signalbox.mailboxes.model import StoredMessage, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
@@ -91,17 +93,27 @@ def start(
     arguments: Mapping[str, Any],
     on_complete: Call | None = None,
     labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
 ) -> Started:
     """Start a flow, whose code `function` has. A repeated start changes nothing.
+
+    After `timeout_seconds` by the server's time the run is cancelled, unless it has ended before.
 
     Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
     this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
     """
     checked = _checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
-    header = new_header(address, function, checked, ports.store.new_id(), on_complete, labels=checked_labels(labels))
+    seconds, incarnation = checked_timeout(timeout_seconds), ports.store.new_id()
+    header = new_header(
+        address, function, checked, incarnation, on_complete, labels=checked_labels(labels), timeout_seconds=seconds
+    )
     definition = flows.definitions.get(address.name) if flows.function == function else None
+    now = _server_time(ports, header) if seconds else None
+    if seconds and now:
+        header = replace(header, deadline_at=now + timedelta(seconds=seconds))
     try:
-        _commit_start(ports, _begun(ports, flows, definition, header) if definition else _created(header))
+        commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
+        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
     except AlreadyExists:
         _check_same_start(ports, header)
         return Started(address, created=False)
@@ -119,20 +131,24 @@ def _created(header: FlowHeader) -> Commit:
     return Commit(creation(header, EPOCH), [wake])
 
 
-def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
+def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None) -> Commit:
     """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
     definition.signature.bind(header.arguments, None)
     try:
-        return _first_turn(ports, flows, definition, header, None) or _with_time(ports, flows, definition, header)
+        return _first_turn(ports, flows, definition, header, now) or _with_time(ports, flows, definition, header)
     except (Stuck, TooLarge):
         return _created(header)
 
 
 def _with_time(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
-    [read] = ports.store.read(header_path(header.address.base), fields=())
-    commit = _first_turn(ports, flows, definition, header, read.read_time)
+    commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
     assert commit is not None, "the time is known"
     return commit
+
+
+def _server_time(ports: Ports, header: FlowHeader) -> datetime:
+    [read] = ports.store.read(header_path(header.address.base), fields=())
+    return read.read_time
 
 
 def _first_turn(
@@ -153,7 +169,7 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
     if before is None:
         return
     if before.digest != header.digest:
-        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments or labels.", field="id")
+        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments or options.", field="id")
     if not before.begun and not before.end:
         wake = wake_flow(before.address.base, before.function)
         ports.queue.create(complete_wake_ups([wake], read.read_time))

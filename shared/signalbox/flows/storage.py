@@ -58,6 +58,7 @@ from signalbox.flows.machine.turns import (
     result_call,
     step_effect,
     wait_effect,
+    wake_at_deadline,
     wake_flow,
 )
 from signalbox.flows.model import (
@@ -71,6 +72,7 @@ from signalbox.flows.model import (
     StoredLog,
     Wait,
     child_id,
+    deadline_message,
     entries_from_text,
     entries_to_text,
     joined,
@@ -165,6 +167,8 @@ class CommandWrites:
             self._schedule(pending)
         for pending in self.turn.repeated:
             self._repeat(pending)
+        if self.turn.repeats:
+            self.effects += wake_at_deadline(self.header)
         for pending in self.turn.abandoned:
             self._abandon(pending)
         for number, call in enumerate(self.turn.sent):
@@ -301,6 +305,15 @@ class Commit:
             most = f"{LIMITS.flow_commit_bytes_max:,} bytes in {MAILBOXES_LIMITS.turn_writes_max} records"
             raise TooLarge(f"One turn of a flow can write at most {most}; these are {size_bytes:,} in {len(writes)}.")
         return self
+
+
+def timed(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:
+    """Return the commit that creates a run with the message and the wake-up of its deadline, unless it has ended."""
+    if commit.header and commit.header.end:
+        return commit
+    id_, message = deadline_message(header, timeout_seconds)
+    put = message_put(header.address.base, id_, message_to_record(message), header.deadline_at)
+    return replace(commit, writes=[*commit.writes, put], effects=[*commit.effects, *wake_at_deadline(header)])
 
 
 def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:

@@ -271,8 +271,9 @@ def runs(client: Any, harness: Harness) -> None:
     harness.travel(5)
     with pytest.raises(CallFailed, match="too late"):
         late.result(timeout_seconds=1)
-    ended = checkout.with_(labels={"tenant": "a"}).start("o-9", **order | {"order": "9"})
-    assert ended.show()["labels"] == {"tenant": "a"}
+    timed = checkout.with_(labels={"tenant": "a"}).with_(timeout_seconds=86_400)
+    ended = timed.start("o-9", **order | {"order": "9"})
+    assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
     ended.resume()

@@ -159,6 +159,17 @@ def test_a_label_is_one_more_write_of_its_turn() -> None:
     assert of(shop, "work") == row_cost("flows", "step", "label")
 
 
+def test_a_time_out_is_one_read_one_write_and_one_task_more_and_then_one_read_in_each_run() -> None:
+    shop = Shop(flows_of(chain, approval))
+    start = partial(service.start, shop.ports, shop.flows, FUNCTION, timeout_seconds=60)
+    cost = shop.world.cost_of(lambda: start(FlowAddress("chain", "1"), {}))
+    assert cost == row_cost("flows", "start", "timeout")
+    start(FlowAddress("approval", "1"), {})
+    shop.world.tasks.clear()
+    shop.event("approval", "approved")
+    assert of(shop, "turn") == replace(row_cost("flows", "event_run"), reads=3)
+
+
 def test_a_callback_costs_what_an_event_costs() -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")

@@ -56,6 +56,7 @@ async function run(function_, flow, id) {
       state: h("span", { class: status.state === "stuck" || status.state === "failed" ? "bad" : null }, status.state),
       log: `${status.log_length} entries`,
       labels: labelsOf(status),
+      deadline: status.ended_at ? null : status.deadline_at,
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       problem: status.problem && status.problem.detail,

@@ -179,19 +179,20 @@ class Run:
 class Flow:
     """A flow of a function, by its name."""
 
-    def __init__(self, transport: Transport, function: str, name: str, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(self, transport: Transport, function: str, name: str, **options: Any) -> None:
         self._transport = transport
         self._function = function
         self._name = name
-        self._labels = labels
+        self._options = options
 
-    def with_(self, *, labels: Mapping[str, str]) -> "Flow":
-        """Return the same flow whose runs start with labels, by which lists and counts find them."""
-        return Flow(self._transport, self._function, self._name, labels)
+    def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> "Flow":
+        """Return the same flow whose runs start with labels, by which lists find them, or with a time-out."""
+        options = self._options | given(labels=labels, timeout_seconds=timeout_seconds)
+        return Flow(self._transport, self._function, self._name, **options)
 
     async def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
         """Start a run under an id. The same again changes nothing; with other arguments it raises `Conflict`."""
-        body = {"arguments": arguments, **given(on_complete=on_complete, labels=self._labels)}
+        body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         await self._transport.json("POST", self._function, "flows", self._name, id, body=body)
         return self.run(id)
 

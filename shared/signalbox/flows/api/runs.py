@@ -11,6 +11,7 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from signalbox.adapters import runtime
@@ -40,7 +41,8 @@ class FlowStatus:
 
     `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
     `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
-    says why the run is stuck. `labels` are the run's. `error` and `problem` are empty if there is none.
+    says why the run is stuck. `labels` are the run's, and `deadline_at` is the end of its time-out, if it has one.
+    `error` and `problem` are empty if there is none.
     """
 
     id: str
@@ -52,6 +54,7 @@ class FlowStatus:
     log_length: int = 0
     problem: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    deadline_at: datetime | None = None
 
     @property
     def ended(self) -> bool:
@@ -72,24 +75,31 @@ class FlowStatus:
             header.log.length,
             dict(header.stuck or {}),
             dict(header.labels),
+            header.deadline_at,
         )
 
 
 class FlowRun:
     """A run of a flow, by its id. It may not exist."""
 
-    def __init__(self, address: FlowAddress, labels: Mapping[str, str] = NO_LABELS) -> None:
+    def __init__(
+        self, address: FlowAddress, labels: Mapping[str, str] = NO_LABELS, timeout_seconds: float | None = None
+    ) -> None:
         self._address = address
         self._labels = labels
+        self._timeout_seconds = timeout_seconds
 
     @property
     def id(self) -> str:
         """The id of the run."""
         return self._address.key
 
-    def with_(self, *, labels: Mapping[str, str]) -> Self:
-        """Return the same run, which starts with labels."""
-        return type(self)(self._address, labels)
+    def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
+        """Return the same run, which starts with labels or with a time-out. What is left out stays as it was."""
+        labels_after = self._labels if labels is None else labels
+        return type(self)(
+            self._address, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        )
 
     def start(self, on_complete: Call | None = None, **arguments: Any) -> "FlowRun":
         """Start the run, whichever function has its code. A repeat with the same arguments changes nothing.
@@ -98,7 +108,7 @@ class FlowRun:
         the id was used with other arguments.
         """
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
-        return started(NO_FLOWS, self._address, written, on_complete, self._labels)
+        return started(NO_FLOWS, self._address, written, on_complete, self._labels, self._timeout_seconds)
 
     def event(self, name: str, value: Any = None, *, id: str | None = None) -> None:
         """Send an event. It is kept until the flow waits for it. A repeat with the same `id` is the same event.
@@ -152,25 +162,37 @@ class Flow(Generic[P, R]):
         local: Callable[[], Flows],
         on_complete: Call | None = None,
         labels: Mapping[str, str] = NO_LABELS,
+        timeout_seconds: float | None = None,
     ) -> None:
         self.definition = definition
         self._local = local
         self._on_complete = on_complete
         self._labels = labels
+        self._timeout_seconds = timeout_seconds
 
     @property
     def name(self) -> str:
         """The name of the flow's code."""
         return self.definition.name
 
-    def with_(self, *, on_complete: Call | None = None, labels: Mapping[str, str] | None = None) -> Self:
-        """Return the same flow whose runs end with a task, which receives the `Outcome`, or have labels.
+    def with_(
+        self,
+        *,
+        on_complete: Call | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Self:
+        """Return the same flow whose runs end with a task, which receives the `Outcome`, or have labels or a time-out.
+
+        A run that has not ended after `timeout_seconds`, a year at most, is cancelled; `continue_as_new` does not
+        extend the time.
 
         Lists and counts find runs by a label. A name must match `[a-z][a-z0-9_-]{0,62}`, and a value is a string of at
         most 200 bytes. What is left out stays as it was.
         """
         labels_after = self._labels if labels is None else labels
-        return type(self)(self.definition, self._local, on_complete or self._on_complete, labels_after)
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        return type(self)(self.definition, self._local, on_complete or self._on_complete, labels_after, seconds)
 
     def start(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
         """Start a run under an id. A repeat with the same arguments changes nothing.
@@ -180,7 +202,7 @@ class Flow(Generic[P, R]):
         """
         arguments = self._checked(args, kwargs)
         address = FlowAddress.checked(self.name, id)
-        return started(self._local(), address, arguments, self._on_complete, self._labels)
+        return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
@@ -191,6 +213,8 @@ class Flow(Generic[P, R]):
         if not is_running():
             detail = f"{self.name}.call() works only inside the code of a flow. Elsewhere, use {self.name}.start()."
             raise BadFlow(detail)
+        if self._timeout_seconds is not None:
+            raise BadFlow(f"A sub-flow has no time-out: write `flow.wait_for({self.name}.call(…), seconds)`.")
         command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments, self.definition.signature.result)
         return created(command, f"{self.name}.call()")
 
@@ -218,11 +242,12 @@ def started(
     arguments: Mapping[str, Json],
     on_complete: Call | None = None,
     labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
 ) -> FlowRun:
     """Start a run, with the first turn if `local` has the flow's code."""
     follow = on_complete and deployed(on_complete, "on_complete")
     function = local.function if address.name in local.definitions else function_of(address.name)
-    service.start(runtime.ports(), local, function, address, dict(arguments), follow, labels)
+    service.start(runtime.ports(), local, function, address, dict(arguments), follow, labels, timeout_seconds)
     return FlowRun(address)
 
 

@@ -61,7 +61,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -543,6 +543,12 @@ def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcom
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
     """Return the wake-up of a flow."""
     return wake_up(base, function, FLOWS_QUEUE, until)
+
+
+def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the wake-up at the deadline of a run, if it has one."""
+    if header.deadline_at:
+        yield wake_flow(header.address.base, header.function, header.deadline_at)
 
 
 def carry_flow(header: FlowHeader, revision: int) -> Effect:

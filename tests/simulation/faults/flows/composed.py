@@ -1,17 +1,28 @@
-"""Planted faults of handles: what a flow begins now and awaits later (flow-31)."""
+"""Planted faults of handles, which a flow begins now and awaits later (flow-31), and of time-outs (flow-32)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from signalbox.core.ports import SERVER_TIME, Ports, Put
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.groups import Group, Handle, HandleWait
+from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
+from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
+from signalbox.flows.model import Cancel, FlowHeader, Message
+from signalbox.flows.storage import CommandWrites, Commit
 from signalbox.mailboxes.model import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import composed
+from tests.simulation.worlds.flows.history import TIME_OUT
 
+commit_start = original("flows._commit_start")
+collect = original("flows.CommandWrites.collect")
+timed = original("flows.timed")
+next_header = original("flows.next_header")
+take = original("flows.FlowTurn.take")
 end_wait = original("flows.HandleWait.cancel")
 
 
@@ -56,6 +67,52 @@ def _takes_the_first(group: Group, slot: int, outcome: CallOutcome) -> None:
     group._decide(outcome if outcome.failed else CallOutcome((group._keys[slot], outcome.value)))
 
 
+# --- time-outs ---
+
+
+def _in_a_second_commit(ports: Ports, commit: Commit) -> None:
+    """Leave the message of a deadline to a second commit."""
+    messages = [write for write in commit.writes if isinstance(write, Put) and write.data.get("kind") == Cancel.kind]
+    commit_start(ports, replace(commit, writes=[write for write in commit.writes if write not in messages]))
+    if messages:
+        ports.store.commit(messages)
+
+
+def _without_wake_up(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:
+    return replace(timed(commit, header, timeout_seconds), effects=commit.effects)
+
+
+def _repeats_no_deadline(commands: CommandWrites) -> CommandWrites:
+    collect(commands)
+    wakes = list(wake_at_deadline(commands.header))
+    commands.effects[:] = [effect for effect in commands.effects if effect not in wakes]
+    return commands
+
+
+def _of_a_generation(turn: FlowTurn, revision: int) -> FlowHeader:
+    """Forget the deadline when the run continues as new."""
+    header = next_header(turn, revision)
+    return replace(header, deadline_at=None) if turn.continued else header
+
+
+def _ends_the_run(turn: FlowTurn, message: Message) -> None:
+    """End a run at its deadline without its code."""
+    if isinstance(message, Cancel) and message.reason.startswith(TIME_OUT) and turn.driver.ended is None:
+        turn.driver.got(0, cancelled(message.reason))
+    else:
+        take(turn, message)
+
+
+def _due_at_once(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:
+    """Post the message of a deadline without its time."""
+    with_message = timed(commit, header, timeout_seconds)
+    *others, message = with_message.writes
+    if with_message is commit or not isinstance(message, Put):
+        return commit
+    data = {name: value for name, value in message.data.items() if name != "later"} | {"since": SERVER_TIME}
+    return replace(with_message, writes=[*others, replace(message, data=data)])
+
+
 FAULTS = (
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
@@ -65,4 +122,10 @@ FAULTS = (
         "flow-31", "handles in the order of the log", ("flows.AsCompleted._earliest", _in_the_order_of_the_items)
     ),
     in_composed_flows("flow-31", "a success after failures", ("flows.Group._take_success", _takes_the_first)),
+    in_composed_flows("flow-32", "the message of a deadline", ("flows._commit_start", _in_a_second_commit)),
+    in_composed_flows("flow-32", "the time of that message", ("flows.timed", _due_at_once)),
+    in_composed_flows("flow-32", "the wake-up at a deadline", ("flows.timed", _without_wake_up)),
+    in_composed_flows("flow-32", "the wake-up of a silent run", ("flows.CommandWrites.collect", _repeats_no_deadline)),
+    in_composed_flows("flow-32", "the deadline of later generations", ("flows.next_header", _of_a_generation)),
+    in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
 )

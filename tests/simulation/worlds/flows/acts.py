@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -90,7 +90,7 @@ class People:
     """The people of a world. `starting` returns the deployment that starts flows.
 
     `has_landed` says whether an event was accepted: then no repeat of it may be refused. `sub_flow` returns one that
-    runs, if there is one.
+    runs, if there is one. `timeouts` are the time-outs of starts, by the id of the run.
     """
 
     world: World
@@ -98,6 +98,7 @@ class People:
     starting: Callable[[], Flows]
     has_landed: Callable[[FlowAddress, str], bool] = lambda _, __: False
     sub_flow: Callable[[], FlowAddress | None] = lambda: None
+    timeouts: dict[str, float] = field(default_factory=dict)
 
     def acts_of(self, address: FlowAddress) -> list[Act]:
         """Return the actions of people on a flow; the start is first."""
@@ -121,8 +122,11 @@ class People:
 
     def _start(self, address: FlowAddress, what: list[Any]) -> bool:
         told = Call(FUNCTION, "told", {})
+        seconds, start = self.timeouts.get(address.key), service.start
+        if seconds is not None:  # the last release has no such argument
+            start = partial(start, timeout_seconds=seconds)
         try:
-            service.start(self.world.ports, self.starting(), FUNCTION, address, {"program": what}, told)
+            start(self.world.ports, self.starting(), FUNCTION, address, {"program": what}, told)
         except OtherBody:
             self.world.log("another one has this id")
         return True

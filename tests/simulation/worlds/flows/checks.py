@@ -130,6 +130,7 @@ class FlowsAtRest:
         if driver.cancelling and driver.ended and driver.ended.exception() is None:
             raise Violation(f"{base} was cancelled, and its code never received it")
         self._check_completed(header)
+        self._check_deadline(header)
         ended = end_of(driver.ended, header.end.at) if driver.ended and header.end else None
         if bool(driver.ended) != bool(header.end) or (header.end and ended != header.end):
             raise Violation(f"{base} ended with {header.end}, its code with {driver.ended}")
@@ -167,6 +168,12 @@ class FlowsAtRest:
         renewals = [each for each in log if isinstance(each, Result) and each.wait.signature.startswith("renew ")]
         if refused := [each.outcome.error for each in renewals if each.outcome.error]:
             raise Violation(f"{header.address.base} holds a lock whose renewal was refused: {refused}")
+
+    def _check_deadline(self, header: FlowHeader) -> None:
+        """Check that a run that has not ended was cancelled if its time is over."""
+        now, run = self.store.read("clock/now")[0].read_time, (header.address.base, header.incarnation)
+        if header.deadline_at and header.deadline_at < now and not header.end and run not in self.history.cancelled:
+            raise Violation(f"{header.address.base} was not cancelled at its deadline {header.deadline_at}")
 
     def _check_completed(self, header: FlowHeader) -> None:
         """Check that steps whose handles the code has awaited as they ended are in the log in this order."""

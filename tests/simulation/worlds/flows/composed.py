@@ -2,10 +2,10 @@
 
 The world is that of `inline.py`: nested programs and inline steps under small limits, with programs of `Kind.COMPOSED`.
 What is begun ends before, while or after the code awaits it, is cancelled by its handle, or is left to the end of the
-code, next to cancels of the run, failing groups, shields, sub-flows and later generations.
+code, next to cancels of the run, failing groups, shields, sub-flows and later generations. Some runs have a time-out.
 
 In addition to the checks of `inline.py`: no flow waits for nothing, no first success raises the problem of one command
-alone, and handles are received in the order of the log.
+alone, handles are received in the order of the log, and a run is cancelled at its deadline, once and not before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from signalbox.testing.limits import replaced
 from tests.simulation.versions import versions_of
 from tests.simulation.worlds.flows import inline
 from tests.simulation.worlds.flows.kinds import Kind
+
+TIMED_SHARE = 0.5
+TIMEOUTS = (0.02, 0.3, 2.0, 600.0, 400_000.0)
+"""The last one is longer than the sweeps of a purged world take."""
 
 BEGUN = 2_000_000
 """Added to the seed: the world of inline steps of that seed is another."""
@@ -32,4 +36,22 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class ComposedWorld(inline.InlineWorld):
-    """A world of flows that begin commands and await them later."""
+    """A world of flows that begin commands and await them later, some of them with a time-out."""
+
+    def __init__(
+        self, seed: int, own: Random, kind: Kind, trace: Callable[[str], None] | None, lasts_seconds: float
+    ) -> None:
+        super().__init__(seed, own, kind, trace, lasts_seconds)
+        more = Random(f"time-outs {seed}")
+        timed = [address.key for address in self.flows if more.random() < TIMED_SHARE]
+        if self.world.versions is None:  # the last release knows of no time-out
+            self.people.timeouts.update({key: more.choice(TIMEOUTS) for key in timed})
+        self._has_waited = False
+
+    def _sweep(self, seconds: float) -> None:
+        """Sweep. The first time, let the longest time-out pass then: a wake-up that was lost is enqueued again."""
+        super()._sweep(seconds)
+        if not self._has_waited:
+            self._has_waited = True
+            self.world.pass_time(TIMEOUTS[-1])
+            self.world.run()

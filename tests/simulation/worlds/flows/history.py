@@ -20,10 +20,14 @@ from signalbox.flows.model import (
     Result,
     entries_from_text,
     message_from_record,
+    time_of,
 )
 from signalbox.mailboxes.model import HEADER, message_path
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.inline_runs import InlineRuns
+
+TIME_OUT = "The run's time-out of "
+"""What the reason of a cancel at a deadline begins with."""
 
 Execution = tuple[str, str]
 """The base of a flow, and an execution id."""
@@ -38,6 +42,7 @@ class FlowsHistory:
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
     `admitted` has the incarnations of the runs that the events of callbacks are for.
+    `deadlines` are those of runs, and `timed_out` the runs that were cancelled at theirs.
     `replaced`: an execution was followed by another one, or a run was removed. `is_swept`: today's sweeper writes.
     """
 
@@ -56,6 +61,8 @@ class FlowsHistory:
     cancelled: set[tuple[str, str]] = field(default_factory=set)
     cancels: set[str] = field(default_factory=set)
     admitted: dict[str, str] = field(default_factory=dict)
+    deadlines: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
+    timed_out: set[tuple[str, str]] = field(default_factory=set)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
     is_swept: Callable[[], bool] = lambda: False
@@ -152,6 +159,10 @@ class FlowsHistory:
         self._note_events(after, after.log.tail)
         same_execution = before is not None and before.execution_id == after.execution_id
         self.replaced |= after.generation > 0 or (before is not None and not same_execution)
+        if self.deadlines.setdefault((base, after.incarnation), after.deadline_at) != after.deadline_at:
+            raise Violation(
+                f"the deadline of {base} was {self.deadlines[base, after.incarnation]}, now {after.deadline_at}"
+            )
         if before and same_execution and after.log.length < before.log.length:
             raise Violation(f"the log of {base} is shorter than it was")
         if after.log.tail:
@@ -191,6 +202,18 @@ class FlowsHistory:
             self.inline.check_entry(before, header, entry)
         if isinstance(entry, Cancel):
             self.inline.check_cancel(before)
+            self._check_deadline(header, entry)
+
+    def _check_deadline(self, header: FlowHeader, cancel: Cancel) -> None:
+        """Check that the cancel at a deadline comes once, and at its time; a later generation may begin with it."""
+        run = header.address.base, header.incarnation
+        if not cancel.reason.startswith(TIME_OUT):
+            return
+        if header.deadline_at is None or time_of(cancel) < header.deadline_at:
+            raise Violation(f"{run} was cancelled before its deadline {header.deadline_at}")
+        if run in self.timed_out and header.generation == 0:
+            raise Violation(f"{run} was cancelled at its deadline twice")
+        self.timed_out.add(run)
 
     def _check_step(self, before: FlowHeader | None, header: FlowHeader, entry: Result) -> None:
         """Check that the outcome is one that the step had; a failure must be of the current attempt."""

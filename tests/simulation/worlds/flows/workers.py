@@ -117,7 +117,8 @@ class InlineSteps:
         waiting = [message for message in messages if message.id != HEADER and "since" in (message.data or {})]
         if len(waiting) >= MAILBOXES_LIMITS.mailbox_page:  # the header is on the page, too
             return []
-        return [message.id for message in waiting if (message.data or {})["kind"] == Cancel.kind]
+        due = [message for message in waiting if (message.data or {})["since"] <= header.read_time]
+        return [message.id for message in due if (message.data or {})["kind"] == Cancel.kind]
 
     def note_left(self, base: str, cancels: list[str]) -> None:
         """Note which cancels a delivery has found, and left in the mailbox of a flow that runs."""
