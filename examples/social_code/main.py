@@ -430,7 +430,10 @@ def keep_runs(completion: Completion) -> None:
 def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
     """Return the kept runs by the keys of their inputs; None where there is none yet."""
     keys = {key: _run_key(each["run_id"]) for key, each in inputs.items()}
-    found = documents.get_many(list(keys.values()))
+    found: dict[str, Json | None] = {}
+    ordered = list(keys.values())
+    for start in range(0, len(ordered), DOCUMENTS_AT_ONCE):
+        found |= documents.get_many(ordered[start : start + DOCUMENTS_AT_ONCE])
     return {key: found[run_key] for key, run_key in keys.items()}
 
 

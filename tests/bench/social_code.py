@@ -14,6 +14,7 @@ from typing import Any
 
 from signalbox import batch, documents
 from signalbox.testing import Faults, Harness
+from tests.social_functions import published
 
 HUB = "F0"
 DOCUMENTS_AT_ONCE = 500
@@ -32,23 +33,7 @@ def forest(functions: int, dependants: int, seed: int) -> Iterator[dict[str, Any
 def _function(number: int, imports: list[int]) -> dict[str, Any]:
     names = [f"F{each}" for each in dict.fromkeys(imports)]
     called = " + ".join(f"{name}()" for name in names) or "1"
-    marks = "".join(f"# {{{{{name}}}}}\n" for name in names)
-    code = f"{marks}def F{number}():\n    return {called if number <= 1 or imports == [0] else 1}"
-    version = {"author": "ann", "votes": 0, "breaks": []}
-    return {
-        "key": f"social-function~f{number}",
-        "type": "SocialFunction",
-        "name": f"F{number}",
-        "current": f"code{number}",
-        "code": code,
-        "imports": [name.lower() for name in names],
-        "social_imports": [name.lower() for name in names],
-        "changes": 0,
-        "versions": [
-            {**version, "id": f"code{number}", "kind": "code", "text": code, "number": 1},
-            {**version, "id": f"tests{number}", "kind": "tests", "text": f"check(F{number}() > 0)", "number": 2},
-        ],
-    }
+    return published(f"F{number}", [called if number <= 1 or imports == [0] else "1"], f"check(F{number}() > 0)", names)
 
 
 def _all_documents(*where: tuple[str, str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from signalbox import batch, documents
 from signalbox.adapters import settings
 from signalbox.testing import Faults, Harness, user_token
 from signalbox.testing.fixtures import harness as harness
+from tests.social_functions import published
 
 ADD = "def Add(a, b):\n    return a + b"
 TWICE = "# {{Add}}\ndef Twice(a):\n    return Add(a, a)"
@@ -288,26 +289,6 @@ def test_versions_that_follow_each_other_quickly_are_tested_together(harness: Ha
     assert len(harness.get("social-code/flows/publishing").json["flows"]) == 1
 
 
-def function(name: str, tests: str, imports: list[str]) -> dict[str, Any]:
-    """Return the record of a function with one implementation, which is current."""
-    code = "\n".join(f"# {{{{{each}}}}}" for each in imports)
-    version = {"author": "ann", "votes": 0, "breaks": []}
-    return {
-        "key": f"social-function~{name.lower()}",
-        "type": "SocialFunction",
-        "name": name,
-        "code": code,
-        "current": f"code-{name}",
-        "imports": imports,
-        "social_imports": imports,
-        "changes": 0,
-        "versions": [
-            {**version, "id": f"code-{name}", "kind": "code", "text": code, "number": 1},
-            {**version, "id": f"tests-{name}", "kind": "tests", "text": tests, "number": 2},
-        ],
-    }
-
-
 @pytest.mark.parametrize(
     "faults",
     [Faults(), Faults(duplicate=0.2, late=0.1, lose_answer=0.2, unavailable=0.2, reorder=True, seed=1)],
@@ -319,7 +300,7 @@ def test_a_hubs_new_implementation_runs_each_dependants_tests_once_in_effect(har
     names = [f"F{number}" for number in range(50)]
     others = [random.choice(names[:number] or ["hub"]).lower() for number in range(50)]
     documents.put_many(
-        function(name, "check(Hub() == 1)", ["hub", *({other} - {"hub"})])
+        published(name, ["Hub()"], f"check({name}() == 1)", ["hub", *({other} - {"hub"})])
         for name, other in zip(names, others, strict=True)
     )
     save(harness, "Hub", "def Hub():\n    return 1", "check(Hub() > 0)")
@@ -332,3 +313,15 @@ def test_a_hubs_new_implementation_runs_each_dependants_tests_once_in_effect(har
     assert {len(runs(harness, name)) for name in names} == {2}
     units = list(batch(shown(harness, "Hub")["batch"]).results())
     assert sorted(unit["result"]["name"] for unit in units) == sorted(name.lower() for name in names)
+
+
+@pytest.mark.marathon
+def test_a_hub_with_more_dependants_than_one_call_may_read(harness: Harness) -> None:
+    names = [f"F{number}" for number in range(502)]
+    for some in (names[:251], names[251:]):
+        documents.put_many(published(name, ["Hub()"], f"check({name}() == 2)", ["Hub"]) for name in some)
+    save(harness, "Hub", "def Hub():\n    return 2", "check(Hub() > 0)")
+    harness.run()
+    assert harness.get("failures").json["failures"] == []
+    assert {state(harness, name) for name in names[::50]} == {"passed"}
+    assert documents.count(("type", "==", "SocialRun"), ("success", "==", True)) == 502 + 2
