@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from signalbox.core.effects import Effect, Json
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.problems import BadArgument, BadCall, TooLarge
+from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
 from signalbox.core.requests import RequestFields
 from signalbox.core.times import rfc3339
 
@@ -71,6 +71,12 @@ class Call:
     def after(self, delay_seconds: float) -> Self:
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
         return replace(self, delay_seconds=_delay(delay_seconds, "delay_seconds"))
+
+    def check_cancel(self, *, by_flow: bool) -> None:
+        """Raise `WaitOfFlow` if a wait with this continuation is a flow's, and something else cancels it."""
+        if self.task == FLOW_RESULT_TASK and not by_flow:
+            run = self.shown().get("flow", "")
+            raise WaitOfFlow(f"The flow {run} waits here, and would wait for ever. Cancel the flow: that ends its wait.")
 
     def shown(self) -> dict[str, str]:
         """Return the function and the task, as lists show a call; its payload may be large.

@@ -200,6 +200,11 @@ class OtherBody(Problem):
     title = "The id is in use with a different body"
 
 
+class WaitOfFlow(Problem):
+    status = 409
+    title = "Only its flow can end this wait"
+
+
 class LeaseEnded(Problem):
     status = 409
     title = "The lease of this id is over"

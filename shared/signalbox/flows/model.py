@@ -290,8 +290,12 @@ def timer_id(address: FlowAddress, wait: Wait) -> str:
 
 
 def child_id(address: FlowAddress, wait: Wait) -> str:
-    """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object."""
-    return name_of("of a flow", address.base, wait.execution_id, wait.path)
+    """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object.
+
+    A refused wait is repeated under another id, since its first one may have ended.
+    """
+    again = [wait.attempt] if wait.attempt > 1 else []
+    return name_of("of a flow", address.base, wait.execution_id, wait.path, *again)
 
 
 # --- the log ---

@@ -156,14 +156,18 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
     return answer
 
 
-def cancel(ports: Ports, name: str, id_: str) -> bool:
-    """End a wait; return whether it had not been granted. Raises `NotFound` if there is no such wait."""
+def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
+    """End a wait; return whether it had not been granted.
+
+    Raises `NotFound` if there is no such wait, and `WaitOfFlow` if it is a flow's.
+    """
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
         [own] = read
         waiting = wait_of(own)
         if waiting is None:
             raise NotFound(f"Rate {name!r} has no wait {id_!r}.", field="id")
+        waiting.continuation.check_cancel(by_flow=by_flow)
         if waiting.state != "waiting":
             return Decision((), waiting.state == "cancelled")
         write = leave(name, replace(waiting, state="cancelled"), own.read_time)

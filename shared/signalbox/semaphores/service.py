@@ -305,16 +305,17 @@ def time_out(ports: Ports, name: str, id_: str) -> None:
     perform(ports, [waiter_path(name, id_)], decide)
 
 
-def cancel(ports: Ports, name: str, id_: str) -> bool:
+def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
     """End a wait: take it out of the wait queue, or end its lease if it was granted in the meantime.
 
-    Returns whether that took effect. Raises `NotFound` if this wait has no record.
+    Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
     """
 
     def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
         waiter = loaded.wait
         if waiter is None or waiter.incarnation != loaded.incarnation:
             raise NotFound(f"Semaphore {name!r} has no wait {id_!r}.", field="id")
+        waiter.continuation.check_cancel(by_flow=by_flow)
         departure = waits.cancel(name, waiter, loaded.now)
         if departure is None:
             return Decision((), waiter)

@@ -324,6 +324,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "since": waiter.since, "expires_at": REMOVE}
+    fields["deadline_at"] = waiter.deadline_at
     fields |= {"resumed": waiter.resumed} if waiter.resumes else {}
     return _change(path, fields, waiter.version)
 
@@ -340,8 +341,14 @@ def _change(path: str, fields: dict[str, Any], guard: datetime | None) -> Change
 
 def _notes(name: str, transition: Transition[Any], written: set[str]) -> list[Write]:
     """Note evicted leases in their waiters' records, except in records that are written anyway, as of later waits."""
-    paths = {waiter_path(name, lease.id) for lease in transition.evicted} - written
-    return [Change(path, {("state",): "lost"}, Must.EXIST) for path in sorted(paths)]
+    evicted = {waiter_path(name, lease.id): lease for lease in transition.evicted}
+    return [_lost(path, evicted[path]) for path in sorted(evicted.keys() - written)]
+
+
+def _lost(path: str, lease: LeaseRecord) -> Change:
+    """Note an evicted lease in its waiter's record. A wait whose lease was claimed cannot time out any more."""
+    started: dict[tuple[str, ...], Any] = {("deadline_at",): None} if lease.claimed else {}
+    return Change(path, {("state",): "lost", **started}, Must.EXIST)
 
 
 def _expiry(now: datetime) -> datetime:

@@ -328,6 +328,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.change_settings": "signalbox.semaphores.machine.settings:change_settings",
     "semaphores.claim": "signalbox.semaphores.service:claim",
     "semaphores.claim_lost": "signalbox.semaphores.machine.leases:claim_lost",
+    "semaphores.waiter_after": "signalbox.semaphores.machine.leases:waiter_after",
     "semaphores.confirm": "signalbox.semaphores.service:confirm",
     "semaphores._before": "signalbox.semaphores.machine.leases:_before",
     "semaphores.departure_task": "signalbox.semaphores.machine.waits:departure_task",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from signalbox.core.effects import name_of
-from signalbox.core.problems import Problem
+from signalbox.core.problems import LeaseEnded, Problem, WaitOfFlow
+from signalbox.flows import service as flows_service
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model import FlowAddress
@@ -266,3 +267,66 @@ def test_a_grant_that_waits_when_its_flow_is_terminated_is_released(stuck: bool)
         *([name_of("event", "flows/impatient~1", "e")] if stuck else []),
     ]
     assert free(shop)
+
+
+# --- what an operator ends ---
+
+
+async def two_pages() -> str:
+    """Print on two printers at once, and say how that went."""
+    try:
+        async with flow.lock("printer", permits=2):
+            return "printed"
+    except LeaseEnded as ended:
+        return ended.detail
+
+
+def waiting_shop() -> Shop:
+    """Return a shop whose flow waits for a lock that another one holds."""
+    shop = shop_of(two_pages)
+    service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    service.wait(shop.ports, "printer", WaitRequest("other", lease_seconds=86_400))
+    shop.start("two_pages")
+    shop.deliver(shop.take("flow_command"))
+    return shop
+
+
+def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
+    shop = waiting_shop()
+    [waiter] = service.get(shop.ports, "printer").waiters or ()
+    with pytest.raises(WaitOfFlow, match="The flow two_pages/1 waits here"):
+        service.cancel(shop.ports, "printer", waiter.id)
+    flows_service.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
+    shop.settle()
+    assert not service.get(shop.ports, "printer").waiters
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_a_flow_receives_the_error_of_a_lease_that_an_operator_has_ended_before_it_came(posted: bool) -> None:
+    shop = shop_of(two_pages)
+    service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    shop.start("two_pages")
+    shop.deliver(shop.take("flow_command"))
+    granted = shop.take("flow_result")
+    if posted:
+        shop.deliver(granted)
+    [lease] = service.get(shop.ports, "printer").semaphore.leases
+    assert service.release(shop.ports, {"semaphore": "printer", "id": lease.lease_id})
+    shop.deliver(granted, int(posted))
+    shop.settle()
+    assert shop.status("two_pages")["result"] == ("printed" if posted else ENDED)
+    assert not service.get(shop.ports, "printer").semaphore.leases
+
+
+ENDED = "The lease of printer was ended by an operator before the flow received it."
+
+
+def test_a_flow_that_waits_for_more_permits_than_are_left_is_stuck_until_there_are_enough() -> None:
+    shop = waiting_shop()
+    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    shop.settle()
+    assert "at most 1" in shop.status("two_pages")["problem"]["detail"]
+    service.put(shop.ports, "printer", SemaphoreSettings(3, 600))
+    flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
+    shop.settle()
+    assert shop.status("two_pages")["result"] == "printed"

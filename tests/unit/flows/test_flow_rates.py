@@ -3,6 +3,9 @@
 from functools import partial
 from typing import Any
 
+import pytest
+
+from signalbox.core.problems import WaitOfFlow
 from signalbox.flows.api import flow
 from signalbox.rates import service
 from signalbox.rates.model import waits_of
@@ -81,3 +84,13 @@ def test_a_result_whose_task_is_lost_is_posted_by_the_repeat_of_the_command() ->
     shop.deliver(command, 2)
     shop.settle()
     assert shop.status("ask")["result"] == "asked"
+
+
+def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
+    shop = shop_of(ask)
+    service.put(shop.ports, "openai", RateSettings(1 / 60, 1))
+    shop.start("ask")
+    shop.deliver(shop.take("flow_command"))
+    [wait] = shop.world.ids(waits_of("openai"))
+    with pytest.raises(WaitOfFlow, match="The flow ask/1 waits here"):
+        service.cancel(shop.ports, "openai", wait)

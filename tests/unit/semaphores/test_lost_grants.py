@@ -8,6 +8,7 @@ from signalbox.core.ports import Delete
 from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 SILENT = LIMITS.claim_seconds + LIMITS.grant_silent_seconds + 1
@@ -67,6 +68,25 @@ def test_a_grant_that_was_claimed_is_not_returned(world: OperationsPlatform) -> 
     for _ in range(3):
         sweep_after(world, 2 * SILENT)
         assert first.payload not in [task.payload for task in taken(world)]
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+def test_a_wait_that_was_started_in_time_does_not_time_out(evicted: bool) -> None:
+    world = OperationsPlatform()
+    service.put(world.ports, "s", SemaphoreSettings(1, 60))
+    late = Call("philosophers", "late", {})
+    request = WaitRequest("first", Call("philosophers", "eat", {}), deadline_seconds=5, on_timeout=late)
+    service.wait(world.ports, "s", request)
+    [first] = taken(world)
+    assert service.claim(world.ports, first.context["lease"])  # it raises, and its retry comes after the lease
+    world.advance(61)
+    with replaced(expired_leases_max=0 if evicted else 100):
+        assert service.wait(world.ports, "s", WaitRequest("second")).acquired
+        assert service.claim(world.ports, first.context["lease"]) is None
+    assert [task.task for task in world.tasks if task.task == "late"] == []
+    waits = service.get(world.ports, "s").waiters
+    assert waits is not None
+    assert [(one.id, one.deadline_at) for one in waits] == [("first", None)]
 
 
 def test_an_unclaimed_grant_makes_its_semaphore_due_and_is_dropped_if_its_wait_is_gone(

@@ -38,6 +38,7 @@ from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, RetryLimits, Start
 from signalbox.tasks.service import runs
@@ -165,10 +166,13 @@ def _wake(ports: Ports, base: str, function: str) -> None:
 def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str, Any]) -> None:
     """Post the result in the context of a task.
 
-    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is only woken.
+    If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If none
+    has, an operator may have ended it, so the wait is repeated.
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is None:
+        if _is_awaited(ports, payload):
+            _wait_for_lock(ports, {"permits": 1, "lease_seconds": None, **context["lease"], **payload, "act": "wait"})
         _wake(ports, payload["flow"], payload["function"])
     else:
         post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
@@ -195,19 +199,34 @@ def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome
 
 
 def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
-    """Wait for a lock. If the wait is refused, the error is the lock's outcome."""
-    lease_seconds, permits = payload["lease_seconds"], payload["permits"]
+    """Wait for a lock. If the wait is refused, or a repeat finds that it has ended, the error is the lock's outcome.
+
+    If an earlier delivery has posted the lock, the flow takes that first, and drops the error.
+    """
+    name, lease_seconds, permits = payload["semaphore"], payload["lease_seconds"], payload["permits"]
+    again = Call(payload["function"], FLOW_COMMAND_TASK, payload)
+    options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again}
     try:
-        request = WaitRequest(_child_id(payload), _result_call(payload), lease_seconds=lease_seconds, permits=permits)
-        semaphores.wait(ports, payload["semaphore"], request)
+        if semaphores.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
+            raise _ended(name, permits, semaphores.get(ports, name).semaphore.permits)
     except Problem as problem:
         _post_error(ports, payload, problem)
+
+
+def _ended(name: str, needed: int, permits: int) -> Problem:
+    """Return the error of a wait that has ended, although its flow waits for it.
+
+    If the semaphore has too few permits now, it is a refusal: the flow is stuck until there are more.
+    """
+    if needed > permits:
+        return BadSemaphore(f"`permits` must be at most {permits:,}: the semaphore's.", field="permits")
+    return LeaseEnded(f"The lease of {name} was ended by an operator before the flow received it.")
 
 
 def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for a lock. If the wait is not known yet, it may still be granted, and its lease is released."""
     with suppress(NotFound):
-        semaphores.cancel(ports, payload["semaphore"], _child_id(payload))
+        semaphores.cancel(ports, payload["semaphore"], _child_id(payload), by_flow=True)
 
 
 def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -228,7 +247,7 @@ def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for permits of a rate. If it was granted, its result is dropped."""
     with suppress(NotFound):
-        rates.cancel(ports, payload["rate"], _child_id(payload))
+        rates.cancel(ports, payload["rate"], _child_id(payload), by_flow=True)
 
 
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:

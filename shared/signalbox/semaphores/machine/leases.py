@@ -45,7 +45,8 @@ After READ_WAITER the claim is decided again with the waiter's record:
     claim    absent                   granted        None         same     -          -
     claim    absent                   lost           None         closed   requeued   nudge
     claim    continued-late           granted        None         closed   requeued   nudge
-    claim    continued-late           granted, late  None         same     timed_out  -
+    claim    granted-late             granted, late  None         same     timed_out  -
+    claim    claimed-late             granted, late  None         closed   requeued   nudge
     claim    absent                   cancelled      None         same     -          -
     claim    absent, continued-late   another grant  None         same     -          -
     claim    absent, continued-late   deleted        None         same     -          -
@@ -68,7 +69,7 @@ from signalbox.semaphores.machine.transitions import (
     unchanged,
 )
 from signalbox.semaphores.machine.wait_queue import grant_waiters, mode_after
-from signalbox.semaphores.model import NOTHING_KNOWN, LeaseRecord, Release, Semaphore
+from signalbox.semaphores.model import NOTHING_KNOWN, LeaseRecord, Release, Semaphore, Waiter
 
 # --- end ---
 
@@ -229,7 +230,7 @@ def seconds_since_grant(loaded: Loaded, id_: str, grant: int) -> Sequence[float]
 
 
 def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
-    """Put the wait back into its old place if this grant expired unclaimed. Do nothing if a signal ended it."""
+    """Put the wait back into its old place if this grant expired. Do nothing if a signal ended it."""
     waiter = loaded.wait
     if waiter is None or waiter.incarnation != loaded.incarnation or waiter.grant != grant:
         return unchanged(loaded, None)
@@ -237,6 +238,7 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
         return unchanged(loaded, None)
     semaphore = loaded.semaphore.end(lease) if lease else loaded.semaphore
     taken = take_over(loaded, lease) if lease else ()
+    waiter = waiter_after(waiter, lease)
     if waiter.is_late(loaded.now):
         timeout = timeout_task(loaded.name, waiter, loaded.now)
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
@@ -247,6 +249,11 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
     deadline = deadline_task(loaded.name, waiter)
     closed = replace(semaphore.moved_to("closed", loaded.now), known=NOTHING_KNOWN)
     return Transition(closed, None, (back,), taken, effects=deadline, nudge=True)
+
+
+def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
+    """Return the waiter of a lost lease. If the lease was claimed, the wait was granted in time: it cannot time out."""
+    return replace(waiter, deadline_at=None) if lease is not None and lease.claimed else waiter
 
 
 def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:

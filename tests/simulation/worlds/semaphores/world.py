@@ -146,6 +146,7 @@ class SemaphoresWorld:
         self.whole: set[str] = set()
         self.over: dict[str, int] = {}
         self.timed: set[str] = set()
+        self.started: set[str] = set()
         self.token_max = 0
         self.cancelled: set[str] = set()
         self.ends: dict[tuple[str, int], datetime] = {}
@@ -411,6 +412,8 @@ class SemaphoresWorld:
         id_ = effect.payload["id"]
         if effect.task == "timeout":
             self.timed.add(id_)
+            if id_ in self.started and effect.context["reason"] == "deadline" and not self.recreated:
+                raise Violation(f"{id_} was started in time, and timed out")
             return
         given = effect.context["lease"]
         began, cancelled = self.world.now(), id_ in self.cancelled
@@ -420,6 +423,7 @@ class SemaphoresWorld:
         if cancelled and not self.recreated:
             raise Violation(f"{id_} was cancelled, and begins")
         self._check_run(id_, lease, began)
+        self.started.add(id_)
         self._hold()
         self.whole.add(id_)
         if id_ in self.forgetting:
