@@ -74,9 +74,14 @@ class Call:
 
     def check_cancel(self, *, by_flow: bool) -> None:
         """Raise `WaitOfFlow` if a wait with this continuation is a flow's, and something else cancels it."""
-        if self.task == FLOW_RESULT_TASK and not by_flow:
+        if self.is_of_flow and not by_flow:
             run = self.shown().get("flow", "")
-            raise WaitOfFlow(f"The flow {run} waits here, and would wait for ever. Cancel the flow: that ends its wait.")
+            raise WaitOfFlow(f"The flow {run} waits here, and would wait forever. Cancel the flow: that ends its wait.")
+
+    @property
+    def is_of_flow(self) -> bool:
+        """Whether it posts a result to a flow."""
+        return self.task == FLOW_RESULT_TASK
 
     def shown(self) -> dict[str, str]:
         """Return the function and the task, as lists show a call; its payload may be large.

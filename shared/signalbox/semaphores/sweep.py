@@ -22,7 +22,7 @@ from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
 from signalbox.semaphores.machine.leases import Claimed, claim_lost
-from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, unchanged, unit_task
+from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, end_tasks, unchanged
 from signalbox.semaphores.model import COLLECTION, LeaseRecord, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
@@ -149,10 +149,11 @@ def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
 
 
 def _end_units(ports: Ports, name: str, old: list[Snapshot]) -> None:
-    """Enqueue the tasks that record the units of batches as failed which waited for a permit of the semaphore."""
-    waiters = [(waiter, one.read_time) for one in old if "unit" in (one.data or {}) and (waiter := read_waiter(one))]
-    tasks = [unit_task(name, waiter, "deleted", now) for waiter, now in waiters if waiter.state == "waiting"]
-    if tasks:
+    """Enqueue the tasks of the units of batches, and of the flows, that waited for a permit of the semaphore."""
+    waits = [one for one in old if "continuation" in (one.data or {})]
+    waiters = [(waiter, one.read_time) for one in waits if (waiter := read_waiter(one))]
+    tasks = [end_tasks(name, waiter, now) for waiter, now in waiters if waiter.state == "waiting"]
+    if any(tasks):
         ports.queue.create([task for each in tasks for task in each])
 
 

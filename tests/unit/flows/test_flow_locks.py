@@ -1,9 +1,11 @@
 """Locks of a flow that are held longer than their leases: they are renewed, or an error says that they expired."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded, Problem, WaitOfFlow
 from signalbox.flows import service as flows_service
@@ -11,6 +13,8 @@ from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model import FlowAddress
 from signalbox.semaphores import service
+from signalbox.semaphores import sweep as semaphore_sweep
+from signalbox.semaphores import tasks as semaphore_tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.flows.shops import Shop, flows_of, raising, step
 
@@ -329,4 +333,21 @@ def test_a_flow_that_waits_for_more_permits_than_are_left_is_stuck_until_there_a
     service.put(shop.ports, "printer", SemaphoreSettings(3, 600))
     flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
     shop.settle()
+    assert shop.status("two_pages")["result"] == "printed"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_flow_whose_semaphore_is_deleted_is_stuck_or_waits_for_the_next_one(again: bool) -> None:
+    shop = waiting_shop()
+    shop.tasks |= {name: partial(task, shop.ports) for name, task in semaphore_tasks.TASKS.items()}
+    semaphore_sweep.delete(shop.ports, "printer")
+    if again:
+        service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+        service.wait(shop.ports, "printer", WaitRequest("another", Call("shop", "print", {})))  # it meets the old wait
+    shop.settle()
+    if not again:
+        assert shop.status("two_pages")["problem"]["detail"].startswith("NoSemaphore")
+        service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+        flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
+        shop.settle()
     assert shop.status("two_pages")["result"] == "printed"

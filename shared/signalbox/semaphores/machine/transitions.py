@@ -234,6 +234,12 @@ def unit_task(name: str, waiter: Waiter, state: str, now: datetime) -> tuple[Eff
     return (waiter.continuation.effect(task, now, unit=unit),)
 
 
+def end_tasks(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
+    """Return the tasks by which the unit or the flow that waited learns that its wait has ended with its semaphore."""
+    flow = timeout_task(name, waiter, now, "deleted") if waiter.continuation.is_of_flow else ()
+    return unit_task(name, waiter, "deleted", now) + flow
+
+
 def _admit_task(task: str, name: str, at: datetime, due: datetime) -> Effect:
     payload: Mapping[str, Any] = {"semaphore": name, "at": at.isoformat()}
     return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "admit", payload, not_before=due)

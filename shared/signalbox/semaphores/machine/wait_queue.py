@@ -39,10 +39,10 @@ from signalbox.semaphores.machine.transitions import (
     Transition,
     WaiterTransition,
     continuation_task,
+    end_tasks,
     leave,
     refuse_task,
     timeout_task,
-    unit_task,
 )
 from signalbox.semaphores.model import LeaseRecord, Mode, Release, Semaphore, Waiter
 
@@ -241,8 +241,8 @@ def admit(loaded: Loaded) -> Transition[None]:
 
 
 def stale_units(loaded: Loaded, stale: Iterable[Waiter]) -> tuple[Effect, ...]:
-    """Return the tasks that record units as failed whose waits were for an earlier semaphore, which was deleted."""
-    return tuple(task for waiter in stale for task in unit_task(loaded.name, waiter, "deleted", loaded.now))
+    """Return the tasks of units and flows whose waits were for an earlier semaphore, which was deleted."""
+    return tuple(task for waiter in stale for task in end_tasks(loaded.name, waiter, loaded.now))
 
 
 def _mode(loaded: Loaded, granted: Granted) -> Mode:
