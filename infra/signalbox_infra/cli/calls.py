@@ -386,6 +386,28 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
                 return 0 if state == "completed" else 1
 
 
+@flows.command("replay")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
+@_of_a_place
+def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
+    """Replay a run's log with the project's code, in this process, where `breakpoint()` and an editor's stops work.
+
+    Nothing is sent or written. The status is 1 if the code diverges from the log.
+    """
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.cli import debugging
+
+    with _client(**place) as client:
+        log = client.flow(function, flow).run(id).whole_log()
+    try:
+        click.echo(debugging.replay(debugging.flow_of(function, flow), log, stop=debug))
+    except (AssertionError, CatalogueError, LookupError) as error:
+        raise click.ClickException(str(error)) from error
+
+
 def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
     return {name: status[name] for name in ("state", "result", "error") if name in status}
 

@@ -1,5 +1,6 @@
 """The commands that call functions: what they print, their exit status, and a command that runs under a lease."""
 
+import io
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.client import Client
+from signalbox.client.blocking.runs import Run
 from signalbox.testing import Harness
 from signalbox_infra.cli.main import main
 from signalbox_infra.local.functions.server import mounted
@@ -144,6 +146,45 @@ def test_a_run_is_started_sent_events_and_followed(
     harness.travel(5)
     assert main(["flows", "tail", "shop", "checkout", "o-2"]) == 1
     assert "late" in capsys.readouterr().out
+
+
+@pytest.fixture
+def waiting(client: Client, harness: Harness) -> Iterator[tuple[str, ...]]:
+    """A run of the checkout that waits for its approval, as the commands name it."""
+    path, modules = list(sys.path), dict(sys.modules)
+    client.object("shop", "Stock", "cup").call("put", count=5)
+    client.flow("shop", "checkout").start("o-1", order="o7", item="cup", count=1, amount=90_000)
+    harness.travel(5)
+    yield "shop", "checkout", "o-1"
+    sys.path[:] = path
+    for name in sys.modules.keys() - modules.keys():
+        del sys.modules[name]
+
+
+def test_a_run_is_replayed_with_the_code_of_the_project(
+    waiting: tuple[str, ...], harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = len(harness.tasks)
+    assert main(["flows", "replay", *waiting]) == 0
+    assert "The code fits the log (2 entries). The run waits for: event approval" in capsys.readouterr().out
+    assert len(harness.tasks) == left
+    monkeypatch.setattr("sys.stdin", io.StringIO("p order, amount\ncontinue\n"))
+    assert main(["flows", "replay", *waiting, "--debug"]) == 0
+    assert "('o7', 90000)" in capsys.readouterr().out
+
+
+def test_a_replay_that_diverges_or_has_no_code_says_where(
+    waiting: tuple[str, ...], client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = client.flow("shop", "checkout").run("o-1").whole_log()
+    log["entries"][0]["command"] = "step/another"
+    monkeypatch.setattr(Run, "whole_log", lambda _: log)
+    assert main(["flows", "replay", *waiting]) == 1
+    assert "(main.py:" in capsys.readouterr().err
+    assert main(["flows", "replay", "shop", "chekout", "o-1"]) == 1
+    assert "shop has no flow 'chekout'. It has: checkout" in capsys.readouterr().err
+    assert main(["flows", "replay", "shp", "checkout", "o-1"]) == 1
+    assert "No function 'shp' is in the catalogue." in capsys.readouterr().err
 
 
 def test_without_a_stack_or_an_address_a_command_says_what_to_do(
