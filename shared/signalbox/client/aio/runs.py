@@ -173,9 +173,12 @@ class Run:
 
     async def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
-        found: dict[str, Json] = await self._transport.json("GET", *self._address, "log")
-        entries = [entry async for entry in self.log()] if found.pop("next_page_token", None) else found["entries"]
-        return {**found, "entries": entries}
+        page: dict[str, Json] = await self._transport.json("GET", *self._address, "log")
+        entries = page["entries"]
+        while token := page.pop("next_page_token", None):
+            page = await self._transport.json("GET", *self._address, "log", parameters={"page_token": token})
+            entries += page["entries"]
+        return {**page, "entries": entries}
 
     async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""

@@ -174,9 +174,12 @@ class Run:
 
     def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
-        found: dict[str, Json] = self._transport.json("GET", *self._address, "log")
-        entries = [entry for entry in self.log()] if found.pop("next_page_token", None) else found["entries"]
-        return {**found, "entries": entries}
+        page: dict[str, Json] = self._transport.json("GET", *self._address, "log")
+        entries = page["entries"]
+        while token := page.pop("next_page_token", None):
+            page = self._transport.json("GET", *self._address, "log", parameters={"page_token": token})
+            entries += page["entries"]
+        return {**page, "entries": entries}
 
     def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
