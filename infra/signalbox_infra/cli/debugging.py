@@ -48,7 +48,7 @@ def replay(flow: "Flow[Any, Any]", log: Mapping[str, Any], *, stop: bool) -> str
     from signalbox.testing import replay as replayed
 
     if stop:
-        code = flow.definition.code.__code__  # type: ignore[attr-defined]  # a function that `@app.flow` accepted
+        code = flow.definition.code.__code__
         debugger = pdb.Pdb()
         debugger.rcLines[:] = [f"tbreak {code.co_filename}:{_first_line(code)}", "continue"]
         debugger.runcall(replayed, flow, log)
