@@ -44,6 +44,7 @@ from versions import (
     Json,
     chosen,
     counted,
+    current_counts,
     digest,
     imported,
     is_full,
@@ -214,7 +215,8 @@ def show(_: Request, name: str) -> Json:
     runs = runs_of(functions.candidates(lower))
     closure = functions.closure([lower])
     currents = {each: current for each in closure if (current := functions.current(each))}
-    passed = runs_of(currents)
+    passed = {each for each, run in runs_of(currents).items() if run and run["success"]}
+    implemented = {each for each in passed if current_counts(functions.record(each))}
     accepted = functions.acceptance(lower)
     acceptance = runs_of({lower: accepted})[lower] if accepted else None
     state = _state_of_function(record, runs)
@@ -224,20 +226,22 @@ def show(_: Request, name: str) -> Json:
         "versions": [{**each, "run": runs.get(each["id"])} for each in record["versions"]],
         "imports": [functions.spelled(each) for each in record["imports"]],
         "missing": [functions.spelled(each) for each in closure if each not in currents and each != lower],
-        "not_implemented": [functions.spelled(each) for each in closure if not (passed.get(each) or {}).get("success")],
+        "not_implemented": [functions.spelled(each) for each in closure if each not in implemented],
         "dependants": [each["name"] for each in edges],
         "state": state,
         "run": runs.get(record["current"]) or next((run for run in runs.values() if run), None),
         "acceptance": acceptance,
         "needs_fixing": acceptance is not None and not acceptance["success"],
-        "stage": _stage(lower, record),
+        "stage": _stage(lower, record, is_run=None not in runs.values()),
         "batch": (documents.get_many([_batch_key(lower)])[_batch_key(lower)] or {}).get("batch"),
     }
 
 
 @app.http("GET", "/functions/{name}/runs")
 def list_runs(request: Request, name: str) -> Json:
-    """Return a page of a function's runs: one for each version and state of its inputs."""
+    """Return a page of a function's runs, without those of drafts: one for each version and state of its inputs."""
+    if not NAME.fullmatch(name):
+        raise NotFound(f"There is no function {name}.")
     found = documents.query(
         ("run_of", "==", name.lower()), limit=PAGE_SIZE, page_token=request.query.get("page_token", "")
     )
@@ -454,10 +458,9 @@ def draft_inputs(functions: "Functions", name: str, draft: Json) -> Json:
 def _acceptance_with(name: str, best: str, functions: "Functions") -> dict[str, Json]:
     """Return the inputs of the acceptance tests of the direct dependants, with an implementation of their import."""
     trial = functions.with_code(name, version(functions.record(name), best)["text"])
-    for each in importers(name):
-        functions.found.setdefault(each["name"].lower(), each)
-    names = [each["name"].lower() for each in importers(name)]
-    return {each: inputs for each in names if (inputs := trial.acceptance(each))}
+    found = {each["name"].lower(): each for each in importers(name)}
+    functions.found |= found
+    return {each: inputs for each in found if (inputs := trial.acceptance(each)) and name in trial.accepts(each)}
 
 
 def votes_for(version_id: str) -> int:
@@ -540,9 +543,13 @@ class Functions:
         texts = [each["text"] for each in counted(self.record(name), "acceptance")]
         if not texts:
             return None
-        names = [each for text in texts for each in imported(text, name)]
         tests = [{"name": f"the acceptance tests of {self.spelled(name)}", "code": text} for text in texts]
-        return self.inputs(name, f"{name}~acceptance", names, tests)
+        return self.inputs(name, f"{name}~acceptance", self.accepts(name), tests)
+
+    def accepts(self, name: str) -> list[str]:
+        """Return the functions that a function's acceptance tests import."""
+        texts = (each["text"] for each in counted(self.record(name), "acceptance"))
+        return list(dict.fromkeys(each for text in texts for each in imported(text, name)))
 
     def runs(self, name: str) -> Iterator[Json]:
         """Yield the inputs of all runs of a function."""
@@ -643,12 +650,12 @@ def _state_of_function(record: Json, runs: dict[str, Json | None]) -> str:
     return "pending" if None in runs.values() else "failed"
 
 
-def _stage(name: str, record: Json) -> str:
+def _stage(name: str, record: Json, *, is_run: bool) -> str:
     """Return what the flow of the last change is doing; empty if it has ended."""
     try:
         return str(flows("publishing", f"{name}~{record['changes']}").status().progress or "")
-    except NotFound:
-        return "waiting"
+    except NotFound:  # it has not started, or ended long ago and was deleted
+        return "" if is_run else "waiting"
 
 
 def _tests(record: Json) -> list[Json]:

@@ -112,7 +112,12 @@ def chosen(record: Json, passed: Mapping[str, bool]) -> str:
 
 def is_undecided(record: Json) -> bool:
     """Return whether other results of its tests could make another implementation current."""
-    return not record["current"] or len(counted(record, "code")) > 1
+    return [each["id"] for each in counted(record, "code")] != [record["current"]]
+
+
+def current_counts(record: Json) -> bool:
+    """Return whether there is a current implementation that is not voted out."""
+    return any(each["id"] == record["current"] for each in counted(record, "code"))
 
 
 def _imports(record: Json, published: Json) -> list[str]:
