@@ -36,6 +36,9 @@ FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 RUNNING, STUCK = "running", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+SUB_FLOW = "flow"
+"""The kind of a command that runs another flow."""
+
 RUNNING_STEPS = "running"
 """The field of the header with the claims of inline steps."""
 
@@ -153,6 +156,7 @@ class Wait:
     A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
     the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
     command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
+    `child` is the id that the code has given to a sub-flow, empty for a generated one; the header has it, too.
     """
 
     execution_id: str
@@ -160,6 +164,7 @@ class Wait:
     attempt: int = 1
     signature: str = ""
     scheduled_at: str = ""
+    child: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the members that identify the wait in messages and in payloads of tasks."""
@@ -250,19 +255,22 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A caller's request to cancel the flow."""
+    """A request to cancel the flow. One that has a `parent` is of the flow that waited for it under that key."""
 
     kind: ClassVar[str] = "cancel"
     reason: str
     at: datetime | None = None
+    parent: str = ""
 
     def body(self) -> dict[str, Any]:
-        return {"reason": self.reason}
+        return self.shown() | ({"parent": self.parent} if self.parent else {})
 
     def entry(self) -> list[Any]:
         return [self.reason]
 
-    shown = body
+    def shown(self) -> dict[str, Any]:
+        """Return the entry as a log shows it."""
+        return {"reason": self.reason}
 
 
 Message = Result | Event | Cancel
@@ -280,7 +288,7 @@ def message_from_record(data: Mapping[str, Any]) -> Message:
         case Event.kind:
             return Event(body["name"], body["value"], incarnation=body.get("incarnation", ""))
         case Cancel.kind:
-            return Cancel(body["reason"])
+            return Cancel(body["reason"], parent=body.get("parent", ""))
     return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))
 
 
@@ -296,6 +304,17 @@ def child_id(address: FlowAddress, wait: Wait) -> str:
     """
     again = [wait.attempt] if wait.attempt > 1 else []
     return name_of("of a flow", address.base, wait.execution_id, wait.path, *again)
+
+
+def sub_flow_address(address: FlowAddress, wait: Wait) -> FlowAddress | None:
+    """Return the address of the sub-flow that a flow waits for, or None if the wait is not for one."""
+    kind, _, name = wait.signature.partition(" ")
+    return FlowAddress(name, wait.child or child_id(address, wait)) if kind == SUB_FLOW else None
+
+
+def parent_key(base: str, wait: Wait) -> str:
+    """Return what identifies the wait of a flow for a sub-flow in the messages that it sends there."""
+    return name_of("parent", base, wait.execution_id, wait.path)
 
 
 # --- the log ---
@@ -542,10 +561,15 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
+            **({"children": json.dumps(children)} if (children := self._children()) else {}),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
         }
+
+    def _children(self) -> dict[str, str]:
+        """Return the ids that the code has given to sub-flows, by the paths of their waits."""
+        return {path: wait.child for path, wait in self.pending.items() if wait.child}
 
     def _claims_record(self) -> dict[str, Any]:
         """Return the fields of inline steps, which most headers do not have."""
@@ -584,16 +608,17 @@ class FlowHeader:
             stuck=json.loads(data["stuck"]),
             end=End.from_json(end) if end else None,
         )
-        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"])))
+        children = json.loads(data.get("children", "{}"))
+        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"]), children))
 
 
 def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
     return {path: Claim.from_json(claim) for path, claim in stored.items()}
 
 
-def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]]) -> dict[str, Wait]:
+def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]], children: Mapping[str, str]) -> dict[str, Wait]:
     return {
-        path: Wait(execution_id, path, attempt, signature, scheduled_at)
+        path: Wait(execution_id, path, attempt, signature, scheduled_at, children.get(path, ""))
         for path, (signature, attempt, scheduled_at) in stored.items()
     }
 

@@ -18,6 +18,11 @@ class FlowEnded(Problem):
     title = "The flow has ended"
 
 
+class FlowExists(Problem):
+    status = 409
+    title = "The id of the sub-flow is in use"
+
+
 class FlowRunning(Problem):
     status = 409
     title = "The flow has not ended"

@@ -27,7 +27,7 @@ from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
-from signalbox.flows.machine.commands import SubFlow, check_event_name
+from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, stored_json, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
@@ -46,11 +46,11 @@ from signalbox.flows.model import (
     check_label,
     checked_labels,
     checked_timeout,
-    child_id,
     label_entry,
     message_from_record,
     message_to_record,
     new_header,
+    sub_flow_address,
 )
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
@@ -156,6 +156,8 @@ def _first_turn(
 ) -> Commit | None:
     """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
     with closing(FlowTurn.begin(definition, header, (), now)) as turn:
+        if turn.new_sub_flows:
+            return _created(header)  # a turn looks whether the ids are free
         if turn.needs_time:
             return None
         missing = Snapshot(header_path(header.address.base), None, now or EPOCH)
@@ -248,16 +250,17 @@ def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool
     return stored.data is not None
 
 
-def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None) -> None:
+def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None, *, parent: str = "") -> None:
     """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
 
-    A repeat with the same `id_` changes nothing, also in a later generation. Raises `NoFlow`.
+    A repeat with the same `id_` changes nothing, also in a later generation. With `parent`, only the sub-flow of that
+    wait is cancelled (`parent_key`). Raises `NoFlow`.
     """
     header = get(ports, address)
     if not header.end:
         name = name_of("cancel", address.base, id_ or ports.store.new_id())
         with suppress(OtherBody):  # repeated with another reason
-            _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max]))
+            _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max], parent=parent))
 
 
 def resume(ports: Ports, address: FlowAddress) -> None:
@@ -304,9 +307,8 @@ def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
 
 def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:
     for wait in header.pending.values():
-        kind, _, name = wait.signature.partition(" ")
-        if kind == SubFlow.kind:
-            yield wait, FlowAddress(name, child_id(header.address, wait))
+        if address := sub_flow_address(header.address, wait):
+            yield wait, address
 
 
 def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowHeader:
@@ -568,6 +570,7 @@ def _turn(
         taken = _take(turn, mailbox.waiting[:count], own)
         if not mailbox.more and count >= len(mailbox.waiting):
             turn.see_all()
+        _refuse_sub_flows(ports.store, turn)
         turn.claim_steps()
         changes = taken or turn.changes_anything or turn.dropped_leases
         more = mailbox.more or len(taken) + turn.cancels_left < len(mailbox.waiting)
@@ -576,6 +579,27 @@ def _turn(
     if not _has_steps_to_run(turn):
         turn.close()
     return turn, commit
+
+
+def _refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
+    """Let the code receive which of the ids that it has given to new sub-flows are in use. Raises `Stuck`.
+
+    The code may then choose others, which are looked up in turn.
+    """
+    free: dict[FlowAddress, str] = {}
+    for _ in range(LIMITS.flow_pending_max):
+        new = turn.new_sub_flows
+        free = {address: path for address, path in free.items() if new.get(path) == address}
+        unknown = {path: address for path, address in new.items() if free.get(address) != path}
+        if not unknown:
+            return
+        reads = store.read(*(header_path(address.base) for address in unknown.values()), fields=())
+        for (path, address), read in zip(unknown.items(), reads, strict=True):
+            if read.create_time is None and address not in free:
+                free[address] = path
+            elif turn.new_sub_flows.get(path) == address:
+                turn.refuse_sub_flow(path, address)
+    raise too_large(f"The ids of sub-flows were in use {LIMITS.flow_pending_max} times in one turn.")
 
 
 def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:

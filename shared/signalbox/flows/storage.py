@@ -78,6 +78,7 @@ from signalbox.flows.model import (
     joined,
     message_to_record,
     new_header,
+    parent_key,
     timer_id,
 )
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
@@ -254,7 +255,8 @@ class CommandWrites:
     def _cancel_flow(self, flow: SubFlow[Any], wait: Wait) -> None:
         child = _child(self.header, flow, wait)
         id_ = name_of("abandoned", child.base, wait.execution_id, wait.path)
-        cancel = Cancel(f"{self.header.address.name} does not wait for it any more")
+        key = parent_key(self.header.address.base, wait)
+        cancel = Cancel(f"{self.header.address.name} does not wait for it any more", parent=key)
         self.writes.append(message_put(child.base, id_, message_to_record(cancel)))
         self.effects.append(wake_flow(child.base, flow.function))
 
@@ -268,7 +270,7 @@ def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[W
 
 
 def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:
-    return FlowAddress(flow.flow, child_id(header.address, wait))
+    return FlowAddress(flow.flow, wait.child or child_id(header.address, wait))
 
 
 def _checked_batch(effect: Effect, location: str) -> Effect:

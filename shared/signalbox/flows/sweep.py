@@ -57,8 +57,9 @@ from signalbox.flows.model import (
     FlowAddress,
     FlowHeader,
     Result,
-    child_id,
     message_from_record,
+    parent_key,
+    sub_flow_address,
 )
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow
 from signalbox.flows.service import cancel
@@ -234,10 +235,9 @@ def _ended(ports: Ports, address: FlowAddress, detail: str, *, stuck_only: bool)
 def _cancel_sub_flows(ports: Ports, header: FlowHeader) -> None:
     """Cancel the sub-flows that a flow waits for, since no turn of it will."""
     for wait in header.pending.values():
-        kind, _, name = wait.signature.partition(" ")
-        if kind == SubFlow.kind:
+        if address := sub_flow_address(header.address, wait):
             with suppress(NoFlow):
-                cancel(ports, FlowAddress(name, child_id(header.address, wait)))
+                cancel(ports, address, parent=parent_key(header.address.base, wait))
 
 
 def _cancels_of_commands(header: FlowHeader) -> Iterator[Effect]:

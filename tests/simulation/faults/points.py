@@ -166,6 +166,8 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.FlowTurn.repeated": "signalbox.flows.machine.turns:FlowTurn.repeated",
     "flows.FlowTurn.released": "signalbox.flows.machine.turns:FlowTurn.released",
     "flows.Flows.check_revision": "signalbox.flows.model:Flows.check_revision",
+    "flows._refuse_sub_flows": "signalbox.flows.service:_refuse_sub_flows",
+    "flows.FlowHeader._children": "signalbox.flows.model:FlowHeader._children",
     "flows.timed": "signalbox.flows.service:timed",
     "flows.CommandWrites.collect": "signalbox.flows.storage:CommandWrites.collect",
     "flows.next_header": "signalbox.flows.storage:next_header",

@@ -13,9 +13,10 @@ from signalbox.flows import service, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model import FlowAddress
 from signalbox.tasks.api import Call
-from tests.unit.cost_table import is_within, row_cost
+from tests.unit.cost_table import is_within, row_cost, total
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 
@@ -157,6 +158,21 @@ def test_a_label_is_one_more_write_of_its_turn() -> None:
     shop = Shop(flows_of(labelled))
     shop.start("labelled")
     assert of(shop, "work") == row_cost("flows", "step", "label")
+
+
+def around(key: str) -> Any:
+    yield step("work")
+    yield [SubFlow(FUNCTION, "approval", {}, id=f"{key}-{number}" if key else "") for number in range(3)]
+
+
+def test_the_ids_of_sub_flows_are_looked_up_in_one_round_trip() -> None:
+    shop = Shop(flows_of(around, approval))
+    costs = []
+    for key in ("", "named"):
+        shop.start("around", key or "1", key=key)
+        costs.append(of(shop, "work"))
+        shop.world.tasks.clear()
+    assert costs[1] == total(costs[0], row_cost("flows", "sub_flow_id", n=3))
 
 
 def test_a_time_out_is_one_read_one_write_and_one_task_more_and_then_one_read_in_each_run() -> None:

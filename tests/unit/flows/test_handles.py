@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, Problem, flow, semaphore
+from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.adapters import runtime
+from signalbox.flows import service, sweep
+from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Cancel, Event
+from signalbox.flows.model import Cancel, Event, FlowAddress
 from signalbox.flows.problems import BadFlow
 from signalbox.testing import Harness, replay
 from tests.unit.flows.random_flows import BEGIN, done, step
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of
 
 
 def begun(code: Callable[[], Any]) -> Driver:
@@ -338,3 +342,138 @@ def test_a_closed_turn_begins_nothing(harness: Harness) -> None:
     run = careful.start("c")
     harness.run()
     assert [wait["command"] for wait in run.status().waiting_for] == ["event x"]
+
+
+# --- an id for a sub-flow ---
+
+
+def ships(harness: Harness) -> dict[str, Any]:
+    app = Function("shop")
+    seen: list[str] = []
+
+    @app.flow
+    async def ship(order: str) -> str:
+        try:
+            return await flow.event("shipped", str)
+        except flow.Cancelled:
+            seen.append(f"{order} was cancelled")
+            raise
+
+    @app.flow
+    async def purchase(order: str, ids: list[str]) -> list[str]:
+        shipped = await flow.settled(*[ship.call_as(each, order) for each in ids])
+        return [str(each.error or each.result) for each in shipped]
+
+    @app.flow
+    async def patient(taken: str) -> str:
+        for attempt in range(200):
+            try:
+                return await ship.call_as(taken if attempt == 0 else f"{taken}-{attempt}", "x")
+            except Problem as problem:
+                if problem.slug() != "flow-exists":
+                    raise
+        return "none is free"
+
+    @app.flow
+    async def chain(key: str) -> str:
+        await flow.run(str.upper, "a")
+        return await ship.call_as(key, "x")
+
+    harness.add(app)
+    return {"ship": ship, "purchase": purchase, "patient": patient, "chain": chain, "seen": seen}
+
+
+def test_a_sub_flow_has_the_id_that_the_code_gives_it(harness: Harness) -> None:
+    shop = ships(harness)
+    run = shop["purchase"].start("p", "7", ["ship-7"])
+    harness.run()
+    assert run.status().waiting_for[0]["command"] == "flow ship"
+    flows("ship", "ship-7").event("shipped", "yes")
+    harness.run()
+    assert run.status().result == ["yes"]
+    replay(shop["purchase"], run.log())
+
+
+def test_an_id_that_is_in_use_is_a_problem_that_the_code_can_handle(harness: Harness) -> None:
+    shop = ships(harness)
+    shop["ship"].start("taken", "other")
+    run = shop["purchase"].start("p", "7", ["taken", "free", "free"])
+    harness.run()
+    flows("ship", "free").event("shipped", "yes")
+    harness.run()
+    refused = "There is a run {!r} of ship. Choose another id, or delete it if it has ended."
+    assert run.status().result == [refused.format("taken"), "yes", refused.format("free")]
+    assert (flows("ship", "taken").status().state, shop["seen"]) == ("running", [])
+    replay(shop["purchase"], run.log())
+
+
+def test_the_code_may_choose_another_id_in_the_same_turn(harness: Harness) -> None:
+    shop = ships(harness)
+    for taken in ("a", "a-1", "a-2"):
+        shop["ship"].start(taken, "other")
+    run = shop["patient"].start("p", "a")
+    harness.run()
+    flows("ship", "a-3").event("shipped", "yes")
+    harness.run()
+    assert run.status().result == "yes"
+
+
+def test_a_chain_of_inline_steps_looks_the_id_up(harness: Harness) -> None:
+    shop = ships(harness)
+    shop["ship"].start("taken", "other")
+    for key in ("taken", "free"):
+        shop["chain"].start(key, key)
+    harness.run()
+    assert flows("chain", "taken").status().error["type"] == "flow-exists"
+    flows("ship", "free").event("shipped", "yes")
+    harness.run()
+    assert flows("chain", "free").status().result == "yes"
+
+
+def test_a_named_sub_flow_is_cancelled_with_its_parent_by_a_cancel_and_a_termination(harness: Harness) -> None:
+    shop = ships(harness)
+    for how in ("cancel", "terminate"):
+        run = shop["purchase"].start(how, how, [f"of {how}"])
+        harness.run()
+        getattr(run, how)()
+        harness.run()
+        assert flows("ship", f"of {how}").status().state == "cancelled"
+    assert shop["seen"] == ["cancel was cancelled", "terminate was cancelled"]
+
+
+def test_a_parent_cancels_no_other_run_that_has_the_id_now(harness: Harness) -> None:
+    shop = ships(harness)
+    shop["purchase"].start("p", "7", ["s"])
+    harness.run()
+    header = service.get(runtime.ports(), FlowAddress("purchase", "p"))
+    flows("ship", "s").terminate()
+    flows("ship", "s").delete()
+    shop["ship"].start("s", "another")
+    sweep._cancel_sub_flows(runtime.ports(), header)
+    harness.run()
+    assert (flows("ship", "s").status().state, shop["seen"]) == ("running", [])
+
+
+def test_an_impossible_id_of_a_sub_flow_is_refused(harness: Harness) -> None:
+    run = ships(harness)["purchase"].start("p", "7", ["a/b"])
+    harness.run(raise_errors=False)
+    assert run.status().problem["type"] == "flow-failed"
+
+
+def test_a_wait_that_is_abandoned_late_cancels_no_other_run_that_has_the_id_now() -> None:
+    def waiting() -> Any:
+        return (yield flow.event("never"))
+
+    def around() -> Any:
+        return (yield flow.first(SubFlow(FUNCTION, "waiting", {}, id="w"), flow.sleep(60)))
+
+    shop = Shop(flows_of(waiting, around))
+    named = FlowAddress("waiting", "w")
+    shop.start("around")
+    shop.deliver(shop.take("turn"))
+    shop.world.pass_time(61)  # the sleep is over, and no turn has read that
+    sweep.terminate(shop.ports, named)
+    sweep.delete(shop.ports, named)
+    shop.start("waiting", "w")
+    shop.settle()
+    assert (shop.status("around")["result"], shop.status("waiting", "w")["state"]) == ([1, None], "running")

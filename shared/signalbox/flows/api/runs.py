@@ -10,7 +10,7 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
@@ -217,6 +217,15 @@ class Flow(Generic[P, R]):
             raise BadFlow(f"A sub-flow has no time-out: write `flow.wait_for({self.name}.call(…), seconds)`.")
         command: SubFlow[R] = SubFlow(self._local().function, self.name, arguments, self.definition.signature.result)
         return created(command, f"{self.name}.call()")
+
+    def call_as(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
+        """Return the same command as `call`, whose run has an id of the code's choice: callers can address the run.
+
+        If there is a run of this id, also one that has ended, the command raises `FlowExists`, a `Problem`.
+        """
+        FlowAddress.checked(self.name, id)
+        command = self.call(*args, **kwargs)
+        return created(replace(command, id=id), f"{self.name}.call_as()", instead_of=command)
 
     def _checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         signature = self.definition.signature

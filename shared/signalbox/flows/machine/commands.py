@@ -29,6 +29,7 @@ from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import SUB_FLOW
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
@@ -377,13 +378,14 @@ class ObjectCall(Command[Any]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubFlow(Command[T]):
-    """Run another flow. `function` has its code."""
+    """Run another flow. `function` has its code. `id` is that of the run; one is made if it is empty."""
 
-    kind = "flow"
+    kind = SUB_FLOW
     function: str
     flow: str
     arguments: Mapping[str, Any]
     result: Codec = JSON
+    id: str = ""
 
     def __post_init__(self) -> None:
         _check_arguments(self.arguments)

@@ -95,6 +95,7 @@ from signalbox.flows.machine.commands import (
     Retried,
     Sleep,
     Step,
+    SubFlow,
 )
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged, stored_json, too_large
@@ -107,14 +108,17 @@ from signalbox.flows.model import (
     Claim,
     End,
     Event,
+    FlowAddress,
     FlowDefinition,
     FlowHeader,
     Message,
     Result,
     StoredLog,
     Wait,
+    parent_key,
+    sub_flow_address,
 )
-from signalbox.flows.problems import FlowCancelled
+from signalbox.flows.problems import FlowCancelled, FlowExists
 from signalbox.mailboxes.model import CallOutcome
 
 
@@ -237,8 +241,13 @@ class FlowTurn:
                 self._take_result(message, self.now)
             case Event() if message.incarnation in ("", self.header.incarnation):
                 self._apply(replace(message, at=self.now))
-            case Cancel() if not self.driver.cancelling:
+            case Cancel() if not self.driver.cancelling and self._is_for_this(message):
                 self._apply(replace(message, at=self.now))
+
+    def _is_for_this(self, cancel: Cancel) -> bool:
+        """Return whether a cancel is of a caller or of the flow that waits for this run, not for an earlier one."""
+        parent = self.header.parent
+        return not cancel.parent or (parent is not None and cancel.parent == parent_key(parent.base, parent.wait))
 
     def _take_result(self, message: Result, now: datetime) -> None:
         """Apply a success of any attempt, and a failure of the current one."""
@@ -315,7 +324,7 @@ class FlowTurn:
         The commit says so in the header. So the delivery that runs the code loses the guard of its next commit, reads,
         and claims nothing more.
         """
-        if not isinstance(message, Cancel) or self.now is None:
+        if not isinstance(message, Cancel) or self.now is None or not self._is_for_this(message):
             return False
         claims = [(path, self.running[path]) for path in self.inline_steps if path in self.running]
         waits = not all(self.carrier.may_interrupt(claim, path, self.now) for path, claim in claims)
@@ -372,7 +381,7 @@ class FlowTurn:
         """Add the waits of new commands, and remove those of commands that are not pending any more."""
         scheduled_at = rfc3339(self.now) if self.now else ""
         new = {
-            path: Wait(self.header.execution_id, path, 1, pending.command.signature, scheduled_at)
+            path: Wait(self.header.execution_id, path, 1, pending.command.signature, scheduled_at, _id_in(pending))
             for path, pending in self.driver.pending.items()
         }
         self.pending = {path: self.pending.get(path, wait) for path, wait in new.items()}
@@ -384,6 +393,18 @@ class FlowTurn:
         """The commands that the commit schedules, including retried steps."""
         waits = self.driver.pending
         return [pending for path, pending in waits.items() if path not in self.before or path in self.retried]
+
+    @property
+    def new_sub_flows(self) -> dict[str, FlowAddress]:
+        """The addresses of new sub-flows whose ids are the code's, by path: a run may have such an id already."""
+        new = [self.pending[pending.path] for pending in self.scheduled if _id_in(pending)]
+        found = {wait.path: sub_flow_address(self.header.address, wait) for wait in new}
+        return {path: address for path, address in found.items() if address}
+
+    def refuse_sub_flow(self, path: str, address: FlowAddress) -> None:
+        """Let the code receive that the id of a new sub-flow is in use."""
+        detail = f"There is a run {address.key!r} of {address.name}. Choose another id, or delete it if it has ended."
+        self.take(Result(self.pending[path], CallOutcome.from_problem(FlowExists(detail, field="id"))))
 
     @property
     def repeated(self) -> list[PendingCommand]:
@@ -422,6 +443,11 @@ class FlowTurn:
         claims = self.claimed or self.moves_claims or (self.cancels_left and not self.header.cancel_waits)
         changes = self.applied or self.retried or self.repeated or not self.header.begun or self.header.stuck
         return bool(changes or claims)
+
+
+def _id_in(pending: PendingCommand) -> str:
+    """Return the id that the code has given to a sub-flow, or an empty string."""
+    return pending.command.id if isinstance(pending.command, SubFlow) else ""
 
 
 def _is_delayed(command: Command[Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from signalbox.core.ports import SERVER_TIME, Ports, Put
+from signalbox.core.ports import SERVER_TIME, Ports, Put, Store
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
@@ -113,6 +113,11 @@ def _due_at_once(commit: Commit, header: FlowHeader, timeout_seconds: float) -> 
     return replace(with_message, writes=[*others, replace(message, data=data)])
 
 
+def _takes_any_id(_: Store, turn: FlowTurn) -> None:
+    """Wait for the run that has the id, whichever it is."""
+    turn.before |= {path: turn.driver.pending[path] for path in turn.new_sub_flows}
+
+
 FAULTS = (
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
@@ -128,4 +133,6 @@ FAULTS = (
     in_composed_flows("flow-32", "the wake-up of a silent run", ("flows.CommandWrites.collect", _repeats_no_deadline)),
     in_composed_flows("flow-32", "the deadline of later generations", ("flows.next_header", _of_a_generation)),
     in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
+    in_composed_flows("flow-33", "looking whether an id is in use", ("flows._refuse_sub_flows", _takes_any_id)),
+    in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader._children", lambda _: {})),
 )

@@ -170,6 +170,17 @@ class People:
         """Return the termination of a flow."""
         return Act(f"terminate {address.key}", partial(self._terminate, address))
 
+    def removal_of(self, address: FlowAddress) -> Act:
+        """Return the removal of a flow that has ended, whose id is free then."""
+        return Act(f"remove {address.key}", partial(self._remove, address))
+
+    def _remove(self, address: FlowAddress) -> bool:
+        try:
+            sweep.delete(self.world.ports, address)
+        except (FlowRunning, NoFlow):
+            return False
+        return True
+
     def _end_and_restart(self, address: FlowAddress, what: list[Any]) -> bool:
         return self._terminate(address) and self._restart(address, what)
 

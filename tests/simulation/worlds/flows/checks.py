@@ -14,7 +14,7 @@ from signalbox.core.ports import Query
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import end_of
-from signalbox.flows.model import Event, FlowAddress, FlowHeader, Message, Result, child_id
+from signalbox.flows.model import Event, FlowHeader, Message, Result, sub_flow_address
 from signalbox.flows.storage import LABELS, read_log
 from signalbox.mailboxes.model import HEADER, collection_of, header_path
 from signalbox.semaphores.model import Semaphore, path_of
@@ -220,8 +220,8 @@ class FlowsAtRest:
         if waits := [each for each in header.pending.values() if each.signature.split()[0] in ends]:
             raise Violation(f"{header.address.base} waits for ever for {waits}")
         for wait in header.pending.values():
-            child = child_id(header.address, wait) if wait.signature.startswith("flow ") else ""
-            around_it = self.history.headers.get(FlowAddress(FLOW, child).base)
+            child = sub_flow_address(header.address, wait)
+            around_it = self.history.headers.get(child.base) if child else None
             if child and (around_it is None or around_it.end):
                 raise Violation(f"{header.address.base} waits for ever for a flow that has ended")
         if header.parent and not header.end:

@@ -29,6 +29,9 @@ from tests.simulation.worlds.flows.inline_runs import InlineRuns
 TIME_OUT = "The run's time-out of "
 """What the reason of a cancel at a deadline begins with."""
 
+ABANDONED = "does not wait for it any more"
+"""What the reason of a cancel by the flow around it ends with."""
+
 Execution = tuple[str, str]
 """The base of a flow, and an execution id."""
 
@@ -203,6 +206,17 @@ class FlowsHistory:
         if isinstance(entry, Cancel):
             self.inline.check_cancel(before)
             self._check_deadline(header, entry)
+            self._check_abandoned(header, entry)
+
+    def _check_abandoned(self, header: FlowHeader, cancel: Cancel) -> None:
+        """Check that a flow that is cancelled since its parent does not wait for it is not of one that does."""
+        if header.parent is None or not cancel.reason.endswith(ABANDONED):
+            return
+        around, wait = self.headers.get(header.parent.base), header.parent.wait
+        if around and around.execution_id == wait.execution_id and wait.path in around.pending:
+            raise Violation(
+                f"{header.address.base} was cancelled for another flow, and {around.address.base} waits for it"
+            )
 
     def _check_deadline(self, header: FlowHeader, cancel: Cancel) -> None:
         """Check that the cancel at a deadline comes once, and at its time; a later generation may begin with it."""

@@ -297,6 +297,9 @@ def _inline_deadly(random: Random) -> Program:
     return [["deadly", _inline_step(random)], _inline_step(random)]
 
 
+SUB_FLOWS = "mn"
+"""The ids that programs give to sub-flows: few, so that they are in use."""
+
 HOWS = ("each", "all", "first", "success", "as completed", "cancelled", "left", "cleaned up")
 """What a program does with the handles of what it has begun."""
 
@@ -353,6 +356,9 @@ def _begun(random: Random, left: list[int]) -> list[Any]:
     if drawn < 0.6:
         left[0] -= 2
         return ["flow", [random.choice((one, step))(random) for _ in range(random.randint(1, 2))]]
+    if drawn < 0.75:
+        left[0] -= 2
+        return ["named", random.choice(SUB_FLOWS), [random.choice((one, step))(random) for _ in range(2)]]
     return _tree(random, random.choice((0, 1, 2)), left)
 
 

@@ -456,6 +456,8 @@ class Code:
                 return ObjectCall("logs", ObjectAddress(CLASS, "a"), "note", {"id": flow.uuid()})
             case "flow":
                 return SubFlow(FUNCTION, FLOW, {"program": parts[0]})
+            case "named":
+                return SubFlow(FUNCTION, FLOW, {"program": parts[1]}, id=parts[0])
         raise AssertionError(f"no such operation: {kind}")
 
 
