@@ -128,6 +128,15 @@ def list_authors(_: Request) -> Json:
     return {"authors": [{"author": each["id"], "votes": each["sum"]} for each in best]}
 
 
+@app.http("GET", "/drafts")
+def list_drafts(request: Request) -> Json:
+    """Return a page of the names of the caller's drafts."""
+    found = documents.query(
+        ("social_draft_of", "==", author_of(request)), limit=PAGE_SIZE, page_token=request.query.get("page_token", "")
+    )
+    return {"drafts": [each["name"] for each in found.documents], "next_page_token": found.next_page_token}
+
+
 @app.http("PUT", "/functions/{name}/draft")
 def save_draft(request: Request, name: str) -> Response:
     """Store the caller's draft of a function and enqueue its run, in one commit."""
@@ -137,7 +146,7 @@ def save_draft(request: Request, name: str) -> Response:
 
     def commit(t: Transaction) -> None:
         check_spelling(t.get(_key(name)), name)
-        t.put(_draft_key(name, author), {"type": "SocialDraft", "name": name, "author": author, **texts})
+        t.put(_draft_key(name, author), {"type": "SocialDraft", "name": name, "social_draft_of": author, **texts})
         t.enqueue(run_draft.call(name=name.lower(), author=author))
 
     transaction(commit)
@@ -206,6 +215,7 @@ def take_vote_back(request: Request, name: str, version_id: str) -> Response:
 def show(_: Request, name: str) -> Json:
     """Return a function with its versions and the runs of their present inputs: `state` is passed, failed or pending.
 
+    Of a hub, 200 dependants are shown.
     It is implemented if its current implementation and all that it imports pass their tests.
     """
     lower, functions = name.lower(), Functions()
@@ -220,14 +230,15 @@ def show(_: Request, name: str) -> Json:
     accepted = functions.acceptance(lower)
     acceptance = runs_of({lower: accepted})[lower] if accepted else None
     state = _state_of_function(record, runs)
-    edges = sorted(importers(lower), key=lambda each: str(each["name"]))
+    edges = documents.query(("social_imports", "contains", lower), limit=PAGE_SIZE)
     return {
         **{what: record[what] for what in ("name", "code", "current")},
         "versions": [{**each, "run": runs.get(each["id"])} for each in record["versions"]],
         "imports": [functions.spelled(each) for each in record["imports"]],
         "missing": [functions.spelled(each) for each in closure if each not in currents and each != lower],
         "not_implemented": [functions.spelled(each) for each in closure if each not in implemented],
-        "dependants": [each["name"] for each in edges],
+        "dependants": sorted(each["name"] for each in edges.documents),
+        "more_dependants": bool(edges.next_page_token),
         "state": state,
         "run": runs.get(record["current"]) or next((run for run in runs.values() if run), None),
         "acceptance": acceptance,
@@ -452,7 +463,7 @@ def draft_inputs(functions: "Functions", name: str, draft: Json) -> Json:
     record = functions.get(name) or new_record(draft["name"])
     tests = [*_tests(record), {"name": "the draft's tests", "code": draft["tests"]}]
     with_draft = functions.with_code(name, draft["code"] or record["code"])
-    return with_draft.inputs(f"{name}~draft", f"{name}~{draft['author']}", [name], tests)
+    return with_draft.inputs(f"{name}~draft", f"{name}~{draft['social_draft_of']}", [name], tests)
 
 
 def _acceptance_with(name: str, best: str, functions: "Functions") -> dict[str, Json]:

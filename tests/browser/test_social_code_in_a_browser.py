@@ -117,4 +117,5 @@ def test_refusals_and_endless_loops_are_shown(opened: Page, harness: Harness) ->
     shows(opened, "#draft", "pending")
     harness.run()
     shows(opened, "#problem", "TimeoutError")
+    shows(opened, "#drafts", "New")
     assert opened.evaluate(USES) == []

@@ -130,6 +130,9 @@ def test_a_draft_runs_before_it_is_published_and_only_its_author_sees_it(harness
     own = harness.get("social-code/functions/Add/draft", headers={"X-Author": "ann"}).json
     assert (own["state"], own["run"]["message"]) == ("failed", "check 1 failed")
     assert harness.get("social-code/functions/Add/draft", headers={"X-Author": "bob"}).status == 404
+    drafts = [harness.get("social-code/drafts", headers={"X-Author": who}).json["drafts"] for who in ("ann", "bob")]
+    assert drafts == [["Add"], []]
+    assert harness.get("social-code/functions/add~draft/runs").status == 404
     assert harness.get("social-code/functions/Add").status == 404
     assert harness.post("social-code/functions/Add/draft/publish", headers={"X-Author": "bob"}).status == 404
 
@@ -394,6 +397,12 @@ def holds(test: str, value: int | None) -> bool:
     if value is None:
         return False
     return {"!=": value != int(number), "<": value < int(number), ">=": value >= int(number)}[operator]
+
+
+def test_a_hubs_first_dependants_are_shown(harness: Harness) -> None:
+    documents.put_many(published(f"F{number}", ["1"], "check(True)", ["Hub"]) for number in range(201))
+    save(harness, "Hub", "pass")
+    assert (len(shown(harness, "Hub")["dependants"]), shown(harness, "Hub")["more_dependants"]) == (200, True)
 
 
 @pytest.mark.marathon
