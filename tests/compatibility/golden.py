@@ -23,6 +23,9 @@ UNRELEASED = FOLDER / "unreleased.json"
 SEEDS = 80
 """Of each world, in which examples are looked for."""
 
+TRACES = ("traceback", "trace")
+"""Fields with paths of a machine, or with lines of the worlds' code."""
+
 Examples = Mapping[str, list[dict[str, Any]]]
 
 
@@ -60,9 +63,7 @@ class Collection:
 
     def add(self, kind: str, data: dict[str, Any]) -> None:
         pairs = pairs_of(kind, data)
-        text = to_text(
-            data | {"traceback": "Traceback"} if data.get("traceback") else data
-        )  # it has paths of a machine
+        text = to_text(data | {name: "Traceback" for name in TRACES if data.get(name)})
         held = self.smallest[kind].get(pairs)
         if held is None or (len(text), text) < (len(held), held):
             self.smallest[kind][pairs] = text

@@ -127,6 +127,7 @@ class RunShown(TypedDict):
     result: NotRequired[Json]
     error: NotRequired[dict[str, Json]]
     problem: NotRequired[dict[str, Json]]
+    trace: NotRequired[str]
 
 
 class Event(TypedDict):

@@ -78,7 +78,8 @@ class FlowRoutes:
         """Return the status of a run, now or once it has ended."""
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
         header = service.wait(runtime.ports(), address, seconds)
-        return Response(200, shown_status(header, service.stuck_below(runtime.ports().store, header)))
+        stuck = service.stuck_below(runtime.ports().store, header)
+        return Response(200, shown_status(header, stuck, traces=not request.is_open))
 
     def log(self, request: Request, flow: str, id: str) -> Response:
         """Return a page of the log of a run."""
@@ -243,8 +244,11 @@ def _next_page(token: str) -> dict[str, str]:
 NONE: Mapping[str, FlowHeader] = {}
 
 
-def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> dict[str, Any]:
-    """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up."""
+def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, traces: bool = True) -> dict[str, Any]:
+    """Return the status of a run. `stuck` are stuck sub-flows, by the paths of the waits that they hold up.
+
+    `traces`: with stack traces, which have lines of the code. An open function shows none.
+    """
     outcome = header.end.outcome.to_json() | {"ended_at": header.end.at} if header.end else {}
     return {
         **header.address.to_json(),
@@ -257,7 +261,8 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> 
         "progress": header.progress,
         **({"labels": dict(header.labels)} if header.labels else {}),
         **({"deadline_at": header.deadline_at} if header.deadline_at else {}),
-        **({"problem": dict(header.stuck)} if header.stuck else {}),
+        **({"problem": _problem(header, traces=traces)} if header.stuck else {}),
+        **({"trace": header.trace} if header.trace and traces else {}),
     }
 
 
@@ -265,9 +270,14 @@ def shown_waits(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> l
     """Return the pending commands of a run, by path."""
     return [
         {"path": path, "command": wait.signature, "attempt": wait.attempt, "asked_at": wait.scheduled_at or None}
-        | ({"stuck": {**stuck[path].address.to_json(), **dict(stuck[path].stuck or {})}} if path in stuck else {})
+        | ({"stuck": {**stuck[path].address.to_json(), **_problem(stuck[path], traces=False)}} if path in stuck else {})
         for path, wait in sorted(header.pending.items())
     ]
+
+
+def _problem(header: FlowHeader, *, traces: bool) -> dict[str, str]:
+    """Return why a run is stuck."""
+    return {name: value for name, value in (header.stuck or {}).items() if traces or name != "trace"}
 
 
 def shown_log(header: FlowHeader, entries: Sequence[Message], page: Sequence[Message]) -> dict[str, Any]:

@@ -46,6 +46,9 @@ class FlowLimits(Limits):
     flow_callback_token_max: int = 3_200
     """Characters of the signed part of such an address. Servers refuse a request line of more than 4,094."""
 
+    flow_trace_bytes_max: int = 4_000
+    """Bytes of the stack trace of a run that is stuck or has failed. Of a longer one, the innermost frames are kept."""
+
     flow_timeout_seconds_max: float = 365 * 24 * 3600
     """The longest time-out of a run. It has a task for each 29 days."""
 

@@ -469,7 +469,8 @@ class FlowHeader:
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
     `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
-    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does.
+    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
+    and `trace` the stack trace of the problem that ended the run.
     """
 
     address: FlowAddress
@@ -497,6 +498,7 @@ class FlowHeader:
     progress: Any = None
     stuck: Mapping[str, str] | None = None
     end: End | None = None
+    trace: str = ""
 
     @property
     def execution_id(self) -> str:
@@ -565,6 +567,7 @@ class FlowHeader:
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
+            **({"trace": self.trace} if self.trace else {}),
         }
 
     def _children(self) -> dict[str, str]:
@@ -603,6 +606,7 @@ class FlowHeader:
             kept_names=tuple(data.get("kept_names", ())),
             labels=json.loads(data.get("labels", "{}")),
             deadline_at=data.get("deadline_at"),
+            trace=data.get("trace", ""),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

@@ -655,6 +655,7 @@ def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck
     if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
         return
     reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": rfc3339(now)}
+    reason |= {"trace": stuck.trace} if stuck.trace else {}
     address = header.address.to_json()
     ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
     after, snapshot = replace(header, stuck=reason), read.mailbox.header

@@ -50,6 +50,7 @@ async function run(function_, flow, id) {
     logOf(address(function_, "flows", flow, id, "log")),
   ]);
   const waits = status.waiting_for ?? [];
+  const trace = status.trace ?? status.problem?.trace;
   return [
     h("h1", {}, `${status.flow}/${status.id}`),
     facts({
@@ -63,6 +64,7 @@ async function run(function_, flow, id) {
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
     }),
+    trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     drawn(log.entries, waits),
     rows(log.entries, waits),

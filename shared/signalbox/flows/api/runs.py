@@ -42,7 +42,7 @@ class FlowStatus:
     `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
     `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
     says why the run is stuck. `labels` are the run's, and `deadline_at` is the end of its time-out, if it has one.
-    `error` and `problem` are empty if there is none.
+    `error` and `problem` are empty if there is none. `trace` is where the code raised the error of a failed run.
     """
 
     id: str
@@ -55,6 +55,7 @@ class FlowStatus:
     problem: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
+    trace: str = ""
 
     @property
     def ended(self) -> bool:
@@ -76,6 +77,7 @@ class FlowStatus:
             dict(header.stuck or {}),
             dict(header.labels),
             header.deadline_at,
+            header.trace,
         )
 
 

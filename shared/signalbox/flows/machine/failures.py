@@ -12,6 +12,7 @@ from typing import Any
 from signalbox.core.calls import Awaited
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.problems import LeaseEnded, Problem
+from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import TimedOut
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
@@ -38,12 +39,13 @@ class Cancelled(BaseException):
 class Stuck(Exception):
     """The code diverged from its log, or raised an error other than a `Problem`, or exceeded a limit.
 
-    `kind` is the type in the status of the flow: `flow-changed`, `flow-failed` or `flow-too-large`.
+    `kind` is the type in the status of the flow: `flow-changed`, `flow-failed` or `flow-too-large`. `trace` is the
+    stack trace of an error that the code raised.
     """
 
-    def __init__(self, kind: str, detail: str, location: str = "") -> None:
+    def __init__(self, kind: str, detail: str, location: str = "", trace: str = "") -> None:
         super().__init__(detail)
-        self.kind, self.detail, self.location = kind, detail, location
+        self.kind, self.detail, self.location, self.trace = kind, detail, location, trace
 
 
 def diverged(recorded: str, now: str, location: str) -> Stuck:
@@ -68,7 +70,8 @@ def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"
-    return Stuck("flow-failed", f"{detail}{_at(location)}", location)
+    traces = (trace_of(each) for each in (cause, error) if each)
+    return Stuck("flow-failed", f"{detail}{_at(location)}", location, next(filter(None, traces), ""))
 
 
 def too_large(detail: str, location: str = "") -> Stuck:
@@ -133,9 +136,28 @@ def awaited_by(code: Any) -> Any:
 
 def location_of_error(trace: TracebackType | None) -> str:
     """Return the last frame of an error that is in the user's code."""
-    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(FOREIGN)]
+    frames = _own_frames(trace)
     last = frames[-1] if frames else None
     return "" if last is None else _location(last.filename, last.lineno or 0, last.name)
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the stack trace of an error, in the order of Python's: the frames of the user's code, each with its line.
+
+    Of a long one, the innermost frames are kept.
+    """
+    kept: list[str] = []
+    for frame in reversed(_own_frames(error.__traceback__)):
+        line = f"\n    {frame.line}" if frame.line else ""
+        kept.insert(0, f"{_location(frame.filename, frame.lineno or 0, frame.name)}{line}")
+        if len("\n".join(kept).encode()) > LIMITS.flow_trace_bytes_max:
+            return "\n".join(["…", *kept[1:]])
+    return "\n".join(kept)
+
+
+def _own_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    """Return the frames of a stack trace that are in the user's code."""
+    return [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(FOREIGN)]
 
 
 def _location(file: str, line: int, name: str) -> str:

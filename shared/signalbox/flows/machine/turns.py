@@ -98,7 +98,7 @@ from signalbox.flows.machine.commands import (
     SubFlow,
 )
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import diverged, stored_json, too_large
+from signalbox.flows.machine.failures import diverged, stored_json, too_large, trace_of
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.model import (
     CANCELLED,
@@ -478,7 +478,11 @@ def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
         leases=dict(driver.held),
         patches=dict(driver.position.patches),
     )
-    return header if driver.ended is None else header.ended(end_of(driver.ended, turn.now, turn.result))
+    if driver.ended is None:
+        return header
+    error = driver.ended.exception()
+    trace = trace_of(error) if isinstance(error, Problem) else ""
+    return replace(header.ended(end_of(driver.ended, turn.now, turn.result)), trace=trace)
 
 
 def _labels_after(turn: FlowTurn) -> Mapping[str, str]:

@@ -1,0 +1,110 @@
+"""Stack traces in the status of a run that has failed or is stuck: the frames of the user's code."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow
+from signalbox.adapters.http.routes import Request
+from signalbox.flows.limits import LIMITS
+from signalbox.testing import Harness
+
+shop = Function("shop")
+
+
+@shop.task
+def decline() -> None:
+    raise Problem("The card was declined.")
+
+
+async def pay() -> None:
+    await decline.call()
+
+
+async def deeper(levels: int) -> None:
+    if levels == 0:
+        raise KeyError("missing")
+    await deeper(levels - 1)
+
+
+@shop.flow
+async def order() -> None:
+    await flow.all(pay(), flow.sleep(60))
+
+
+@shop.flow
+async def broken(levels: int) -> None:
+    await flow.sleep(1)
+    await deeper(levels)
+
+
+@shop.flow
+async def cancelled() -> None:
+    await flow.event("never")
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    with Harness() as harness:
+        harness.add(shop)
+        yield harness
+
+
+def shown(harness: Harness, path: str) -> Any:
+    return harness.call("shop", path).json
+
+
+def test_a_failed_run_shows_where_its_code_received_the_problem(harness: Harness) -> None:
+    run = order.start("1")
+    harness.run()
+    lines = run.status().trace.splitlines()
+    assert [line.partition(" in ")[2] for line in lines[::2]] == ["order", "pay"]
+    assert lines[1::2] == ["    await flow.all(pay(), flow.sleep(60))", "    await decline.call()"]
+    assert shown(harness, "/flows/order/1")["trace"] == run.status().trace
+
+
+def test_a_stuck_run_shows_the_frames_of_its_error(harness: Harness) -> None:
+    run = broken.start("1", 2)
+    harness.run(raise_errors=False)
+    trace = run.status().problem["trace"]
+    assert [line.partition(" in ")[2] for line in trace.splitlines()[::2]] == ["broken", "deeper", "deeper", "deeper"]
+    assert trace.splitlines()[-1] == '    raise KeyError("missing")'
+    assert "signalbox/" not in trace
+
+
+def test_of_a_long_stack_trace_the_innermost_frames_are_kept(harness: Harness) -> None:
+    run = broken.start("1", 200)
+    harness.run(raise_errors=False)
+    trace = run.status().problem["trace"]
+    assert LIMITS.flow_trace_bytes_max / 2 < len(trace.encode()) <= LIMITS.flow_trace_bytes_max + 10
+    assert (trace[0], trace.splitlines()[-1]) == ("…", '    raise KeyError("missing")')
+
+
+def test_a_cancelled_run_and_one_that_goes_on_have_none(harness: Harness) -> None:
+    run = cancelled.start("1")
+    harness.run()
+    assert "trace" not in shown(harness, "/flows/cancelled/1")
+    run.cancel()
+    harness.run()
+    assert (run.status().state, run.status().trace) == ("cancelled", "")
+
+
+@shop.flow
+async def around() -> None:
+    await broken.call(2)
+
+
+def test_an_open_function_and_the_wait_for_a_stuck_sub_flow_show_none(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order.start("1")
+    stuck = broken.start("1", 2)
+    around.start("1")
+    harness.run(raise_errors=False)
+    assert "deeper" in stuck.status().problem["trace"]
+    waits = shown(harness, "/flows/around/1")["waiting_for"]
+    assert ("detail" in waits[0]["stuck"], "trace" in waits[0]["stuck"]) == (True, False)
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    assert "trace" not in shown(harness, "/flows/order/1")
+    assert shown(harness, "/flows/broken/1")["problem"].keys() == {"type", "detail", "place", "at"}
