@@ -62,7 +62,7 @@ def test_a_name_that_leads_nowhere_and_a_bare_python_are_passed_over(tmp_path: P
     scripts = {"python3.13": "exit 127", "python3.12": bare, "python3.11": stand_in(":"), "python3": "exit 1"}
     result = set_up(tmp_path, commands(tmp_path / "commands", scripts), "a.txt")
     assert result.returncode == 0
-    assert result.stderr == "Setting up .venv (once: about 680 MB of packages, one to three minutes)\n"
+    assert result.stderr == "Setting up .venv (once: about 700 MB of packages, one to three minutes)\n"
     assert "-m venv" in (tmp_path / ".venv/bin/python").read_text()
 
 

@@ -54,7 +54,7 @@ if is_usable; then
     echo "Bringing $environment up to date with the locks" >&2
 else
     find_python
-    echo "Setting up $environment (once: about 680 MB of packages, one to three minutes)" >&2
+    echo "Setting up $environment (once: about 700 MB of packages, one to three minutes)" >&2
     quietly "$python" -m venv --clear "$environment"
 fi
 for lock in "$@"; do

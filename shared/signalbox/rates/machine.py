@@ -23,7 +23,7 @@ from fractions import Fraction
 from math import ceil
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.rates.limits import LIMITS
@@ -197,4 +197,17 @@ def continuation_task(name: str, wait: RateWait, now: datetime) -> Effect:
     effect = wait.continuation.effect(task, wait.granted_at)
     return (
         replace(effect, not_before=wait.granted_at) if effect.not_before is None and wait.granted_at > now else effect
+    )
+
+
+def ended_tasks(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, ...]:
+    """Return the tasks by which flows repeat their waits for a rate that was deleted, and learn that it is gone."""
+    return tuple(
+        replace(
+            wait.continuation,
+            task=FLOW_COMMAND_TASK,
+            payload={**wait.continuation.payload, "act": "wait_rate", "rate": name, "weight": wait.weight},
+        ).effect(name_of(path_of(name), wait.incarnation, wait.id, "ended"), now)
+        for wait in admitted.stale
+        if wait.continuation.is_of_flow
     )

@@ -195,6 +195,7 @@ def _admit_page(ports: Ports, name: str, not_before: datetime | None) -> bool:
         machine.check_due(read.now, not_before)
         admitted = machine.admit(read)
         effects = tuple(machine.continuation_task(name, one, read.now) for one in admitted.granted)
+        effects += machine.ended_tasks(name, admitted, read.now)
         if admitted.rate is not None and read.rate is not None:
             effects += machine.admit_effects(name, read.rate, admitted.rate, read.incarnation)
         return Decision(admit_writes(snapshot, read, admitted), admitted.again, effects)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from signalbox.core.problems import WaitOfFlow
+from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
+from signalbox.flows.model import FlowAddress
 from signalbox.rates import service
 from signalbox.rates.model import waits_of
 from signalbox.rates.requests import AcquireRequest, RateSettings
@@ -94,3 +96,20 @@ def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
     [wait] = shop.world.ids(waits_of("openai"))
     with pytest.raises(WaitOfFlow, match="The flow ask/1 waits here"):
         service.cancel(shop.ports, "openai", wait)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_flow_whose_rate_is_deleted_is_stuck_or_waits_for_the_next_one(again: bool) -> None:
+    shop = shop_of(ask)
+    service.put(shop.ports, "openai", RateSettings(1 / 60, 2))
+    service.acquire(shop.ports, "openai", AcquireRequest(2))
+    shop.start("ask")
+    shop.deliver(shop.take("flow_command"))
+    service.delete(shop.ports, "openai")
+    if not again:
+        shop.settle()
+        assert shop.status("ask")["problem"]["detail"].startswith("NoRate")
+    service.put(shop.ports, "openai", RateSettings(60, 2))
+    flows_service.resume(shop.ports, FlowAddress("ask", "1"))
+    shop.settle()
+    assert shop.status("ask")["result"] == "asked"
