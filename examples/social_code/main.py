@@ -13,14 +13,25 @@ current implementation follows from the versions, their votes and the runs of pr
 tests of all dependants run.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from inputs import (
+    DOCUMENTS_AT_ONCE,
+    PAGE_SIZE,
+    Functions,
+    acceptance_with,
+    best_of,
+    dependants,
+    draft_inputs,
+    function_key,
+    not_run,
+    run_key,
+    runs_of,
+)
 from signalbox import (
     Call,
     Completion,
@@ -42,8 +53,6 @@ from signalbox import (
 from versions import (
     KINDS,
     Json,
-    chosen,
-    counted,
     current_counts,
     digest,
     imported,
@@ -60,21 +69,12 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
 AUTHOR = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
 SOURCE_LENGTH_MAX = 10_000
 IMPORTS_MAX = 50
-SOURCES_MAX = 100
-"""Of a run: more than the sandbox takes."""
-
-INPUTS_BYTES_MAX = 90_000
-"""Of a run, as JSON: its inputs are the arguments of one task."""
-
-INPUTS_TOO_LONG = f"check(False, 'it has more than {SOURCES_MAX} parts or {INPUTS_BYTES_MAX:,} bytes with its imports')"
 ROUNDS_MAX = 100
 """Changes of current implementations that follow from each other. Functions that exclude each other would never end."""
 
 DEBOUNCE_SECONDS = 1
 DEBOUNCE_SECONDS_MAX = 10
-PAGE_SIZE = 200
 YOKES_AT_ONCE = 100
-DOCUMENTS_AT_ONCE = 500
 PAGE = (Path(__file__).parent / "page.html").read_bytes()
 
 app = Function("social_code")
@@ -145,7 +145,7 @@ def save_draft(request: Request, name: str) -> Response:
     check_texts(name, texts)
 
     def commit(t: Transaction) -> None:
-        check_spelling(t.get(_key(name)), name)
+        check_spelling(t.get(function_key(name)), name)
         t.put(_draft_key(name, author), {"type": "SocialDraft", "name": name, "social_draft_of": author, **texts})
         t.enqueue(run_draft.call(name=name.lower(), author=author))
 
@@ -175,7 +175,7 @@ def publish(request: Request, name: str) -> Response:
     author = author_of(request)
 
     def commit(t: Transaction) -> Json:
-        draft, record = t.get(_draft_key(name, author)), t.get(_key(name))
+        draft, record = t.get(_draft_key(name, author)), t.get(function_key(name))
         if draft is None:
             raise NotFound(f"You have no draft of {name}: save one first.")
         check_spelling(record, draft["name"])
@@ -184,7 +184,7 @@ def publish(request: Request, name: str) -> Response:
         if is_full(after):
             raise TooManyVersions("Publish under another name.")
         if after is not before:
-            t.put(_key(name), after)
+            t.put(function_key(name), after)
             t.enqueue(changed.call(name=name.lower()))
         return after
 
@@ -288,13 +288,13 @@ def changed(name: str) -> None:
 def begin(name: str) -> None:
     """Count the votes, and start a flow for this state of the versions."""
     standings("social_author").declare()
-    votes = {each["id"]: votes_for(each["id"]) for each in documents.get(_key(name))["versions"]}
+    votes = {each["id"]: votes_for(each["id"]) for each in documents.get(function_key(name))["versions"]}
 
     def commit(t: Transaction) -> int:
-        before = t.get(_key(name)) or new_record(name)
+        before = t.get(function_key(name)) or new_record(name)
         after = with_votes(before, votes)
         if after is not before:
-            t.put(_key(name), after)
+            t.put(function_key(name), after)
         return int(after["changes"])
 
     publishing.start(f"{name}~{transaction(commit)}", name=name)
@@ -327,7 +327,7 @@ def run_acceptance(name: str, run: str) -> bool:
     """Run the dependants' acceptance tests with the implementation to come. Return whether a run is awaited."""
     functions = Functions()
     best = best_of(name, functions)
-    inputs = list(_acceptance_with(name, best, functions).values()) if best else []
+    inputs = list(acceptance_with(name, best, functions).values()) if best else []
     return start_stage(run, "accepted", inputs)
 
 
@@ -336,22 +336,22 @@ def choose(name: str) -> str:
     """Make the best implementation the current one, and note whose acceptance tests fail with it."""
     functions = Functions()
     best = best_of(name, functions)
-    runs = runs_of(_acceptance_with(name, best, functions)) if best else {}
+    runs = runs_of(acceptance_with(name, best, functions)) if best else {}
     breaks = sorted(functions.spelled(each) for each, run in runs.items() if run and not run["success"])
     return switch(name, functions, best, breaks, 0)
 
 
-def switch(name: str, functions: "Functions", best: str, breaks: list[str], rounds: int) -> str:
+def switch(name: str, functions: Functions, best: str, breaks: list[str], rounds: int) -> str:
     """Store the choice, and enqueue the tests of dependants, in one commit. Return the current implementation."""
     changes = functions.record(name)["changes"]
 
     def commit(t: Transaction) -> str:
-        before = t.get(_key(name))
+        before = t.get(function_key(name))
         if before is None or not best or before["changes"] != changes:  # the flow of the later change chooses
             return "" if before is None else str(before["current"])
         after = with_current(before, best, breaks)
         if after != before:
-            t.put(_key(name), after)
+            t.put(function_key(name), after)
         if after["current"] != before["current"]:
             t.enqueue(switched.call(name=name, rounds=rounds + 1))
         return best
@@ -411,12 +411,6 @@ def settle(names: Iterable[str], rounds: int) -> None:
 # --- runs ---
 
 
-def not_run(inputs: Sequence[Json]) -> list[Json]:
-    """Return the inputs of which no run is kept yet."""
-    runs = runs_of({each["run_id"]: each for each in inputs})
-    return [each for each in inputs if runs[each["run_id"]] is None]
-
-
 def start_runs(batch_id: str, inputs: Sequence[Json], then: Call[Any]) -> None:
     """Run inputs in the sandbox, as the units of a batch."""
     calls: list[Call[Any]] = [Call(function="social_sandbox", task="run", payload=each) for each in inputs]
@@ -436,42 +430,10 @@ def keep_runs(completion: Completion) -> None:
     results = [unit["result"] for unit in batch(completion.id).results("succeeded")]
     for start in range(0, len(results), DOCUMENTS_AT_ONCE):
         some = results[start : start + DOCUMENTS_AT_ONCE]
-        runs = [{"key": _run_key(run["run_id"]), "type": "SocialRun", "run_of": run["name"], **run} for run in some]
+        runs = [{"key": run_key(run["run_id"]), "type": "SocialRun", "run_of": run["name"], **run} for run in some]
         for outcome in documents.put_many(runs):
             if isinstance(outcome, Exception):
                 raise outcome
-
-
-def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
-    """Return the kept runs by the keys of their inputs; None where there is none yet."""
-    keys = {key: _run_key(each["run_id"]) for key, each in inputs.items()}
-    found: dict[str, Json | None] = {}
-    ordered = list(keys.values())
-    for start in range(0, len(ordered), DOCUMENTS_AT_ONCE):
-        found |= documents.get_many(ordered[start : start + DOCUMENTS_AT_ONCE])
-    return {key: found[run_key] for key, run_key in keys.items()}
-
-
-def best_of(name: str, functions: "Functions") -> str:
-    """Return the implementation that should be current, by the runs that are kept; empty if there is none."""
-    runs = runs_of(functions.candidates(name))
-    return chosen(functions.record(name), {each: bool(run and run["success"]) for each, run in runs.items()})
-
-
-def draft_inputs(functions: "Functions", name: str, draft: Json) -> Json:
-    """Return the inputs of a draft's run. Without code, its tests run with the current implementation."""
-    record = functions.get(name) or new_record(draft["name"])
-    tests = [*_tests(record), {"name": "the draft's tests", "code": draft["tests"]}]
-    with_draft = functions.with_code(name, draft["code"] or record["code"])
-    return with_draft.inputs(f"{name}~draft", f"{name}~{draft['social_draft_of']}", [name], tests)
-
-
-def _acceptance_with(name: str, best: str, functions: "Functions") -> dict[str, Json]:
-    """Return the inputs of the acceptance tests of the direct dependants, with an implementation of their import."""
-    trial = functions.with_code(name, version(functions.record(name), best)["text"])
-    found = {each["name"].lower(): each for each in importers(name)}
-    functions.found |= found
-    return {each: inputs for each in found if (inputs := trial.acceptance(each)) and name in trial.accepts(each)}
 
 
 def votes_for(version_id: str) -> int:
@@ -483,132 +445,6 @@ def votes_for(version_id: str) -> int:
         if not next_token:
             return total
         token = next_token
-
-
-@dataclass(slots=True)
-class Functions:
-    """The functions' records by their names in lower case, each read at most once."""
-
-    found: dict[str, Json | None] = field(default_factory=dict)
-    instead: dict[str, str] = field(default_factory=dict)
-    """Code by its function's name, in place of the current implementation."""
-
-    def with_code(self, name: str, code: str) -> "Functions":
-        """Return the same functions with other code for one of them."""
-        return replace(self, instead={**self.instead, name: code})
-
-    def get(self, name: str) -> Json | None:
-        """Return a function's record, or None if it does not exist."""
-        self.read([name])
-        return self.found[name]
-
-    def record(self, name: str) -> Json:
-        """Return a function's record, without versions if it does not exist."""
-        return self.get(name) or new_record(name)
-
-    def spelled(self, name: str) -> str:
-        return str(self.record(name)["name"])
-
-    def read(self, names: Iterable[str]) -> None:
-        """Read the records that were not read yet, together."""
-        unread = {_key(name): name for name in names if name not in self.found}
-        if unread:
-            for key, document in documents.get_many(list(unread)).items():
-                self.found[unread[key]] = document
-
-    def closure(self, names: Iterable[str]) -> list[str]:
-        """Return functions and all that they import, directly or not: each once, imports first, except in a cycle."""
-        ordered: list[str] = []
-        first = list(dict.fromkeys(names))
-        seen, pending = set(first), [(name, False) for name in reversed(first)]
-        while pending:
-            current, is_done = pending.pop()
-            if is_done:
-                ordered.append(current)
-                continue
-            pending.append((current, True))
-            imports = self._imports(current)
-            self.read(imports)
-            new = [each for each in imports if each not in seen]
-            seen.update(new)
-            pending += [(each, False) for each in reversed(new)]
-        return ordered
-
-    def candidates(self, name: str) -> dict[str, Json]:
-        """Return the inputs of the tests with each implementation that counts, by its id."""
-        tests = _tests(self.record(name))
-        return {
-            each["id"]: self.with_code(name, each["text"]).inputs(name, f"{name}~{each['id']}", [name], tests)
-            for each in counted(self.record(name), "code")
-        }
-
-    def current(self, name: str) -> Json | None:
-        """Return the inputs of the tests with the current implementation, or None if there is none."""
-        record = self.record(name)
-        if not record["current"]:
-            return None
-        return self.inputs(name, f"{name}~{record['current']}", [name], _tests(record))
-
-    def acceptance(self, name: str) -> Json | None:
-        """Return the inputs of a function's acceptance tests: they run with its imports, and without itself."""
-        texts = [each["text"] for each in counted(self.record(name), "acceptance")]
-        if not texts:
-            return None
-        tests = [{"name": f"the acceptance tests of {self.spelled(name)}", "code": text} for text in texts]
-        return self.inputs(name, f"{name}~acceptance", self.accepts(name), tests)
-
-    def accepts(self, name: str) -> list[str]:
-        """Return the functions that a function's acceptance tests import."""
-        texts = (each["text"] for each in counted(self.record(name), "acceptance"))
-        return list(dict.fromkeys(each for text in texts for each in imported(text, name)))
-
-    def runs(self, name: str) -> Iterator[Json]:
-        """Yield the inputs of all runs of a function."""
-        yield from self.candidates(name).values()
-        accepted = self.acceptance(name)
-        if accepted:
-            yield accepted
-
-    def inputs(self, name: str, run: str, imports: Iterable[str], tests: Sequence[Json]) -> Json:
-        """Return the arguments of a run: the code of functions and of all that they import, and tests."""
-        code = [(each, self._code(each)) for each in self.closure(imports)]
-        sources = [{"name": self.spelled(each), "code": text} for each, text in code if text] + list(tests)
-        run_id = f"{run}~{digest(sources)}"
-        inputs = {"run_id": run_id, "name": name, "sources": sources, "tests": ""}
-        if len(sources) > SOURCES_MAX or len(json.dumps(inputs)) > INPUTS_BYTES_MAX:
-            return {**inputs, "sources": [], "tests": INPUTS_TOO_LONG}
-        return inputs
-
-    def _code(self, name: str) -> str:
-        return self.instead[name] if name in self.instead else str(self.record(name)["code"])
-
-    def _imports(self, name: str) -> list[str]:
-        if name in self.instead:
-            return imported(self.instead[name], name)
-        return list(self.record(name)["imports"])
-
-
-def importers(name: str) -> list[Json]:
-    """Return the functions of which a version imports one directly."""
-    page = documents.query(("social_imports", "contains", name), limit=PAGE_SIZE)
-    found = list(page.documents)
-    while page.next_page_token:
-        page = documents.query(("social_imports", "contains", name), limit=PAGE_SIZE, page_token=page.next_page_token)
-        found += page.documents
-    return found
-
-
-def dependants(name: str, functions: Functions) -> list[str]:
-    """Return a function and all that depends on it, directly or not: each once, also in cycles."""
-    reached, pending = {name}, [name]
-    while pending:
-        for each in importers(pending.pop()):
-            lower = each["name"].lower()
-            functions.found.setdefault(lower, each)
-            if lower not in reached:
-                reached.add(lower)
-                pending.append(lower)
-    return sorted(reached)
 
 
 # --- what callers sent ---
@@ -669,19 +505,8 @@ def _stage(name: str, record: Json, *, is_run: bool) -> str:
         return "" if is_run else "waiting"
 
 
-def _tests(record: Json) -> list[Json]:
-    return [
-        {"name": f"tests {each['number']} of {each['author']}", "code": each["text"]}
-        for each in counted(record, "tests")
-    ]
-
-
 def _ids(inputs: Sequence[Json]) -> str:
     return digest([each["run_id"] for each in inputs])
-
-
-def _key(name: str) -> str:
-    return f"social-function~{name.lower()}"
 
 
 def _draft_key(name: str, author: str) -> str:
@@ -694,10 +519,6 @@ def _draft_run_key(name: str, author: str) -> str:
 
 def _draft_digest(draft: Json) -> str:
     return digest([draft[kind] for kind in KINDS])
-
-
-def _run_key(run_id: str) -> str:
-    return f"social-run~{run_id}"
 
 
 def _batch_key(name: str) -> str:
