@@ -62,8 +62,8 @@ flow: $(READY) ## Draw a run of a flow: its log and its pending commands (ID=che
 failures: $(READY) ## List tasks, calls and events that were given up (REPLAY=1 delivers the events again; PROJECT=my-project: in the cloud)
 	@$(SIGNALBOX) failures $(OF_WHICH) $(if $(REPLAY),--replay)
 
-console: $(READY) ## Serve pages that show a deployment, read-only, on this machine (PROJECT=my-project; make dev serves its own)
-	@$(SIGNALBOX) console $(OF_WHICH)
+console: $(READY) ## Serve pages that show a deployment on this machine, read-only without ACT=1 (PROJECT=my-project; make dev serves its own)
+	@$(SIGNALBOX) console $(OF_WHICH) $(if $(ACT),--act)
 
 logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json; PROJECT=my-project: in the cloud)
 	@$(SIGNALBOX) logs $(OF_WHICH) $(if $(LINES),--lines=$(LINES)) $(if $(FOLLOW),--follow) \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -349,10 +350,10 @@ def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, b
 
 
 @contextmanager
-def relaying(base: str) -> Iterator[str]:
+def relaying(base: str, *, acts: bool = False) -> Iterator[str]:
     """Serve the console of a deployment whose functions are at `base`; the value is the address to open."""
     target = Target("demo-project", "dev", "us-central1", {})
-    server, relay = server_of(target, 0, lambda *_, **__: Outcome(0, "a-token"), base)
+    server, relay = server_of(target, 0, lambda *_, **__: Outcome(0, "a-token"), base, acts=acts)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -379,3 +380,117 @@ def test_its_modules_make_no_markup_of_text() -> None:
     assert [
         (path.name, each) for path in FOLDER.iterdir() for each in forbidden if each in path.read_text("utf-8")
     ] == []
+
+
+# --- actions ---
+
+
+def confirm(page: Page, button: str, **fields: str) -> None:
+    """Press a button, fill its dialog, and confirm it."""
+    page.click(f"button[data-action={button}]")
+    page.wait_for_selector("dialog[open]")
+    for name, value in fields.items():
+        page.fill(f"dialog [name={name}]", value)
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+
+
+def stuck_at_the_dock(harness: Harness, *ids: str) -> None:
+    """Start shipments that are stuck, as there is no semaphore `dock`; then create it."""
+    for id_ in ids:
+        harness.post(f"shop/flows/ship/{id_}", json={"arguments": {"order": id_, "item": "cup"}})
+    harness.travel(2, raise_errors=False)
+    assert {state_of(harness, id_) for id_ in ids} == {"stuck"}
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60})
+
+
+def state_of(harness: Harness, run: str, flow: str = "ship") -> str:
+    return str(harness.get(f"shop/flows/{flow}/{run}").json["state"])
+
+
+def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    assert console.facts()["state"] == "stuck"
+    confirm(console.page, "resume", reason="the dock is there")
+    harness.run()
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+    assert console.page.locator("button[data-action]").count() == 0
+
+
+def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
+    ids = [f"o-{n}" for n in range(6)]
+    stuck_at_the_dock(harness, *ids)
+    console.open("flows/shop/ship?state=stuck", "Runs of ship")
+    page = console.page
+    page.click("button[data-action=resume]")
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === '6 match.'")
+    page.fill("dialog [name=reason]", "the dock is there")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    harness.run()
+    assert {state_of(harness, id_) for id_ in ids} == {"completed"}
+
+
+def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:
+    console = Console(page, base)  # a page that has lost its failure logs the 410
+    harness.post("shop/objects/Stock/cup/put", json={"count": 1})
+    order = {"order": "o-1", "item": "cup", "count": 1, "amount": 90_000}
+    harness.post("shop/flows/checkout/o-1", json={"arguments": order})
+    harness.run(due_only=True)
+    console.open("flows/shop/checkout/o-1", "checkout/o-1")
+    page.click("button[data-action=send]")
+    page.fill("dialog [name=name]", "approval")
+    page.fill("dialog [name=value]", "{approved}")
+    page.fill("dialog [name=reason]", "Ann said so")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog >> text=The value is not JSON")
+    page.fill("dialog [name=value]", '{"approved": false, "by": "Ann"}')
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    harness.run()
+    assert state_of(harness, "o-1", "checkout") == "failed"
+
+    harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
+    harness.run(due_only=True)
+    [failure] = harness.get("failures").json["failures"]
+    console.page.goto(f"{console.base}console#/failures/{failure['id']}")
+    page.wait_for_selector("button[data-action=retry-failure]")
+    confirm(page, "delete-failure", reason="a test")
+    assert harness.get("failures").json["failures"] == []
+
+    harness.post("batches", json={"id": "b", "units": [0, 1], "sealed": True})
+    console.open("batches/b", "b")
+    confirm(page, "cancel-batch", reason="too late")
+    assert harness.get("batches/b").json["state"] == "cancelled"
+
+    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
+    harness.post("semaphore-wait/printer", json={"id": "mine"})
+    console.open("semaphores/printer", "printer")
+    confirm(page, "end-lease", reason="its holder is gone")
+    assert harness.get("semaphores/printer").json["leases"] == []
+    assert "its holder is gone" in str(harness.log.infos)
+
+
+def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
+    page: Page, base: str, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    with relaying(base, acts=True) as opened:
+        page.goto(opened)
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+        page.goto(f"{opened.partition('#')[0]}#/flows/shop/ship/o-1")
+        confirm(page, "resume", reason="die Tür ist auf")
+        harness.run()
+        assert state_of(harness, "o-1") == "completed"
+        sent = page.evaluate("() => fetch('/batches', {method: 'POST', body: '{}'}).then((answer) => answer.status)")
+        assert sent == 403
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert line == {
+        "message": "console action",
+        "action": "resume",
+        "account": "a-token",
+        "reason": "die Tür ist auf",
+        "call": "POST /shop/flows/ship/o-1/resume",
+        "status": 202,
+    }

@@ -313,8 +313,9 @@ def failures(project: str, environment: str, region: str, replay: bool) -> None:
 @cli.command()
 @of_a_deployment(required=False)
 @click.option("--port", envvar="PORT", type=int, default=0, help="Port of the pages (default: a free one).")
-def console(project: str, environment: str, region: str, port: int) -> None:
-    """Serve pages that show a deployment, read-only.
+@click.option("--act", is_flag=True, help="The pages can cancel, resume, retry and so on, as your account.")
+def console(project: str, environment: str, region: str, port: int, act: bool) -> None:
+    """Serve pages that show a deployment; read-only without `--act`.
 
     Without a project: print the address of those that `signalbox dev` serves.
     """
@@ -325,7 +326,7 @@ def console(project: str, environment: str, region: str, port: int) -> None:
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         if project:
-            serving.serve(target_of(project, environment, region), port)
+            serving.serve(target_of(project, environment, region), port, acts=act)
         else:
             click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
 

@@ -19,6 +19,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
+from signalbox_infra.console.actions import ACTIONS
 from signalbox_infra.status.report import Line
 
 FOLDER = Path(__file__).with_name("page")
@@ -42,7 +43,10 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console of one catalogue. `where` names what it shows; `status` returns lines, at once if `status_is_quick`."""
+    """A console of one catalogue. `where` names what it shows; `status` returns lines, at once if `status_is_quick`.
+
+    If it `acts`, the page has the buttons of `ACTIONS`.
+    """
 
     catalogue: Catalogue
     where: str
@@ -50,6 +54,7 @@ class Console:
     status_is_quick: bool = True
     refresh_seconds: int = 2
     project: str = ""
+    acts: bool = True
 
     def answer(self, request: Request) -> Response | None:
         """Return the answer to a GET of the console's addresses; None for any other address."""
@@ -70,6 +75,7 @@ class Console:
             "project": self.project,
             "refresh_seconds": self.refresh_seconds,
             "status_is_quick": self.status_is_quick,
+            "actions": {name: action.shown() for name, action in ACTIONS.items()} if self.acts else {},
             "objects": self._listed("class", ((each.segment, each.objects) for each in self._for_people)),
             "flows": self._listed("flow", ((each.segment, each.flows) for each in self._for_people)),
         }

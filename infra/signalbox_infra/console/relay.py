@@ -1,7 +1,8 @@
 """Serve the console on this machine for a deployment: forward its reads with the identity of gcloud's user.
 
-Nothing is deployed, and IAM decides: a person sees what their account may read. Only GETs of the kit's own API are
-forwarded, so the page cannot change anything. The token is never in a response.
+Nothing is deployed, and IAM decides: a person sees and does what their account may. Only GETs of the kit's own API are
+forwarded, and the calls of `ACTIONS` if the console was started to act; each of these needs a reason, and is a line of
+the log. The token is never in a response.
 
 Other callers of the port get the page's files, but no data. Requests must name this server as their host, which defeats
 DNS rebinding; they may not come from another site's page; and they must have the header `KEY_HEADER` with a key, since
@@ -11,9 +12,9 @@ machine.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import httpx
@@ -21,6 +22,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
+from signalbox_infra.console.actions import BODY_BYTES_MAX, REASON_HEADER, action_of
 from signalbox_infra.console.pages import Console, is_file
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed
@@ -43,9 +45,10 @@ READ = (
 """The functions of the kit whose GETs are passed on. Those of users' functions are not: what they do is not known."""
 
 OF_ANY_FUNCTION = ("objects", "flows")
-REQUEST_HEADERS = ("Accept", "Last-Event-ID")
+REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key")
 RESPONSE_HEADERS = ("ETag", "Retry-After")
 CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-ndjson", "text/event-stream")
+ACTING = ("POST", "DELETE")
 OWN_SITE = ("", "same-origin", "none")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
@@ -54,6 +57,7 @@ HEADERS = {
 }
 KEY_HEADER = "X-Signalbox-Console"
 SHOWN = 300  # characters of an answer that is not the API's
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Relay:
     hosts: frozenset[str]
     tokens: Tokens
     client: httpx.Client
+    account: str
+    log: Callable[[Mapping[str, Any]], None]
     key: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -78,14 +84,33 @@ class Relay:
         path = _raw_path(request)
         if not self.passes(path):
             return problem(404, "Not passed on", "The console reads the kit's own API only.")
-        return self._passed_on(path, request)
+        return self._passed_on(path, request) if request.method == "GET" else self._acted(path, request)
+
+    def _acted(self, path: str, request: Request) -> Response:
+        """Pass an action on, and log who did it, and why."""
+        name = action_of(request.method, _segments(path))
+        if name is None:
+            return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
+        reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
+        if not reason:
+            return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
+        if request.content_length and (request.content_length > BODY_BYTES_MAX or request.mimetype != JSON):
+            return problem(413, "Not passed on", f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes.")
+        answer = self._passed_on(path, request)
+        done = {"message": "console action", "action": name, "account": self.account, "reason": reason}
+        self.log({**done, "call": f"{request.method} {path}", "status": answer.status_code})
+        return answer
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why a request is not answered; None if it is."""
         if request.environ.get("HTTP_HOST") not in self.hosts:
             return problem(403, "Unknown host", f"This server is {' or '.join(sorted(self.hosts))}.")
-        if request.method != "GET":
-            return problem(405, "Read-only", "The console passes on GETs only.", {"Allow": "GET"})
+        if request.method != "GET" and not (self.console.acts and request.method in ACTING):
+            return problem(
+                405, "Read-only", "The console passes on GETs only, unless started with --act.", {"Allow": "GET"}
+            )
+        if request.method != "GET" and request.headers.get("Origin") not in {f"http://{host}" for host in self.hosts}:
+            return problem(403, "Another site's page", "Only the console's own page may act.")
         if request.headers.get("Sec-Fetch-Site", "") not in OWN_SITE and request.path != "/console":
             return problem(403, "Another site's page", "Only the console's own page is answered.")
         given = request.headers.get(KEY_HEADER, "")
@@ -95,7 +120,7 @@ class Relay:
 
     def passes(self, path: str) -> bool:
         """Return whether a path is one of the kit's own API."""
-        segments = [unquote(each) for each in path.partition("?")[0].split("/")[1:]]
+        segments = _segments(path)
         if not segments or any(each in ("", ".", "..") or set(each) & {"/", "\\"} for each in segments):
             return False
         if segments[0] in segments_of(self.console.catalogue):
@@ -118,7 +143,7 @@ class Relay:
         return response
 
     def _sent(self, path: str, request: Request) -> httpx.Response:
-        """Send a GET with a token; once more with a new one, if it was refused."""
+        """Send a request with a token; once more with a new one, if it was refused."""
         function = self.base_url + path[1:].partition("?")[0].partition("/")[0]
         answer = self._sent_with(self.tokens.token(function), path, request)
         if answer.status_code != 401:
@@ -129,7 +154,10 @@ class Relay:
     def _sent_with(self, token: str, path: str, request: Request) -> httpx.Response:
         headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
         headers |= {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}  # a stream is not to be buffered
-        asked = self.client.build_request("GET", self.base_url + path[1:], headers=headers)
+        content = None
+        if request.method != "GET" and (content := request.get_data()):
+            headers["Content-Type"] = JSON
+        asked = self.client.build_request(request.method, self.base_url + path[1:], headers=headers, content=content)
         return self.client.send(asked, stream=True)
 
 
@@ -165,6 +193,10 @@ def _body(answer: httpx.Response) -> Iterator[bytes]:
         yield from answer.iter_bytes()
     except httpx.HTTPError:
         return
+
+
+def _segments(path: str) -> list[str]:
+    return [unquote(each) for each in path.partition("?")[0].split("/")[1:]]
 
 
 def _raw_path(request: Request) -> str:

@@ -1,7 +1,10 @@
-"""Serve the console for a deployment on this machine: read-only pages."""
+"""Serve the console for a deployment on this machine: read-only pages, unless it is started to act."""
 
+import json
 import sys
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -21,16 +24,22 @@ STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
 REFRESH_SECONDS = 5
 
 
-def serve(place: Target, port: int) -> None:
-    """Serve the console of a deployment until Ctrl-C; port 0 chooses a free one. Raises `CommandFailed`, `OSError`."""
-    server, relay = server_of(place, port, run)
-    sys.stdout.write(f"The console of {place.project} ({place.environment}), read-only, until Ctrl-C:\n")
+def serve(place: Target, port: int, *, acts: bool) -> None:
+    """Serve the console of a deployment until Ctrl-C; port 0 chooses a free one. Raises `CommandFailed`, `OSError`.
+
+    If it `acts`, each action is a line of JSON on the standard output.
+    """
+    server, relay = server_of(place, port, run, acts=acts)
+    how = "which can act" if acts else "read-only"
+    sys.stdout.write(f"The console of {place.project} ({place.environment}), {how}, until Ctrl-C:\n")
     sys.stdout.write(f"  http://127.0.0.1:{server.server_port}/console#key={relay.key}\n")
     sys.stdout.flush()
     server.serve_forever()
 
 
-def server_of(place: Target, port: int, run_: Run, base_url: str = "") -> tuple[BaseWSGIServer, Relay]:
+def server_of(
+    place: Target, port: int, run_: Run, base_url: str = "", *, acts: bool = False
+) -> tuple[BaseWSGIServer, Relay]:
     """Return a server on this machine that serves the console of a deployment. Raises `CommandFailed`."""
     base_url = base_url or place.base_url
     signed = Tokens(partial(_tokens, place, run_))
@@ -43,13 +52,19 @@ def server_of(place: Target, port: int, run_: Run, base_url: str = "") -> tuple[
         status_is_quick=False,
         refresh_seconds=REFRESH_SECONDS,
         project=place.project,
+        acts=acts,
     )
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)
     hosts = frozenset(f"{name}:{server.server_port}" for name in ("127.0.0.1", "localhost"))
-    relay = Relay(console, base_url, hosts, signed, client)
+    relay = Relay(console, base_url, hosts, signed, client, facts.signed_in(place, run_), _log)
     server.app = relay
     return server, relay
+
+
+def _log(line: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+    sys.stdout.flush()
 
 
 def _tokens(place: Target, run_: Run) -> TokenFor:

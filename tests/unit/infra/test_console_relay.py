@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.project import Project
 from signalbox_infra.cli.main import main
+from signalbox_infra.console.actions import ACTIONS, REASON_HEADER
 from signalbox_infra.console.relay import KEY_HEADER, Relay
 from signalbox_infra.console.serving import server_of
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
@@ -122,6 +123,96 @@ def test_a_read_is_passed_on_with_the_token_which_stays_here(client: httpx.Clien
 def test_only_gets_are_passed_on(client: httpx.Client, deployment: Deployment, method: str) -> None:
     assert client.request(method, "/semaphores/a").status_code == 405
     assert deployment.asked == []
+
+
+@pytest.fixture
+def acting(opened: Opened, deployment: Deployment) -> tuple[Client, list[Mapping[str, Any]], dict[str, str]]:
+    """Return a client of a relay that was started to act, its log, and the headers of its own page."""
+    client, relay = opened
+    lines: list[Mapping[str, Any]] = []
+    console = replace(relay.console, acts=True)
+    headers = {KEY_HEADER: relay.key, "Origin": f"http://{client.base_url.netloc.decode()}", REASON_HEADER: "why%20not"}
+    return Client(replace(relay, console=console, log=lines.append)), lines, headers
+
+
+Acting = tuple[Client, list[Mapping[str, Any]], dict[str, str]]
+
+
+def test_an_action_is_passed_on_with_its_body_and_logged(
+    opened: Opened, deployment: Deployment, acting: Acting
+) -> None:
+    client, lines, headers = acting
+    path, base = "/shop/flows/checkout/o%207/cancel", str(opened[0].base_url)
+    answer = client.post(path, base_url=base, json={"reason": "late"}, headers={**headers, "Idempotency-Key": "k"})
+    assert answer.status_code == 200
+    [(method, address, sent)] = deployment.asked
+    assert (method, address, sent["Content-Type"]) == ("POST", f"/dev-{path[1:]}", "application/json")
+    assert (sent["Authorization"], sent["Idempotency-Key"]) == (f"Bearer {deployment.good}", "k")
+    call = {"action": "cancel", "call": f"POST {path}", "status": 200}
+    assert lines == [{"message": "console action", "account": "ann@example.com", "reason": "why not", **call}]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/batches"),
+        ("POST", "/documents"),
+        ("DELETE", "/documents/a"),
+        ("DELETE", "/semaphores/a"),
+        ("PUT", "/semaphores/a"),
+        ("POST", "/shop/flows/checkout/o-1"),
+        ("POST", "/shop/objects/Stock/cup/put"),
+        ("POST", "/shop/flows/checkout/o-1/resume/more"),
+        ("POST", "/shop/flows/checkout/o-1/delete"),
+        ("POST", "/tasks/flows/checkout/o-1/resume"),
+        ("POST", "/quilt"),
+        ("DELETE", "/failures"),
+    ],
+)
+def test_nothing_but_actions_is_passed_on(
+    opened: Opened, deployment: Deployment, acting: Acting, method: str, path: str
+) -> None:
+    client, lines, headers = acting
+    answer = client.open(path, method=method, base_url=str(opened[0].base_url), headers=headers)
+    assert answer.status_code in (404, 405)
+    assert (deployment.asked, lines) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({KEY_HEADER: "guess"}, 403),
+        ({REASON_HEADER: " "}, 400),
+        ({"Content-Type": "text/plain"}, 413),
+    ],
+)
+def test_an_action_needs_the_page_its_key_a_reason_and_json(
+    opened: Opened, deployment: Deployment, acting: Acting, changed: dict[str, str], status: int
+) -> None:
+    client, lines, headers = acting
+    path, base = "/failures/f/retry", str(opened[0].base_url)
+    answer = client.post(
+        path, base_url=base, data="{}", headers={"Content-Type": "application/json", **headers, **changed}
+    )
+    assert answer.status_code == status
+    assert (deployment.asked, lines) == ([], [])
+
+
+def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acting) -> None:
+    client, _, headers = acting
+    assert opened[0].get("/console/about").json()["actions"] == {}
+    about = client.get("/console/about", base_url=str(opened[0].base_url), headers=headers).get_json()
+    assert about["actions"].keys() == ACTIONS.keys()
+
+
+def test_the_page_of_the_docs_has_each_action() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "console.md").read_text("utf-8")
+    rows = [f" | {each.title} | `{each.method} {each.path}` | {each.effect} |" for each in ACTIONS.values()]
+    assert [row for row in rows if row not in page] == []
 
 
 @pytest.mark.parametrize(

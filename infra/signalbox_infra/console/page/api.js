@@ -1,4 +1,4 @@
-// Reads of the HTTP API, at the address that served this page. Only GETs.
+// Calls of the HTTP API, at the address that served this page: reads, and the actions that a person confirms.
 
 const RECONNECT_MILLISECONDS = 3_000;
 const KEY = "signalbox-console-key"; // of `make console`, whose program answers those alone who send it
@@ -39,18 +39,33 @@ export async function get(path, query = {}) {
         .map((each) => [name, each]),
     ),
   );
+  return answered(`${path}${asked.size ? `?${asked}` : ""}`, { headers: headers("application/json") });
+}
+
+/** Send an action, with the reason that the person gave, and return the answer's JSON. Throws `Problem`. */
+export const send = (method, path, body, reason) =>
+  answered(path, {
+    method,
+    headers: {
+      ...headers("application/json"),
+      "X-Signalbox-Reason": encodeURIComponent(reason),
+      ...(body && { "Content-Type": "application/json" }),
+      ...(method === "POST" && { "Idempotency-Key": crypto.randomUUID() }),
+    },
+    body: body && JSON.stringify(body),
+  });
+
+async function answered(address, options) {
   let answer;
   try {
-    answer = await fetch(`${path}${asked.size ? `?${asked}` : ""}`, {
-      cache: "no-store",
-      headers: headers("application/json"),
-    });
+    answer = await fetch(address, { cache: "no-store", ...options });
   } catch {
     throw new Problem(0, { title: "There is no answer", detail: "The server of this page cannot be reached." });
   }
   const date = Date.parse(answer.headers.get("Date") ?? "");
   if (date) offset = date + 500 - Date.now(); // the header has whole seconds
   const text = await answer.text();
+  if (answer.ok && !text) return null;
   let body;
   try {
     body = JSON.parse(text);

@@ -1,6 +1,7 @@
 // Batches: which there are, and one as it progresses, live by its stream of server-sent events.
 
 import { Events, address, get, since, taskName } from "./api.js";
+import { buttons } from "./actions.js";
 import { choices, facts, finder, h, link, nextPage, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
@@ -9,7 +10,7 @@ const STATES = ["open", "sealed", "completed", "cancelled"];
 const FAILED_SHOWN = 50;
 const REFUSED_MILLISECONDS = 15_000;
 
-export const show = ({ parts, query, visit }) => (parts.length ? one(parts[0], visit) : all(query));
+export const show = ({ about, parts, query, visit }) => (parts.length ? one(parts[0], visit, about) : all(query));
 
 async function all({ state = "", page_token }) {
   const listed = await get("/batches", { state, page_token });
@@ -35,7 +36,7 @@ async function all({ state = "", page_token }) {
   ];
 }
 
-async function one(id, visit) {
+async function one(id, visit, about) {
   const stream = watched(id, visit);
   const counts = stream.live && stream.counts ? stream.counts : await get(address("batches", id));
   if (counts.size <= STREAMED_UNITS) stream.open(counts);
@@ -57,6 +58,7 @@ async function one(id, visit) {
       "aria-label": "Units with an outcome",
     }),
     h("p", { class: "note" }, stream.live ? "Live." : ""),
+    buttons(about, actionsOf(counts), { id }),
     counts.size <= STREAMED_UNITS && stream.units.size > 0 && squares(counts, stream.units),
     counts.last_error && [
       h("h2", {}, "Last error of a unit that is being retried"),
@@ -78,6 +80,11 @@ async function one(id, visit) {
     ),
   ];
 }
+
+const actionsOf = ({ state, failed }) => [
+  ...(state === "open" || state === "sealed" ? ["cancel-batch"] : []),
+  ...(failed && state !== "cancelled" ? ["retry-batch"] : []),
+];
 
 /** Return the failed units as they are now, also those that were retried after the end of their batch. */
 const failedUnits = async (id, { failed }) =>

@@ -1,6 +1,7 @@
 // Failures: the tasks that were given up, with the reason, and those that are being retried.
 
 import { address, clock, get, since, taskName } from "./api.js";
+import { buttons } from "./actions.js";
 import { choices, facts, finder, h, json, link, nextPage, short, table } from "./dom.js";
 
 export const TITLE = "Failures";
@@ -30,7 +31,8 @@ async function all({ state = "", page_token }) {
   ];
 }
 
-async function one(id, { project }) {
+async function one(id, about) {
+  const { project } = about;
   const shown = await get(address("failures", id));
   return [
     h("h1", {}, taskName(shown)),
@@ -48,6 +50,7 @@ async function one(id, { project }) {
       trace: shown.trace,
       id: shown.id,
     }),
+    shown.state === "failed" && buttons(about, ["retry-failure", "delete-failure"], { id }),
     project &&
       h("p", { class: "note" }, "The trace is the one under which Cloud Logging and Cloud Trace have the call."),
     h("h2", {}, "Payload"),

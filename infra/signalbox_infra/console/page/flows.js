@@ -1,16 +1,19 @@
 // Flows: a list of them, and one run as a timeline: the entries of its log, its pending commands and their ages.
 
 import { address, clock, duration, found, get, now, since } from "./api.js";
+import { buttons } from "./actions.js";
 import { choices, facts, finder, h, json, link, nextPage, short, svg, table } from "./dom.js";
 
 export const TITLE = "Flows";
 const STATES = ["running", "stuck", "completed", "failed", "cancelled"];
+const ACTIONS = ["resume", "cancel", "terminate"];
+const OF_STATE = { running: ["cancel", "terminate"], completed: [], failed: [], cancelled: [] }; // what all of them can take
 const PAGES_MAX = 5; // of a log, read at once
 const WIDTH = 900;
 
 export function show({ about, parts: [function_, flow, ...id], query }) {
   if (!flow) return kinds(about.flows);
-  return id.length ? run(function_, flow, id.join("/")) : runs(function_, flow, query);
+  return id.length ? run(function_, flow, id.join("/"), about) : runs(function_, flow, query, about);
 }
 
 const kinds = (listed) => [
@@ -22,14 +25,18 @@ const kinds = (listed) => [
   ),
 ];
 
-async function runs(function_, flow, { state = "", label = "", page_token }) {
+async function runs(function_, flow, { state = "", label = "", page_token }, about) {
+  const path = address(function_, "flows", flow);
   const here = ["flows", function_, flow];
-  const listed = await get(address(function_, "flows", flow), { state, label, page_token });
+  const listed = await get(path, { state, label, page_token });
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
     finder("Label, as name:value", here, { name: "label", value: label }),
     choices("State", here, "state", STATES, state),
+    (state || label) &&
+      listed.flows.length > 0 &&
+      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: { state, label }, items: "flows" }),
     table(
       "By id",
       ["id", "state", "started", "labels"],
@@ -44,7 +51,7 @@ const labelsOf = ({ labels = {} }) =>
     .map(([name, value]) => `${name}:${value}`)
     .join(", ");
 
-async function run(function_, flow, id) {
+async function run(function_, flow, id, about) {
   const [status, log] = await Promise.all([
     get(address(function_, "flows", flow, id)),
     logOf(address(function_, "flows", flow, id, "log")),
@@ -64,7 +71,11 @@ async function run(function_, flow, id) {
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
     }),
+<<<<<<< HEAD
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
+=======
+    !status.ended_at && buttons(about, [...ACTIONS, "send"], { function: function_, flow, id }),
+>>>>>>> 38d5b60b (A console that acts: buttons for runs, failures, batches and leases, one or all that match; a deployment's with --act)
     h("h2", {}, "Timeline"),
     drawn(log.entries, waits),
     rows(log.entries, waits),

@@ -2,6 +2,7 @@
 
 import { clock, get, Problem } from "./api.js";
 import { h, link, morph, place } from "./dom.js";
+import { act, ask } from "./actions.js";
 import * as batches from "./batches.js";
 import * as documents from "./documents.js";
 import * as failures from "./failures.js";
@@ -17,6 +18,9 @@ const PAUSE_MINUTES = 10;
 const RELAYED =
   "Read-only: a program on your machine passes this page's GETs on to the deployed functions, as your gcloud account, " +
   "and nothing but GETs.";
+const ACTING =
+  "A program on your machine passes this page's GETs, and the actions that you confirm, on to the deployed functions, " +
+  "as your gcloud account.";
 
 const content = document.getElementById("content");
 const about = await get("/console/about").catch((error) => {
@@ -130,6 +134,7 @@ function used() {
 
 function submitted(event) {
   event.preventDefault();
+  if ("act" in event.target.dataset) return act(event.target);
   if (event.target.dataset.do) return shown.visit.act();
   const parts = JSON.parse(event.target.dataset.to);
   const { part, ...query } = Object.fromEntries(new FormData(event.target));
@@ -137,8 +142,11 @@ function submitted(event) {
 }
 
 document.getElementById("where").textContent = about.where;
-if (about.project) document.getElementById("rights").textContent = RELAYED;
+if (about.project) document.getElementById("rights").textContent = Object.keys(about.actions).length ? ACTING : RELAYED;
 document.addEventListener("submit", submitted);
+document.addEventListener("click", ({ target }) => {
+  if (target.dataset?.action) ask(target, about, () => show());
+});
 document.addEventListener("visibilitychange", () => show());
 for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, used);
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -1,13 +1,14 @@
 // Semaphores: limits, leases with their holders and ends, waiters in order, and the wait-for graph.
 
 import { address, clock, get, since, taskName } from "./api.js";
+import { buttons } from "./actions.js";
 import { facts, finder, h, link, nextPage, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Semaphores";
 const GRAPH_SEMAPHORES = 12;
 
-export const show = ({ parts, query }) => (parts.length ? one(parts[0]) : all(query));
+export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query));
 
 async function all({ page_token }) {
   const [listed, rates, waiting, waits] = await Promise.all([
@@ -129,7 +130,7 @@ function waitFor(details, deadlocks, count) {
   ];
 }
 
-async function one(name) {
+async function one(name, about) {
   const shown = await get(address("semaphores", name));
   return [
     h("h1", {}, shown.name),
@@ -142,7 +143,7 @@ async function one(name) {
     h("h2", {}, "Leases"),
     table(
       "Live leases",
-      ["lease", "holder", "task", "permits", "token", "ends"],
+      ["lease", "holder", "task", "permits", "token", "ends", ""],
       shown.leases.map((lease) => [
         lease.id,
         lease.holder ?? "",
@@ -150,6 +151,7 @@ async function one(name) {
         lease.permits,
         String(lease.token),
         `${clock(lease.ends_at)}, ${since(lease.ends_at)}`,
+        buttons(about, ["end-lease"], { name, id: lease.id }) ?? "",
       ]),
     ),
     h("h2", {}, "Waiters"),

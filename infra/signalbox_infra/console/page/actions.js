@@ -1,0 +1,132 @@
+// What a person can do: buttons for the calls that the page's server permits, and the dialog that asks before each.
+
+import { get, Problem, send } from "./api.js";
+import { h } from "./dom.js";
+
+const AT_ONCE = 4; // calls of an action for all that match
+
+/** Return buttons for actions. `values` are the parts of their addresses. With `all`, a list {path, query, items}, an
+ *  action is for each item of all its pages, whose id is the part `id`. */
+export const buttons = ({ actions }, names, values, all = null) => {
+  const known = names.filter((name) => Object.hasOwn(actions, name));
+  if (!known.length) return null;
+  return h(
+    "p",
+    { class: "actions" },
+    all && "All that match: ",
+    known.map((name) =>
+      h(
+        "button",
+        { type: "button", "data-action": name, "data-values": JSON.stringify(values), "data-all": all && JSON.stringify(all) },
+        actions[name].title,
+      ),
+    ),
+  );
+};
+
+const dialog = document.getElementById("action");
+let asked = null;
+
+/** Ask for what a button's action needs. `done` is called after it. */
+export async function ask(button, { actions }, done) {
+  const action = actions[button.dataset.action];
+  const all = button.dataset.all ? JSON.parse(button.dataset.all) : null;
+  const values = JSON.parse(button.dataset.values);
+  asked = { action, all, values, done, stopped: false };
+  const missing = action.names.filter((name) => !(name in values) && !(all && name === "id"));
+  dialog.replaceChildren(
+    h(
+      "form",
+      { method: "dialog", "data-act": true },
+      h("h2", { id: "action-title" }, action.title),
+      h("p", { id: "action-what" }, all ? "Counting …" : Object.values(values).join(" ")),
+      h("p", {}, action.effect),
+      missing.map((name) => labelled(name, h("input", { name, required: true, autocomplete: "off" }))),
+      action.value && labelled("Value, as JSON", h("textarea", { name: "value", rows: 3 }, "null")),
+      labelled("Why", h("input", { name: "reason", required: true, maxlength: 500, autocomplete: "off" })),
+      h("progress", { hidden: true, "aria-label": "Done" }),
+      h("p", { role: "alert", class: "bad" }),
+      h("p", {}, h("button", { name: "confirm" }, action.title), " ", h("button", { type: "button", name: "close" }, "Close")),
+    ),
+  );
+  dialog.showModal();
+  dialog.querySelector("[name=close]").addEventListener("click", () => dialog.close());
+  dialog.querySelector("input").focus();
+  if (!all) return;
+  try {
+    const { count } = await get(all.path, { ...all.query, count: "true" });
+    dialog.querySelector("#action-what").textContent = `${count.toLocaleString("en")} match.`;
+  } catch (problem) {
+    said(problem);
+  }
+}
+
+const labelled = (text, field) => h("label", {}, `${text} `, field);
+
+dialog.addEventListener("close", () => {
+  if (asked) asked.stopped = true;
+});
+
+/** Send what the dialog asked for. */
+export async function act(form) {
+  const given = Object.fromEntries(new FormData(form));
+  const { action, all, values, done } = asked;
+  const confirm = form.querySelector("[name=confirm]");
+  confirm.disabled = true;
+  said(null);
+  try {
+    const body = bodyOf(action, given);
+    if (all) await forEach(all, (id) => call(action, { ...values, id }, body, given.reason));
+    else await call(action, { ...values, ...given }, body, given.reason);
+    dialog.close();
+  } catch (problem) {
+    said(problem);
+  } finally {
+    confirm.disabled = false;
+    done();
+  }
+}
+
+function bodyOf({ method, reason: place, value }, { reason, value: text }) {
+  if (method === "DELETE") return undefined;
+  try {
+    return { ...(place === "body" && { reason }), ...(value && { [value]: JSON.parse(text) }) };
+  } catch {
+    throw new Problem(0, { title: "The value is not JSON", detail: 'Write a text in quotation marks: "yes".' });
+  }
+}
+
+function call({ method, path, reason: place }, values, body, reason) {
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name]));
+  const query = place === "query" ? `?${new URLSearchParams({ reason })}` : "";
+  return send(method, filled + query, body, reason);
+}
+
+/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. */
+async function forEach({ path, query, items }, one) {
+  const mine = asked;
+  const bar = dialog.querySelector("progress");
+  const ids = [];
+  for (let token = ""; token !== undefined; ) {
+    const page = await get(path, { ...query, page_token: token });
+    ids.push(...page[items].map(({ id }) => id));
+    token = page.next_page_token;
+  }
+  Object.assign(bar, { hidden: false, max: Math.max(ids.length, 1), value: 0 });
+  const refused = [];
+  const worker = async () => {
+    for (let id = ids.shift(); id !== undefined && !mine.stopped; id = ids.shift()) {
+      await one(id).catch((problem) => refused.push([id, problem]));
+      bar.value++;
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  if (!refused.length) return;
+  const [[id, first]] = refused;
+  throw new Problem(0, { title: `${refused.length} were refused`, detail: `${id}: ${first.body.detail ?? first.message}` });
+}
+
+function said(problem) {
+  const { title, detail } = problem?.body ?? {};
+  dialog.querySelector("[role=alert]").textContent = problem ? [title ?? problem.message, detail].filter(Boolean).join(". ") : "";
+}
