@@ -71,11 +71,8 @@ async function run(function_, flow, id, about) {
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
     }),
-<<<<<<< HEAD
-    trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
-=======
     !status.ended_at && buttons(about, [...ACTIONS, "send"], { function: function_, flow, id }),
->>>>>>> 38d5b60b (A console that acts: buttons for runs, failures, batches and leases, one or all that match; a deployment's with --act)
+    trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     drawn(log.entries, waits),
     rows(log.entries, waits),
