@@ -174,6 +174,8 @@ class FlowsHistory:
             new = after.log.tail[max(0, len(known) - after.log.held) :]
             for entry in new:
                 self._check_entry(before, after, entry)
+            if new and isinstance(new[0], Cancel):  # after another entry, what ran may be the loser of a group
+                self.inline.check_cancel(before)
             self._check_cancels(after, new)
             known[after.log.held :] = after.log.tail
         if after.stuck and self.sound:
@@ -204,7 +206,6 @@ class FlowsHistory:
         if isinstance(entry, Result) and entry.wait.signature.startswith("run "):
             self.inline.check_entry(before, header, entry)
         if isinstance(entry, Cancel):
-            self.inline.check_cancel(before)
             self._check_deadline(header, entry)
             self._check_abandoned(header, entry)
 
