@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from signalbox.core.effects import Effect
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import storage
@@ -26,6 +27,8 @@ from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, header_path
 from signalbox.mailboxes.storage import read_mailbox
+from signalbox.semaphores.machine.transitions import unit_task
+from signalbox.semaphores.model import Waiter
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
@@ -170,6 +173,10 @@ def _itself(value: Any) -> Any:
     return value
 
 
+def _tells_units_only(name: str, waiter: Waiter, now: datetime) -> tuple[Effect, ...]:
+    return unit_task(name, waiter, "deleted", now)
+
+
 FAULTS = (
     in_flows("flow-3", "replay in the order of the log", ("flows.replay", _by_path)),
     in_flows("flow-4", "keeping events that no command waits for", ("flows.Driver._apply_event", _keeps_no_event)),
@@ -189,6 +196,12 @@ FAULTS = (
     ),
     in_flows(
         "flow-11", "posting the outcome of a step whose flow is stuck", ("flows._apply_at_once", _loses_its_outcome)
+    ),
+    in_flows(
+        "flow-11",
+        "the flows of a deleted semaphore",
+        ("semaphores.end_tasks in sweep", _tells_units_only),
+        ("semaphores.end_tasks in wait_queue", _tells_units_only),
     ),
     in_flows("flow-21", "posting an outcome behind a full page", ("flows._apply_at_once", _overtaking)),
     in_flows("flow-12", "the position of a patch", ("flows.Position.patched", _patched_everywhere)),

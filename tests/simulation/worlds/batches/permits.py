@@ -145,7 +145,7 @@ class Permits:
         def act() -> None:
             if service.get(self._world.ports, NAME).waiters:
                 REACHED[SEMAPHORES_AGAIN] += 1
-                sweep.delete(replace(self._world.ports, queue=_Refusing()), NAME)
+                sweep.delete(replace(self._world.ports, queue=Refusing()), NAME)
                 service.put(self._world.ports, NAME, SemaphoreSettings(self._permits, LEASE_SECONDS))
                 self._use()
 
@@ -197,7 +197,7 @@ def _admit(ports: Ports, effect: Effect) -> None:
     semaphores_tasks.TASKS[effect.task](ports, effect.payload)
 
 
-class _Refusing:
+class Refusing:
     """A queue that accepts no task: all are left to the sweeper."""
 
     def create(self, tasks: Sequence[Effect]) -> None:

@@ -30,8 +30,9 @@ from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
-from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, REACHED, UPGRADED
+from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.batches.permits import Refusing
 from tests.simulation.worlds.flows import abandoned
 from tests.simulation.worlds.flows.acts import Act, People, Visitor
 from tests.simulation.worlds.flows.checks import FlowsAtRest
@@ -75,6 +76,9 @@ ABANDONED_RATE = 0.2
 RETRIED_RATE = 0.4
 """Of the seeds, those that also run a world of overlapping attempts."""
 
+RECREATED_RATE = 0.15
+"""Of the seeds, those that also run a world of locks whose semaphore is deleted and created again."""
+
 VISITED_RATE = 0.3
 """Of the seeds, those that also run a world of callbacks."""
 
@@ -104,6 +108,9 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     if Random(f"{seed}-retried").random() < RETRIED_RATE:
         with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
             _retried(seed, trace)
+    if Random(f"{seed}-recreated").random() < RECREATED_RATE:
+        with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
+            _recreated(seed, trace)
     if Random(f"{seed}-visited").random() < VISITED_RATE:
         with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
             _visited(seed, trace)
@@ -119,6 +126,15 @@ def _visited(seed: int, trace: Callable[[str], None] | None) -> None:
             world.acts += world.visits_of(address, own.choice("xxy"), f"callback-{address.key}-{number}")
         if world.kind is Kind.RESTARTED:
             world.acts += [world.people.restart_of(address, own), world.people.termination_of(address)]
+    world.run()
+
+
+def _recreated(seed: int, trace: Callable[[str], None] | None) -> None:
+    """Run a world of locks whose semaphore is deleted and created again while flows wait for it."""
+    own = Random(f"recreated {seed}")
+    world = FlowsWorld(seed + SECOND_WORLD, own, Kind.LOCKS, trace)
+    world.rest = replace(world.rest, leases_end=True)
+    world.acts.insert(own.randint(1, len(world.acts)), Act("recreate", partial(world.recreate, own.uniform(0, 3))))
     world.run()
 
 
@@ -179,6 +195,15 @@ class FlowsWorld:
         header = lambda of: self.history.headers.get(of.base)  # noqa: E731  the run that a visitor finds
         visitor = Visitor(self.world, address, event, name, header, self.history.has_landed)
         return [Act(f"visit {name} {number}", visitor.visit) for number in range(2)]
+
+    def recreate(self, seconds: float) -> bool:
+        """Delete the semaphore after a while, and create it again at once."""
+        self.world.ports.clock.sleep(seconds)
+        at_once = replace(self.world.reliable_ports(), queue=Refusing())
+        semaphores_sweep.delete(at_once, SEMAPHORE)
+        service.put(at_once, SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+        REACHED[LOCKS_AGAIN] += 1
+        return True
 
     def _purge(self) -> bool:
         self.deliveries.purge()
