@@ -261,10 +261,15 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
     harness.run(due_only=True)
     console.open("", "Overview")
-    counts = dict(console.rows("Here and now"))
-    assert counts["Deadlocks"] == "1"
-    assert counts["Semaphores with waiters"] == "5"
-    assert (counts["Batches, sealed"], counts["Failures"]) == ("1", "1")
+    assert dict(console.rows("Needs attention")) == {"Deadlocks": "1", "Failures": "1"}
+    assert dict(console.rows("Runs and waits")) == {"Semaphores with waiters": "5", "Batches, sealed": "1"}
+
+
+def test_an_overview_of_nothing_says_what_to_do(console: Console) -> None:
+    console.open("", "Overview")
+    text = console.page.inner_text("main")
+    assert "Needs attention: nothing has failed, is stuck or deadlocked." in text
+    assert "Runs and waits: nothing. Call a function, and it appears here." in text
 
 
 def test_a_page_without_a_user_stops_reading(console: Console, harness: Harness) -> None:
@@ -318,7 +323,7 @@ def test_a_problem_is_shown_as_the_api_states_it(page: Page, base: str) -> None:
 def test_the_keyboard_reaches_the_content_and_typing_survives_a_reading(console: Console, harness: Harness) -> None:
     console.open("semaphores", "Semaphores")
     page = console.page
-    page.focus("main input")
+    page.keyboard.press("/")
     page.keyboard.type("prin")
     harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
     page.wait_for_function("() => document.querySelector('table caption')?.textContent === 'By name'")

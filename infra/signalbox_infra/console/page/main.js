@@ -148,6 +148,11 @@ document.addEventListener("click", ({ target }) => {
   if (target.dataset?.action) ask(target, about, () => show());
 });
 document.addEventListener("visibilitychange", () => show());
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.closest("input, textarea, dialog")) return;
+  event.preventDefault(); // the field would have the slash
+  content.querySelector("input")?.focus();
+});
 for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, used);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names the page

@@ -1,4 +1,4 @@
-// Overview: what runs, what waits, what failed. Each line leads to its page.
+// Overview: first what needs a person, then what runs and waits. Each line leads to its page.
 
 import { address, get, Problem } from "./api.js";
 import { h, link, table } from "./dom.js";
@@ -15,12 +15,15 @@ export async function show({ about, visit }) {
   ]);
   return [
     h("h1", {}, TITLE),
-    table(
-      "Here and now",
-      ["what", "how many"],
-      rows.map(({ text, parts, query, count, bad }) => ({
-        cells: [link(parts, text, query), h("span", { class: bad && count !== "0" ? "bad" : null }, count)],
-      })),
+    present(
+      "Needs attention",
+      rows.filter(({ bad }) => bad),
+      "nothing has failed, is stuck or deadlocked.",
+    ),
+    present(
+      "Runs and waits",
+      rows.filter(({ bad }) => !bad),
+      "nothing. Call a function, and it appears here.",
     ),
     h("h2", {}, "Queues"),
     about.status_is_quick
@@ -28,6 +31,20 @@ export async function show({ about, visit }) {
       : asked(visit),
   ];
 }
+
+/** Show what there is of the rows, each a link to its list. */
+const present = (caption, rows, empty) =>
+  table(
+    caption,
+    ["what", "how many"],
+    rows
+      .filter(({ count }) => count !== "0")
+      .map(({ text, parts, query, count, bad }) => [
+        link(parts, text, query),
+        h("span", { class: bad ? "bad" : null }, count),
+      ]),
+    empty,
+  );
 
 const status = ({ name, text, well }) => [name, h("span", { class: well ? null : "bad" }, text)];
 
@@ -44,14 +61,14 @@ function counts(about) {
     ...about.flows
       .slice(0, FLOWS_MAX)
       .flatMap(({ function: function_, flow }) =>
-        ["running", "stuck"].map((state) =>
+        ["running", "stuck", "failed"].map((state) =>
           of(
             `Flows ${flow}, ${state}`,
             ["flows", function_, flow],
             address(function_, "flows", flow),
             "flows",
             { state },
-            state === "stuck",
+            state !== "running",
           ),
         ),
       ),
