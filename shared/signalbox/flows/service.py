@@ -18,7 +18,7 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import AlreadyExists, Committed, Ports, Put, Query, Snapshot, Store
+from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
@@ -493,6 +493,8 @@ def advance_without_read(
     with _closed_after_error(turn):
         for result in ended:
             turn.take(result)
+        if turn.new_sub_flows:
+            raise Conflict("the ids of new sub-flows must be looked up")
         turn.claim_steps()
         log = LoadedLog(last_chunk=live.last_chunk)
         commit = TurnCommit(live.snapshot, turn, log, (), flows.revision, more=False, live=True)
