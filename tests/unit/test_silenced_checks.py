@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,3 +45,32 @@ def test_each_line_that_silences_a_check_says_why(folder: str) -> None:
 )
 def test_a_reason_is_what_follows_the_code(comment: str, found: list[int]) -> None:
     assert list(without_a_reason(f"import os  {comment}\n")) == found
+
+
+A_USERS_TASK = '''"""Charges orders."""
+
+from signalbox import Function, Problem
+
+app = Function("orders")
+
+
+@app.task
+def charge(amount: int) -> str:
+    """Charge an amount."""
+    try:
+        if amount <= 0:
+            raise Problem("An amount is positive.")
+        text = f"charged {amount:d}"
+    except ValueError:
+        raise Problem("The amount is not a number.") from None
+    return text
+
+
+entry = app.entry_point()
+'''
+
+
+def test_a_task_that_refuses_within_try_passes_the_check_of_a_users_folder() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--stdin-filename=functions/orders/main.py", "-"]
+    ended = subprocess.run(command, cwd=ROOT, input=A_USERS_TASK, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
