@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'<b>'\"&amp;"
 """A name that would be markup, were it not text."""
@@ -499,3 +499,56 @@ def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
         "call": "POST /shop/flows/ship/o-1/resume",
         "status": 202,
     }
+
+
+def holding(page: Page, address: str) -> list[Route]:
+    """Return the page's requests of an address, which wait until they are continued."""
+    held: list[Route] = []
+    page.route(address, lambda route: held.append(route))
+    return held
+
+
+def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_match_by_then(
+    console: Console, harness: Harness
+) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    page = console.page
+    held = holding(page, "**/shop/flows/ship?*count=true*")
+    console.open("flows/shop/ship?state=stuck", "Runs of ship")
+    with page.expect_request("**/shop/flows/ship?*count=true*"):
+        page.click("button[data-action=resume]")
+    page.fill("dialog [name=reason]", "the dock is there")
+    assert page.is_disabled("dialog [name=confirm]")
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === 'Counting …'")
+    held[0].continue_()
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
+    harness.delete("semaphores/dock")
+    stuck_at_the_dock(harness, "o-2")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog >> text=More match now")
+    assert page.inner_text("#action-what") == "2 match."
+    harness.run(due_only=True)
+    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"stuck"}
+    page.unroute("**/shop/flows/ship?*count=true*")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    harness.run()
+    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"completed"}
+
+
+def test_an_answer_that_comes_late_leaves_the_next_dialog_as_it_is(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    page = console.page
+    held = holding(page, "**/o-1/resume")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    page.click("button[data-action=resume]")
+    page.fill("dialog [name=reason]", "the dock is there")
+    with page.expect_request("**/o-1/resume"):
+        page.click("dialog [name=confirm]")
+    page.click("dialog [name=close]")
+    page.click("button[data-action=terminate]")
+    page.fill("dialog [name=reason]", "or not")
+    with page.expect_response("**/o-1/resume"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    assert page.input_value("dialog[open] [name=reason]") == "or not"

@@ -32,7 +32,8 @@ export async function ask(button, { actions }, done) {
   const action = actions[button.dataset.action];
   const all = button.dataset.all ? JSON.parse(button.dataset.all) : null;
   const values = JSON.parse(button.dataset.values);
-  asked = { action, all, values, done, stopped: false };
+  const mine = { action, all, values, done, stopped: false, count: 0 };
+  asked = mine;
   const missing = action.names.filter((name) => !(name in values) && !(all && name === "id"));
   dialog.replaceChildren(
     h(
@@ -46,19 +47,26 @@ export async function ask(button, { actions }, done) {
       labelled("Why", h("input", { name: "reason", required: true, maxlength: 500, autocomplete: "off" })),
       h("progress", { hidden: true, "aria-label": "Done" }),
       h("p", { role: "alert", class: "bad" }),
-      h("p", {}, h("button", { name: "confirm" }, action.title), " ", h("button", { type: "button", name: "close" }, "Close")),
+      h("p", {}, h("button", { name: "confirm", disabled: Boolean(all) }, action.title), " ", h("button", { type: "button", name: "close" }, "Close")),
     ),
   );
   dialog.showModal();
   dialog.querySelector("[name=close]").addEventListener("click", () => dialog.close());
   dialog.querySelector("input").focus();
   if (!all) return;
+  const form = dialog.querySelector("form");
   try {
-    const { count } = await get(all.path, { ...all.query, count: "true" });
-    dialog.querySelector("#action-what").textContent = `${count.toLocaleString("en")} match.`;
+    counted(form, mine, (await get(all.path, { ...all.query, count: "true" })).count);
   } catch (problem) {
-    said(problem);
+    said(form, problem);
   }
+}
+
+/** Show how many match. Without a number nothing can be confirmed. */
+function counted(form, mine, count) {
+  mine.count = count;
+  form.querySelector("#action-what").textContent = `${count.toLocaleString("en")} match.`;
+  form.querySelector("[name=confirm]").disabled = count === 0;
 }
 
 const labelled = (text, field) => h("label", {}, `${text} `, field);
@@ -67,20 +75,21 @@ dialog.addEventListener("close", () => {
   if (asked) asked.stopped = true;
 });
 
-/** Send what the dialog asked for. */
+/** Send what the dialog asked for. Its answer may come when the dialog already asks for something else. */
 export async function act(form) {
   const given = Object.fromEntries(new FormData(form));
-  const { action, all, values, done } = asked;
+  const mine = asked;
+  const { action, all, values, done } = mine;
   const confirm = form.querySelector("[name=confirm]");
   confirm.disabled = true;
-  said(null);
+  said(form, null);
   try {
     const body = bodyOf(action, given);
-    if (all) await forEach(all, (id) => call(action, { ...values, id }, body, given.reason));
+    if (all) await forEach(form, mine, (id) => call(action, { ...values, id }, body, given.reason));
     else await call(action, { ...values, ...given }, body, given.reason);
-    dialog.close();
+    if (form.isConnected) dialog.close();
   } catch (problem) {
-    said(problem);
+    said(form, problem);
   } finally {
     confirm.disabled = false;
     done();
@@ -102,15 +111,20 @@ function call({ method, path, reason: place }, values, body, reason) {
   return send(method, filled + query, body, reason);
 }
 
-/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. */
-async function forEach({ path, query, items }, one) {
-  const mine = asked;
-  const bar = dialog.querySelector("progress");
+/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. If there are more
+ *  than were counted, none is acted on, and they are to be confirmed again. */
+async function forEach(form, mine, one) {
+  const { path, query, items } = mine.all;
+  const bar = form.querySelector("progress");
   const ids = [];
   for (let token = ""; token !== undefined; ) {
     const page = await get(path, { ...query, page_token: token });
     ids.push(...page[items].map(({ id }) => id));
     token = page.next_page_token;
+  }
+  if (ids.length > mine.count) {
+    counted(form, mine, ids.length);
+    throw new Problem(0, { title: "More match now", detail: "Nothing was sent. Confirm again to act on all of them." });
   }
   Object.assign(bar, { hidden: false, max: Math.max(ids.length, 1), value: 0 });
   const refused = [];
@@ -126,7 +140,7 @@ async function forEach({ path, query, items }, one) {
   throw new Problem(0, { title: `${refused.length} were refused`, detail: `${id}: ${first.body.detail ?? first.message}` });
 }
 
-function said(problem) {
+function said(form, problem) {
   const { title, detail } = problem?.body ?? {};
-  dialog.querySelector("[role=alert]").textContent = problem ? [title ?? problem.message, detail].filter(Boolean).join(". ") : "";
+  form.querySelector("[role=alert]").textContent = problem ? [title ?? problem.message, detail].filter(Boolean).join(". ") : "";
 }
