@@ -504,7 +504,11 @@ def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
 def holding(page: Page, address: str) -> list[Route]:
     """Return the page's requests of an address, which wait until they are continued."""
     held: list[Route] = []
-    page.route(address, lambda route: held.append(route))
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, hold)
     return held
 
 
