@@ -193,6 +193,29 @@ def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console,
     assert console.page.locator("svg rect.waits").count() >= 1
 
 
+BROKEN_TIMES = """() => [...document.querySelectorAll("td")].filter((cell) => {
+    const text = cell.firstChild, found = /\\d\\d:\\d\\d:\\d\\d/.exec(text?.data ?? "");
+    if (!found) return false;
+    const range = document.createRange();
+    range.setStart(text, found.index);
+    range.setEnd(text, found.index + found[0].length);
+    return range.getClientRects().length > 1;
+}).length"""
+
+
+def test_no_time_is_broken_on_a_narrow_screen_and_the_links_leave_room(console: Console, harness: Harness) -> None:
+    order = {"order": "7", "item": "tea", "count": 1, "amount": 3_000}
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    harness.post("shop/flows/checkout/7", json={"arguments": order})
+    harness.travel(3)
+    console.page.set_viewport_size({"width": 400, "height": 800})
+    console.open("flows/shop/checkout/7", "checkout/7")
+    assert len(console.rows("The log of the run, and its pending commands")) > 2
+    assert console.page.evaluate(BROKEN_TIMES) == 0
+    assert console.page.evaluate("document.documentElement.scrollWidth") == 400
+    assert console.page.evaluate("document.querySelector('header').offsetHeight") < 130
+
+
 @gate.flow
 async def passage() -> None:
     await flow.callback("opened", through="doors", expires_seconds=60)
