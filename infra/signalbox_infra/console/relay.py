@@ -94,8 +94,10 @@ class Relay:
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
-        if request.content_length and (request.content_length > BODY_BYTES_MAX or request.mimetype != JSON):
-            return problem(413, "Not passed on", f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes.")
+        length = request.content_length  # None also of a chunked body, which states no length
+        if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):
+            detail = f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes, with a Content-Length."
+            return problem(413, "Not passed on", detail)
         answer = self._passed_on(path, request)
         done = {"message": "console action", "action": name, "account": self.account, "reason": reason}
         self.log({**done, "call": f"{request.method} {path}", "status": answer.status_code})

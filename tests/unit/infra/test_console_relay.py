@@ -188,6 +188,7 @@ def test_nothing_but_actions_is_passed_on(
         ({KEY_HEADER: "guess"}, 403),
         ({REASON_HEADER: " "}, 400),
         ({"Content-Type": "text/plain"}, 413),
+        ({"Transfer-Encoding": "chunked"}, 413),
     ],
 )
 def test_an_action_needs_the_page_its_key_a_reason_and_json(
