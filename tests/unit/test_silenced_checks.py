@@ -60,10 +60,10 @@ def charge(amount: int) -> str:
     try:
         if amount <= 0:
             raise Problem("An amount is positive.")
-        text = f"charged {amount:d}"
-    except ValueError:
-        raise Problem("The amount is not a number.") from None
-    return text
+    except Problem:
+        print("refused")
+        raise
+    return f"charged {amount}"
 
 
 entry = app.entry_point()
@@ -71,6 +71,6 @@ entry = app.entry_point()
 
 
 def test_a_task_that_refuses_within_try_passes_the_check_of_a_users_folder() -> None:
-    command = [sys.executable, "-m", "ruff", "check", "--stdin-filename=functions/orders/main.py", "-"]
+    command = [sys.executable, "-m", "ruff", "check", "--stdin-filename=orders/main.py", "-"]
     ended = subprocess.run(command, cwd=ROOT, input=A_USERS_TASK, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
