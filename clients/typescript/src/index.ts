@@ -20,7 +20,7 @@ export interface Problem {
   readonly [field: string]: unknown;
 }
 
-/** An answer that is no success. `slug` is the last part of the problem's type, such as `bad-key`. */
+/** An unsuccessful answer. `slug` is the last part of the problem's type, such as `bad-key`. */
 export class ApiError extends Error {
   readonly slug: string;
 

@@ -52,7 +52,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer that is no success; status 0 if there is none, and then `text` says why."""
+    """An unsuccessful answer; status 0 if there is none, and then `text` says why."""
 
     status: int
     text: str = ""

@@ -7,7 +7,7 @@ TYPE_PREFIX = "urn:signalbox:problem:"
 
 
 class ApiError(Exception):
-    """An answer that is no success, or none at all.
+    """An unsuccessful answer, or none at all.
 
     - ``status``: of HTTP; 0 without an answer.
     - ``slug``: the last part of the problem's type, such as ``bad-key``; empty for an answer of the platform.

@@ -47,7 +47,7 @@ class Transport:
     def send(self, asked: Request) -> tuple[httpx.Response, Json]:
         """Send a request until it has an answer, and return it with its JSON; None for an empty one.
 
-        Raises `ApiError` for an answer that is no success, and `Unavailable` if there was none in time.
+        Raises `ApiError` for an unsuccessful answer, and `Unavailable` if there was none in time.
         """
         attempts = Attempts(time.monotonic() + self._retry_seconds)
         while True:
