@@ -7,11 +7,13 @@ imported only by functions that use them.
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 import flask
 
 from signalbox.adapters import runtime
+from signalbox.adapters.clock import time_budget
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.deployed_catalogue import is_declared
 from signalbox.adapters.http import cloud_run
@@ -23,6 +25,7 @@ from signalbox.adapters.http.tasks import QUEUE_HEADER, TaskDelivery, forwarding
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
@@ -96,6 +99,9 @@ RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
 
 COMPLETION = "batch"
 """The member of a task's context that says which batch has ended."""
+
+GROUP = "group"
+"""The member of a task's context that says which units of a batch it runs."""
 
 RECEIVED = {"step", "unit"}
 """The members of a task's context with which a flow or a batch receives the result."""
@@ -366,22 +372,29 @@ class Function:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
 
-        def code(subject: TaskSubject | None, begun: Start) -> Any:
+        def code(attempt: Attempt, subject: TaskSubject | None, begun: Start) -> Any:
             hold(subject)
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
-            returned = task.run(request.payload, subject, _task_context(attempt, begun, limits, received_at))
+            returned = task.run(attempt.payload, subject, _task_context(attempt, begun, limits, received_at))
             return task.encoded(returned) if attempt.context.keys() & RECEIVED else returned
+
+        def code_of_unit(attempt: Attempt, subject: TaskSubject | None, begun: Start) -> Any:
+            with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
+                return code(attempt, subject, begun)
 
         attempt, received_at = _attempt(request, self.name), time.monotonic()
         if settings().in_cloud and not _is_known(task, request):
             runs.wait_for_newer_code(runtime.ports(), attempt, lambda: _is_coming(task, attempt))
+        if GROUP in attempt.context:
+            runs.run_group(runtime.ports(), attempt, limits, is_live, code_of_unit, _group_time())
+            return
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
             if "step" in attempt.context:
-                self._flow_host.run_step(attempt, limits, code)
+                self._flow_host.run_step(attempt, limits, partial(code, attempt))
             else:
-                runs.run(runtime.ports(), attempt, limits, is_live, code)
+                runs.run(runtime.ports(), attempt, limits, is_live, partial(code, attempt))
 
     def _run_turn(self, request: TaskDelivery) -> None:
         """Run the mailbox of an object or of a flow."""
@@ -395,8 +408,9 @@ class Function:
 
 
 def _is_known(task: Task[Any, Any] | None, request: TaskDelivery) -> bool:
-    """Return whether this code has a task that takes the arguments of a delivery."""
-    return task is not None and task.accepts(request.payload)
+    """Return whether this code has a task that takes the arguments of a delivery. A group's first unit is looked at."""
+    payloads = request.context.get(GROUP, {}).get("payloads") or [{}]
+    return task is not None and task.accepts({**request.payload, **payloads[0]})
 
 
 def _is_coming(task: Task[Any, Any] | None, attempt: Attempt) -> bool:
@@ -467,6 +481,13 @@ def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
     backoff = settings().queue_backoffs.get(delivery.queue, NO_BACKOFF)
     what = function, delivery.name, delivery.payload, delivery.queue, delivery.trace, backoff.pause_seconds(retries + 1)
     return Attempt(operation, with_unit(delivery.context), executions, retries, *what, is_late=delivery.is_late)
+
+
+def _group_time() -> runs.GroupTime:
+    """Return the time of a delivery that begins now: half of it is left to the rest of the group's last unit."""
+    half = min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) / 2
+    is_over = time_budget(min(BATCHES_LIMITS.group_seconds, half))()
+    return runs.GroupTime(is_over, time_budget(BATCHES_LIMITS.group_hold_seconds))
 
 
 def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_at: float) -> TaskContext:

@@ -36,6 +36,19 @@ class BatchLimits(Limits):
     """Units that share a counter: Firestore sustains about one write a second on a record, and each unit is one write.
     """
 
+    group_payloads_bytes_max: int = 64 * 1024
+    """Payloads of a page that travel in the tasks of its groups. Of a larger page, each group reads the page."""
+
+    group_commit_bytes_max: int = 2 * 1024 * 1024
+    """Results that a group holds before it commits them: they are in memory, and lost if its process dies."""
+
+    group_hold_seconds: int = 10
+    """The time for which a group holds results: a process that dies loses no more than this much work."""
+
+    group_seconds: int = 300
+    """The time after which a group enqueues the rest of its units as another task; half of the delivery's time if that
+    is shorter."""
+
     node_children_max: int = 20
     """Children of a node of a batch's tree: few enough that no record is hot, many enough that three levels suffice."""
 

@@ -29,7 +29,7 @@ class BatchSpec:
 
     `then` is the batch that follows if this one succeeds. Otherwise `on_failure` is called, with the batch's end. The
     batch that follows has the same `on_failure`, unless it has its own. With `semaphore`, each unit runs under a permit
-    of the semaphore of this name.
+    of the semaphore of this name. With `per_task`, one task runs that many units, one after another.
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """
@@ -45,12 +45,14 @@ class BatchSpec:
     then: "BatchSpec | None" = None
     on_failure: Call | None = None
     semaphore: str = ""
+    per_task: int | None = None
 
     def __post_init__(self) -> None:
-        fields = RequestFields({name: getattr(self, name) for name in _NUMBERS}, BadBatch)
+        fields = RequestFields({name: getattr(self, name) for name in (*_NUMBERS, "per_task")}, BadBatch)
         fields.integer("failures_max", 0, NUMBER_MAX, default=None)
         fields.integer("deadline_seconds", 1, LIMITS.batch_deadline_seconds_max)
         fields.integer("concurrency", 1, LIMITS.concurrency_max, default=None)
+        fields.integer("per_task", 2, LIMITS.page_units_max, default=None)
         self._check_dispatch()
         self._check_then()
         check_units(self.units, self.task, LIMITS.call_units_max)
@@ -62,9 +64,16 @@ class BatchSpec:
             ("concurrency", self.concurrency),
             ("queues", self.queues),
             ("semaphore", self.semaphore),
+            ("per_task", self.per_task),
         ):
             if value and self.task is None:
                 raise BadBatch(f"`{name}` needs a `task`: without one, units are completed from outside.", field=name)
+        if self.per_task and self.semaphore:
+            raise BadBatch(
+                "A permit is for one unit, and with `per_task` a task runs several. Leave one of the two out; "
+                "`concurrency` also limits how many run at once.",
+                field="per_task",
+            )
         if len(self.queues) > LIMITS.batch_queues_max:
             raise BadBatch(f"A batch has at most {LIMITS.batch_queues_max} queues.", field="queues")
         for call in self.calls_by_queue():
@@ -96,7 +105,7 @@ class BatchSpec:
     @classmethod
     def _parse(cls, body: Mapping[str, Any], at: str, *more: str) -> Self:
         fields = RequestFields(body, BadBatch, at).only(
-            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", *more
+            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", "per_task", *more
         )
         then = fields.value("then", default=None)
         if not isinstance(then, dict | None):
@@ -113,6 +122,7 @@ class BatchSpec:
             then=None if then is None else cls._parse(then, f"{at}.then" if at else "then"),
             on_failure=_call(fields, "on_failure"),
             semaphore=fields.text("semaphore", ""),
+            per_task=fields.value("per_task", default=None),
         )
 
     @classmethod
@@ -126,7 +136,16 @@ class BatchSpec:
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         then = {} if self.then is None else {"then": self.then.to_request()}
         semaphore = {"semaphore": self.semaphore} if self.semaphore else {}
-        return {"units": list(self.units), "queues": list(self.queues), **calls, **numbers, **then, **semaphore}
+        grouped = {"per_task": self.per_task} if self.per_task else {}
+        return {
+            "units": list(self.units),
+            "queues": list(self.queues),
+            **calls,
+            **numbers,
+            **then,
+            **semaphore,
+            **grouped,
+        }
 
     def calls(self, at: str = "") -> dict[str, Call]:
         """Return the calls at the end of this batch and of those that follow it, by their places in the request."""
@@ -163,6 +182,7 @@ class BatchSpec:
             then="" if self.then is None else json_text(self.then.to_request()),
             on_failure=self.on_failure,
             semaphore=self.semaphore,
+            per_task=self.per_task,
         )
 
     def digest(self) -> str:
@@ -174,6 +194,7 @@ class BatchSpec:
             "then": self.then and self.then.digest(),
             "on_failure": _canonical(self.on_failure),
             "semaphore": self.semaphore,
+            "per_task": self.per_task,
         }
         chosen = [{name: value for name, value in options.items() if value}]
         numbers = [self.sealed, self.failures_max, self.deadline_seconds]

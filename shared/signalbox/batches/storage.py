@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
 from signalbox.batches.machine.watch import ENDED_AT, Ended, News, Position
-from signalbox.batches.model.batches import Counts, Header, header_of, header_of_run
+from signalbox.batches.model.batches import REPLACED, Counts, Header, header_of, header_of_run
 from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
-from signalbox.batches.model.units import UnitRecord, UnitState
+from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot
@@ -53,6 +53,16 @@ def read_header_of_run(ports: Ports, run: BatchRun) -> Header | None:
 
 def no_such_batch(batch: str) -> NotFound:
     return NotFound(f"There is no batch {batch!r}.", field="id")
+
+
+def has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
+    """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first sub-batch."""
+    header, number = first, 0
+    while header is not None and header.reason == REPLACED:
+        number += 1
+        [read] = ports.store.read(header_path(unit.sub_batch_id(number)))
+        header = header_of(read.data)
+    return header is not None and header.state != "open"
 
 
 # --- pages and counts ---

@@ -113,8 +113,12 @@ class Call:
         """Undo `to_record`."""
         return cls(**{**record, "payload": json.loads(record["payload"])})
 
-    def effect(self, name: str, now: datetime, **context: Any) -> Effect:
-        """Return this call as the effect `name`; `context` is its ``lease``, ``unit`` or ``batch``."""
+    def effect(self, name: str, now: datetime | None, **context: Any) -> Effect:
+        """Return this call as the effect `name`; `context` is its ``lease``, ``unit`` or ``batch``.
+
+        `now` may be None for a call without a delay.
+        """
+        assert now is not None or not self.delay_seconds, "a delay begins now"
         return Effect(
             name=name,
             queue=self.queue,
@@ -122,7 +126,7 @@ class Call:
             task=self.task,
             payload=self.payload,
             path=f"/tasks/{self.task}",
-            not_before=now + timedelta(seconds=self.delay_seconds) if self.delay_seconds else None,
+            not_before=now + timedelta(seconds=self.delay_seconds) if now and self.delay_seconds else None,
             context=_as_json(context),
         )
 

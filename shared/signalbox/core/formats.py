@@ -15,7 +15,7 @@ from typing import Any
 
 from signalbox.core.problems import NewerFormat
 
-READS = 1
+READS = 2
 """The newest format that this release reads."""
 
 FORMAT = "format"

@@ -4,7 +4,7 @@ One blind commit counts a start, and its answer has the new counts. After a star
 error; for a first start, one write counts it and notes the error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +34,15 @@ def count_start(ports: Ports, attempt: Attempt) -> Start:
     counts: dict[Field, Any] = {STARTS: Increment(1), ERRORS: Increment(0), COUNTED_AT: SERVER_TIME}
     [result] = ports.store.commit([Change(attempt.record_path, counts, guard=None)]).results
     return Start(int(result.values[STARTS]), int(result.values[ERRORS]))
+
+
+def read_starts(ports: Ports, operations: Sequence[str]) -> dict[str, int]:
+    """Return the number of counted starts of each operation."""
+    if not operations:
+        return {}
+    found = ports.store.read(*(f"{ATTEMPTS}/{operation}" for operation in operations))
+    pairs = zip(operations, found, strict=True)
+    return {operation: 0 if record.data is None else int(record.data["starts"]) for operation, record in pairs}
 
 
 def uncount_start(ports: Ports, attempt: Attempt) -> None:

@@ -17,6 +17,7 @@ from signalbox.batches.model.batches import (
     EndMark,
     Header,
     Page,
+    PageStart,
     State,
     header_of,
     header_of_run,
@@ -72,7 +73,7 @@ def in_state(state: str) -> Header:
     return header(state=given, reason=reason, on_complete=CALL, parent=UNIT, **sizes)
 
 
-PAGE = Page.holding(list(range(5)), 5, header())
+PAGE = Page.holding(list(range(5)), PageStart(5), header())
 
 
 # --- the table of commands ---

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.model.batches import EndMark, Header, Page, loaded
+from signalbox.batches.model.batches import EndMark, Header, Page, PageStart, loaded
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.problems import OtherBody, Problem
@@ -20,7 +20,7 @@ def header(**more: Any) -> Header:
     return Header(**given | more)
 
 
-PAGE = Page.holding(["a", "b"], 7, header())
+PAGE = Page.holding(["a", "b"], PageStart(7), header())
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_a_page_begins_where_the_previous_page_ends(
     number: int, previous: Any, first_pages: int, expected: int | type[Problem]
 ) -> None:
     if isinstance(expected, int):
-        assert lifecycle.first_index(header(first_pages=first_pages), number, previous) == expected
+        assert lifecycle.page_start(header(first_pages=first_pages), number, previous).first == expected
     else:
         with pytest.raises(expected):
-            lifecycle.first_index(header(first_pages=first_pages), number, previous)
+            lifecycle.page_start(header(first_pages=first_pages), number, previous)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ failures that `failures_max` tolerates.
     cancelled  parent    none       on_failure, then, parent         cancel, failure, child
     cancelled  replaced  none       on_complete, on_failure, parent  cancel
 
-Pages do not change the header: `first_index` and `check_repeat` decide whether a page may follow.
+Pages do not change the header: `page_start` and `check_repeat` decide whether a page may follow.
 
 The second machine is the counter tree: what follows from a node, after a child was propagated to it or when a walk
 reaches it. A node is full when all of its children were propagated to it: before the seal all that a node of its level
@@ -87,8 +87,8 @@ from typing import Any, Literal
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model import tree
-from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, digest
-from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode
+from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, PageStart, digest
+from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.problems import OtherBody, Unavailable
@@ -132,20 +132,20 @@ def takes_pages(header: Header, number: int) -> bool:
     return header.state == "open" and number >= header.first_pages
 
 
-def first_index(header: Header, number: int, previous: Loaded) -> int:
-    """Return the index of a page's first unit; `previous` is what is stored under the number before.
+def page_start(header: Header, number: int, previous: Loaded) -> PageStart:
+    """Return where a page begins; `previous` is what is stored under the number before.
 
     Raises `PageOutOfOrder` or `BatchSealed` if the page cannot follow.
     """
     if number < header.first_pages:
         raise PageOutOfOrder("This page belongs to the call that created the batch. Repeat that call.", field="page")
     if number == 0:
-        return 0
+        return PageStart()
     if previous is None:
         raise PageOutOfOrder(f"Load page {number - 1} first.", field="page")
     if isinstance(previous, EndMark):
         raise BatchSealed(f"The batch was sealed at {number - 1} pages.", field="page")
-    return previous.first + previous.size
+    return previous.end
 
 
 def check_repeat(held: Loaded, number: int, units: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ def size_at_seal(header: Header, pages: int, end: Loaded, last: Loaded) -> int:
     if end is not None:
         raise PageOutOfOrder(f"Page {pages} is loaded: the batch has more than {pages} pages.", field="pages")
     if pages:
-        return first_index(header, pages, last)
+        return page_start(header, pages, last).first
     if header.first_pages:
         raise PageOutOfOrder(f"The batch was created with {header.first_pages} pages.", field="pages")
     return 0
@@ -263,7 +263,9 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
     if header.then and has_succeeded(header):
         tasks.append(run.effect_for("then"))
     elif header.parent is not None:
-        tasks.append(run.effect_for("child", unit=header.parent.to_record()))
+        parent = header.parent
+        child = run.effect_for("child", unit=parent.to_record())
+        tasks.append(replace(child, context=format_of(parent.per_task)))
     return tuple(tasks)
 
 

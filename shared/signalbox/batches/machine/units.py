@@ -30,8 +30,10 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.batches import Header, Page
-from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.tree import BatchRun, format_of
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -82,7 +84,27 @@ def unit_tasks(
 def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], semaphore: str, now: datetime) -> Effect:
     merged = replace(call, payload={**call.payload, **payload})
     permit = {"semaphore": semaphore} if semaphore else {}
-    return merged.effect(unit.run.task_name("unit", unit.index, unit.attempt), now, unit=unit.to_record() | permit)
+    return merged.effect(unit.operation, now, unit=unit.to_record() | permit, **format_of(unit.per_task))
+
+
+def group_tasks(groups: Sequence[Group], page: Page, now: datetime | None) -> list[Effect]:
+    """Return the tasks that execute groups of a page, with their units' payloads if those of the page are small.
+
+    `now` may be None if the batch's call has no delay.
+    """
+    payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max else None
+    return [
+        call.effect(group.task_name, now, **group.context(payloads))
+        for group in groups
+        if (call := page.call_of(group.ordinal))
+    ]
+
+
+def groups_of_commit(run: BatchRun, number: int, page: Page) -> list[Group]:
+    """Return the groups whose tasks the commit of a page enqueues; none if the page needs an expansion."""
+    if page.concurrency is not None or page.task is None or page.task.delay_seconds:
+        return []
+    return page.groups(run, number)
 
 
 # --- retries ---

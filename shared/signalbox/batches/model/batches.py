@@ -9,13 +9,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.tree import BatchRun, counters, format_of, grouped_record
 from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import values
 from signalbox.core.calls import Call
+from signalbox.core.formats import FORMAT
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""
@@ -49,7 +51,8 @@ class Header:
     sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
     once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
     batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
-    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name.
+    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `per_task`, one
+    task runs that many units; `concurrency` then limits these tasks.
     """
 
     incarnation: str
@@ -73,10 +76,11 @@ class Header:
     then: str = ""
     on_failure: Call | None = None
     semaphore: str = ""
+    per_task: int | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        stored = {name: value for name, value in record.items() if name != "parent_run"}
+        stored = {name: value for name, value in record.items() if name not in ("parent_run", FORMAT)}
         return cls(
             **stored
             | {
@@ -90,7 +94,8 @@ class Header:
         )
 
     def to_record(self) -> dict[str, Any]:
-        known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "semaphore"}
+        options = ("semaphore", "per_task")
+        known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in options}
         return known_before | {
             "task": self.task and self.task.to_record(),
             "on_complete": self.on_complete and self.on_complete.to_record(),
@@ -100,7 +105,16 @@ class Header:
             "parent": self.parent and self.parent.to_record(),
             "parent_run": self.parent and self.parent.run.key,
             **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **grouped_record(self.per_task),
+            **format_of(self._grouped_elsewhere),
         }
+
+    @property
+    def _grouped_elsewhere(self) -> int | None:
+        """A number if the batch that follows, or that of the parent's unit, has grouped units."""
+        if '"per_task":' in self.then:
+            return 1
+        return self.parent.per_task if self.parent else None
 
     @property
     def ended(self) -> bool:
@@ -180,11 +194,23 @@ def then_id(batch: str, header: Header) -> str:
 # --- pages ---
 
 
+class PageStart(NamedTuple):
+    """Where a page begins: the index of its first unit, and with grouped units the number of its first group."""
+
+    first: int = 0
+    first_group: int = 0
+
+    def after(self, size: int, per_task: int | None) -> "PageStart":
+        """Return where the page after one of `size` units begins."""
+        return PageStart(self.first + size, self.first_group + (counters(size, per_task) if per_task else 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `queues` and `semaphore` are the header's, so that an expansion need not read the header.
+    `task`, `concurrency`, `queues`, `semaphore` and `per_task` are the header's, so that an expansion need not read the
+    header. In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
     """
 
     first: int
@@ -195,20 +221,22 @@ class Page:
     concurrency: int | None = None
     queues: tuple[str, ...] = ()
     semaphore: str = ""
+    per_task: int | None = None
+    first_group: int = 0
 
     @classmethod
-    def holding(cls, units: Sequence[Any], first: int, header: Header) -> Self:
-        """Return the page of these payloads."""
+    def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
+        """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
-        of_header = header.task, header.concurrency, header.queues, header.semaphore
-        return cls(first, len(units), text, digest(list(units)), *of_header)
+        of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
+        return cls(start.first, len(units), text, digest(list(units)), *of_header, start.first_group)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
         own = record["first"], record["size"], record["units"], record["digest"]
         dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
-        return cls(*own, task, *dispatch)
+        return cls(*own, task, *dispatch, record.get("per_task"), record.get("first_group", 0))
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -220,14 +248,23 @@ class Page:
             "concurrency": self.concurrency,
             "queues": list(self.queues),
             **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **grouped_record(self.per_task, first_group=self.first_group),
         }
+
+    @property
+    def end(self) -> "PageStart":
+        """Where the next page begins."""
+        return PageStart(self.first, self.first_group).after(self.size, self.per_task)
 
     def holds(self, index: int) -> bool:
         """Return whether the unit with this index is on this page."""
         return self.first <= index < self.first + self.size
 
     def call_of(self, index: int) -> Call | None:
-        """Return the call that executes a unit: through each of the page's queues in turn, if it has some."""
+        """Return the call that executes the unit with this index, or the group with this number.
+
+        Calls use each of the page's queues in turn, if it has some.
+        """
         if self.task is None or not self.queues:
             return self.task
         return replace(self.task, queue=self.queues[index % len(self.queues)])
@@ -238,10 +275,21 @@ class Page:
 
     def units(self, run: BatchRun, number: int) -> list[PlacedUnit]:
         """Return the page's units with their places, in the order of their indexes."""
-        chain = first_runs(self.concurrency)
+        chain = None if self.per_task else first_runs(self.concurrency)
+        place = run.batch, run.incarnation
         return [
-            PlacedUnit(run.batch, run.incarnation, self.first + offset, 0, number, offset, self.size, chain)
+            PlacedUnit(*place, self.first + offset, 0, number, offset, self.size, chain, self.per_task)
             for offset in range(self.size)
+        ]
+
+    def groups(self, run: BatchRun, number: int) -> list[Group]:
+        """Return the page's groups; none if its units are not grouped."""
+        if self.per_task is None:
+            return []
+        place = self.first, self.size, self.per_task
+        return [
+            Group(run.batch, run.incarnation, number, at, *place, self.first_group + at, self.concurrency)
+            for at in range(counters(self.size, self.per_task))
         ]
 
 

@@ -2,9 +2,9 @@
 
 The tree has many records, so that no record has many writers.
 
-A page's units are spread over *counters* of at most 20 units. A full counter is propagated to its page's *node* (level
-1), a full node to its parent, and so on up to the root. A node records which children were propagated to it, and the
-failures below each, so propagating a child twice has no effect.
+A page's units are spread over *counters* of at most 20 units. With grouped units, a counter has the units of one group.
+A full counter is propagated to its page's *node* (level 1), a full node to its parent, and so on up to the root. A node
+records which children were propagated to it, and the failures below each, so propagating a child twice has no effect.
 
     units    ▪▪▪▪ ▪▪▪▪   ▪▪▪▪ ▪▪▪▪   ▪▪▪▪ ▪▪▪
     counters   ▫    ▫      ▫    ▫      ▫   ▫       counter = offset modulo the page's number of counters
@@ -36,10 +36,18 @@ from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.formats import FORMAT
 from signalbox.core.names import BATCH_EXPAND, BATCHES_QUEUE
 
 PASSED = "passed"
 """The field of a node with its propagated children: each child's number, and the number of failures below it."""
+
+
+UNITS = ("units",)
+"""The field of a counter with the number of its units that have an outcome."""
+
+FAILURES = ("failures",)
+"""The field of a counter with the number of its units that failed."""
 
 
 # --- places ---
@@ -63,19 +71,19 @@ def pages_max() -> int:
     return span(LIMITS.tree_levels)
 
 
-def counters(page_units: int) -> int:
-    """Return the number of counters of a page."""
-    return -(-page_units // LIMITS.counter_units_max)
+def counters(page_units: int, per_task: int | None = None) -> int:
+    """Return the number of counters of a page. With grouped units, a group has a counter of its own."""
+    return -(-page_units // (per_task or LIMITS.counter_units_max))
 
 
-def counter_of(offset: int, page_units: int) -> int:
+def counter_of(offset: int, page_units: int, per_task: int | None = None) -> int:
     """Return the number of a unit's counter. Neighbours, which run at the same time, have different counters."""
-    return offset % counters(page_units)
+    return offset % counters(page_units, per_task)
 
 
-def offsets(counter: int, page_units: int) -> range:
+def offsets(counter: int, page_units: int, per_task: int | None = None) -> range:
     """Return the offsets of a counter's units in the page."""
-    return range(counter, page_units, counters(page_units))
+    return range(counter, page_units, counters(page_units, per_task))
 
 
 def parent(node: Node) -> Node:
@@ -117,6 +125,19 @@ def is_top(node: Node) -> bool:
 
 # --- records ---
 
+GROUPED_FORMAT = 2
+"""The format of what belongs to a batch with grouped units: earlier releases would count its units elsewhere."""
+
+
+def grouped_record(per_task: int | None, **more: Any) -> dict[str, Any]:
+    """Return the fields of grouped units in a record; none without them."""
+    return {} if per_task is None else {"per_task": per_task, **more, **format_of(per_task)}
+
+
+def format_of(per_task: int | None) -> dict[str, int]:
+    """Return the format of a record or of a task's context, unless all releases can read it."""
+    return {} if per_task is None else {FORMAT: GROUPED_FORMAT}
+
 
 @dataclass(frozen=True, slots=True)
 class Counter:
@@ -130,6 +151,7 @@ class Counter:
     number: int
     first: int
     page_units: int
+    per_task: int | None = None
     finished: int = 0
     failures: int = 0
     changed_at: datetime | None = field(default=None, compare=False)
@@ -148,26 +170,37 @@ class Counter:
     @property
     def is_full(self) -> bool:
         """Whether all of its units have an outcome."""
-        return self.finished == len(offsets(self.number, self.page_units))
+        return self.finished == len(self.offsets)
+
+    @property
+    def offsets(self) -> range:
+        """The offsets of its units in the page."""
+        return offsets(self.number, self.page_units, self.per_task)
 
     def indexes(self) -> list[int]:
         """Return the indexes of its units."""
-        return [self.first + offset for offset in offsets(self.number, self.page_units)]
+        return [self.first + offset for offset in self.offsets]
 
 
 @dataclass(frozen=True, slots=True)
 class PageNode:
-    """The node of a page, on level 1 of the tree. `first` is the index of the page's first unit."""
+    """The node of a page, on level 1 of the tree. `first` is the index of the page's first unit.
+
+    In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
+    """
 
     page: int
     first: int
     units: int
     failures_max: int | None
     passed: Mapping[str, int] = field(default_factory=dict)
+    per_task: int | None = None
+    first_group: int = 0
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["page"], record["first"], record["units"], record["failures_max"], record[PASSED])
+        own = record["page"], record["first"], record["units"], record["failures_max"], record[PASSED]
+        return cls(*own, record.get("per_task"), record.get("first_group", 0))
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -176,6 +209,7 @@ class PageNode:
             "first": self.first,
             "units": self.units,
             "failures_max": self.failures_max,
+            **grouped_record(self.per_task, first_group=self.first_group),
         }
 
     @property
@@ -188,9 +222,16 @@ class PageNode:
         """The index after its last unit."""
         return self.first + self.units
 
+    @property
+    def groups(self) -> range:
+        """The numbers of its groups, counted through the batch; none if its units are not grouped."""
+        count = counters(self.units, self.per_task) if self.per_task else 0
+        return range(self.first_group, self.first_group + count)
+
     def counters(self) -> list[Counter]:
         """Return the page's counters, with no counts."""
-        return [Counter(self.page, number, self.first, self.units) for number in range(counters(self.units))]
+        numbers = range(counters(self.units, self.per_task))
+        return [Counter(self.page, number, self.first, self.units, self.per_task) for number in numbers]
 
     def missing_counters(self) -> list[Counter]:
         """Return the counters that were not propagated to it, with no counts."""

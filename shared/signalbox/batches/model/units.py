@@ -7,16 +7,19 @@ In a batch that runs at most `concurrency` units at once, units are dealt to tha
 The first unit of each chain is enqueued with its page. When a unit has an outcome, the next unit of its chain is
 enqueued. So at most one unit of a chain runs at a time. No shared record tracks it, so there is no hot record.
 
+In a batch with grouped units, groups are dealt to the chains instead, each as one unit of the picture above. A unit of
+such a batch says which group it is in, so that the unit whose outcome completes the group enqueues the next group.
+
 Retries run in chains, too. A chain of named units contains their indexes. A chain of all failed units is a range of the
 ids of units' records, which `spread` scatters over all batches' indexes; its next unit is the next failed one there.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
-from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of
+from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of, grouped_record
 from signalbox.batches.problems import BadBatch
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, TooLarge
@@ -74,13 +77,27 @@ class Retries:
         return replace(self, after=unit_id)
 
 
-Chain = FirstRuns | Retries
+@dataclass(frozen=True, slots=True)
+class GroupRuns:
+    """A chain of groups. The group `number`, counted through the batch, is followed by the one `concurrency` later."""
+
+    concurrency: int
+    number: int
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the chain for a task's envelope and a sub-batch's header."""
+        return {"concurrency": self.concurrency, "group": self.number}
+
+
+Chain = FirstRuns | Retries | GroupRuns
 
 
 def chain_of(record: Mapping[str, Any] | None) -> Chain | None:
     """Parse the chain of a unit's task; None for a unit of a batch without `concurrency`."""
     if record is None:
         return None
+    if "group" in record:
+        return GroupRuns(record["concurrency"], record["group"])
     return FirstRuns(record["concurrency"]) if "concurrency" in record else Retries.from_record(record)
 
 
@@ -98,7 +115,7 @@ class PlacedUnit:
 
     `index` counts from 0 through the batch. `offset` is the place in page `page`, which has `page_units` units.
     `attempt` is 0 for the first execution and grows with each requested retry. `chain` determines the next unit, in a
-    batch that limits its `concurrency`.
+    batch that limits its `concurrency`. `per_task` is that of its batch, if its units are grouped.
     """
 
     batch: str
@@ -109,21 +126,23 @@ class PlacedUnit:
     offset: int
     page_units: int
     chain: Chain | None = None
+    per_task: int | None = None
 
     @classmethod
     def on_page(cls, run: BatchRun, page: PageNode, index: int, chain: Chain | None) -> Self:
         """Return the unit with this index, which is on the page."""
-        return cls(run.batch, run.incarnation, index, 0, page.page, index - page.first, page.units, chain)
+        place = page.page, index - page.first, page.units
+        return cls(run.batch, run.incarnation, index, 0, *place, chain, page.per_task)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Parse the unit from its record or from the ``unit`` of a task's envelope. Other fields are ignored."""
-        place = {field.name: record[field.name] for field in fields(cls) if field.name != "chain"}
-        return cls(**place, chain=chain_of(record.get("chain")))
+        place = {name: record[name] for name in _PLACE}
+        return cls(**place, chain=chain_of(record.get("chain")), per_task=record.get("per_task"))
 
     def place(self) -> dict[str, Any]:
         """Return the unit for the record of its outcome."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "chain"}
+        return {name: getattr(self, name) for name in _PLACE} | grouped_record(self.per_task)
 
     def to_record(self) -> dict[str, Any]:
         """Return the unit for the ``unit`` of a task's envelope, and for the header of its sub-batch."""
@@ -143,8 +162,8 @@ class PlacedUnit:
     @property
     def counter(self) -> Counter:
         """The counter of the unit, with no counts."""
-        number = counter_of(self.offset, self.page_units)
-        return Counter(self.page, number, self.index - self.offset, self.page_units)
+        number = counter_of(self.offset, self.page_units, self.per_task)
+        return Counter(self.page, number, self.index - self.offset, self.page_units, self.per_task)
 
     @property
     def path(self) -> str:
@@ -158,9 +177,18 @@ class PlacedUnit:
     def page_path(self) -> str:
         return self.run.page_path(self.page)
 
+    @property
+    def operation(self) -> str:
+        """The operation of this attempt: the name of the unit's task, if it has a task of its own."""
+        return self.run.task_name("unit", self.index, self.attempt)
+
     def next_attempt(self, chain: Chain | None = None) -> Self:
         """Return the unit as its next retry executes it."""
         return replace(self, attempt=self.attempt + 1, chain=chain)
+
+
+_PLACE = ("batch", "incarnation", "index", "attempt", "page", "offset", "page_units")
+"""The fields of a unit that every record of it has."""
 
 
 def parse_index(text: str) -> int:

@@ -26,7 +26,7 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.machine.units import may_start
+from signalbox.batches.machine import units as machine
 from signalbox.batches.model import tree
 from signalbox.batches.model.batches import (
     REPLACED,
@@ -35,6 +35,7 @@ from signalbox.batches.model.batches import (
     EndMark,
     Header,
     Page,
+    PageStart,
     cut,
     cut_stream,
     header_of,
@@ -58,7 +59,7 @@ from signalbox.batches.service import propagation
 from signalbox.batches.service.units import begin_chains, retry_all, retry_named
 from signalbox.core import outbox
 from signalbox.core.calls import check_names, declared_parameters
-from signalbox.core.effects import Decision
+from signalbox.core.effects import Decision, Effect
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import OtherBody, TooLarge
@@ -108,10 +109,10 @@ def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[di
 
 
 def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequence[Sequence[Any]]) -> None:
-    first = 0
+    start = PageStart()
     for number, units in enumerate(pages):
-        load_page(ports, run, header, number, first, units)
-        first += len(units)
+        load_page(ports, run, header, number, start, units)
+        start = start.after(len(units), header.per_task)
 
 
 def _create(
@@ -146,7 +147,7 @@ def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     number = request.page
     if not lifecycle.takes_pages(header, number):
         return _repeated(ports, run, request)
-    return load_page(ports, run, header, number, _first_index(ports, run, header, number), request.units)
+    return load_page(ports, run, header, number, _page_start(ports, run, header, number), request.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +166,23 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
     refuses a page; the pages before it are loaded then.
     """
     run, header = storage.read_header(ports, batch)
-    number, first, unit_count, created = first_page, None, 0, False
+    number, start, unit_count, created = first_page, None, 0, False
     for number, page in enumerate(cut_stream(units), first_page):
         request = PageRequest(number, page)
         request.check(header.task)
         if not lifecycle.takes_pages(header, number):
             _repeated(ports, run, request)
         else:
-            first = _first_index(ports, run, header, number) if first is None else first
-            created |= load_page(ports, run, header, number, first, page)
-            first += len(page)
+            start = _page_start(ports, run, header, number) if start is None else start
+            created |= load_page(ports, run, header, number, start, page)
+            start = start.after(len(page), header.per_task)
         unit_count += len(page)
     return Appended(number + bool(unit_count), unit_count, created)
 
 
-def _first_index(ports: Ports, run: BatchRun, header: Header, number: int) -> int:
+def _page_start(ports: Ports, run: BatchRun, header: Header, number: int) -> PageStart:
     previous = ports.store.read(run.page_path(number - 1))[0].data if number else None
-    return lifecycle.first_index(header, number, loaded(previous))
+    return lifecycle.page_start(header, number, loaded(previous))
 
 
 def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:
@@ -193,16 +194,18 @@ def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:
     return False
 
 
-def load_page(ports: Ports, run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> bool:
-    """Commit a page with its counters and the task that expands it. Return False if the same page exists.
+def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: PageStart, units: Sequence[Any]) -> bool:
+    """Commit a page with its counters, and the task that expands it or those of its groups.
+
+    Returns False if the same page exists.
 
     Raises `OtherBody`, `BatchSealed` or `TooLarge`.
     """
     if number >= tree.pages_max():
         raise TooLarge(f"A batch has at most {tree.pages_max():,} pages.", field="page")
-    effects = () if header.task is None else (run.effect_for("expand", number, page=number),)
+    page = Page.holding(units, start, header)
     try:
-        outbox.commit(ports, _page_records(run, header, number, first, units), effects)
+        outbox.commit(ports, _page_records(run, header, number, page), _tasks_of_page(run, number, page))
     except AlreadyExists:
         [held] = ports.store.read(run.page_path(number))
         lifecycle.check_repeat(loaded(held.data), number, units)
@@ -210,10 +213,18 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, first: i
     return True
 
 
-def _page_records(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
+def _tasks_of_page(run: BatchRun, number: int, page: Page) -> Sequence[Effect]:
+    if page.task is None:
+        return ()
+    if groups := machine.groups_of_commit(run, number, page):
+        return machine.group_tasks(groups, page, None)
+    return (run.effect_for("expand", number, page=number),)
+
+
+def _page_records(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
     """Return the writes of a page. Each record comes after the records that its readers look for next."""
-    page = Page.holding(units, first, header)
-    page_node = PageNode(number, first, len(units), header.failures_max)
+    of_groups = page.per_task, page.first_group
+    page_node = PageNode(number, page.first, page.size, header.failures_max, {}, *of_groups)
     nodes = map(run.node_path, tree.nodes_created_by(number))
     return [
         *(Put(run.counter_path(counter), counter.to_record(), Must.NOT_EXIST) for counter in page_node.counters()),
@@ -325,7 +336,7 @@ def end_with_parent(ports: Ports, run: BatchRun) -> Header | None:
 
 def parent_is_live(ports: Ports, parent: PlacedUnit) -> bool:
     """Return whether a unit still waits for its sub-batch, since its batch has not ended."""
-    return may_start(storage.read_header_of_run(ports, parent.run), parent.attempt)
+    return machine.may_start(storage.read_header_of_run(ports, parent.run), parent.attempt)
 
 
 # --- showing and retrying units ---

@@ -28,12 +28,17 @@ from signalbox.core.ports import Change, Ports, Put, Snapshot
 def propagate_counter(ports: Ports, run: BatchRun, counter: Counter) -> None:
     """Propagate a full counter to its page's node, and further up as long as nodes are full."""
     node = Node(1, counter.page)
-    ports.store.commit([_passing(run, node, counter.number, counter.failures)])
+    ports.store.commit([passing(run, node, counter.number, counter.failures)])
     [read] = ports.store.read(run.node_path(node))
+    continue_from_page(ports, run, node, read, counter.failures)
+
+
+def continue_from_page(ports: Ports, run: BatchRun, node: Node, read: Snapshot, failures: int) -> None:
+    """Continue from a page's node, as it was read after a counter with this number of failures was propagated to it."""
     if read.data is None:
         return
     page = PageNode.from_record(read.data)
-    if counter.failures and lifecycle.too_many_failed(page.failures_max, page.failures):
+    if failures and lifecycle.too_many_failed(page.failures_max, page.failures):
         end_if_too_many_failed(ports, run)
     if lifecycle.step_of_page(page) is NextStep.PROPAGATE:
         propagate_node(ports, run, node, page.failures)
@@ -42,7 +47,7 @@ def propagate_counter(ports: Ports, run: BatchRun, counter: Counter) -> None:
 def propagate_node(ports: Ports, run: BatchRun, node: Node, failures: int) -> None:
     """Propagate a full node to its parent, and further up as long as nodes are full."""
     parent = tree.parent(node)
-    ports.store.commit([_passing(run, parent, node.index, failures)])
+    ports.store.commit([passing(run, parent, node.index, failures)])
     read, header = ports.store.read(run.node_path(parent), run.header_path)
     continue_from(ports, run, parent, read, header_of_run(header.data, run))
 
@@ -71,7 +76,8 @@ def check_right_edge(ports: Ports, run: BatchRun) -> None:
     continue_from(ports, run, node, lowest, header)
 
 
-def _passing(run: BatchRun, node: Node, child: int, failures: int) -> Change:
+def passing(run: BatchRun, node: Node, child: int, failures: int) -> Change:
+    """Return the write that propagates a child to a node."""
     return Change(run.node_path(node), {(PASSED, str(child)): failures})
 
 

@@ -18,10 +18,19 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.lifecycle import end_tasks
 from signalbox.batches.machine.watch import ENDED_AT
-from signalbox.batches.model.batches import REPLACED, Header, Page, header_of, loaded
-from signalbox.batches.model.tree import BatchRun, Counter, header_path
-from signalbox.batches.model.units import FirstRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
-from signalbox.batches.service import propagation
+from signalbox.batches.model.batches import Page, header_of, loaded
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Counter, header_path
+from signalbox.batches.model.units import (
+    FirstRuns,
+    GroupRuns,
+    PlacedUnit,
+    Retries,
+    UnitOutcome,
+    UnitRecord,
+    first_runs,
+)
+from signalbox.batches.service import groups, propagation
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
@@ -41,12 +50,6 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
-
-UNITS = ("units",)
-"""The field of a counter with the number of its units that have an outcome."""
-
-FAILURES = ("failures",)
-"""The field of a counter with the number of its units that failed."""
 
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
@@ -156,7 +159,7 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     if counter.data is None:
         return True
     if held.data is None or machine.may_overwrite(UnitRecord.from_record(held.data), unit):
-        return _has_sub_batch(ports, unit, header_of(child.data))
+        return storage.has_sub_batch(ports, unit, header_of(child.data))
     try:
         _reach(ports, unit, held.data)
         _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
@@ -164,16 +167,6 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
     return True
-
-
-def _has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
-    """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first sub-batch."""
-    header, number = first, 0
-    while header is not None and header.reason == REPLACED:
-        number += 1
-        [read] = ports.store.read(header_path(unit.sub_batch_id(number)))
-        header = header_of(read.data)
-    return header is not None and header.state != "open"
 
 
 # --- for callers ---
@@ -202,22 +195,27 @@ def is_followed(record: Snapshot) -> bool:
 
 
 def find_unit(ports: Ports, batch: str, index: int) -> PlacedUnit:
-    """Return a unit with its place, and the chain of its first attempt. Raises `NotFound`."""
+    """Return a unit with its place, and the chain of its first attempt. Raises `NotFound`.
+
+    A grouped unit has no chain here: the task of its group continues the chain when it comes.
+    """
     run, header = storage.read_header(ports, batch)
     page = storage.find_page_node(ports, run, index)
     if page is None:
         raise NotFound(f"The batch {batch!r} has no unit {index}.", field="index")
-    return PlacedUnit.on_page(run, page, index, first_runs(header.concurrency))
+    return PlacedUnit.on_page(run, page, index, None if header.per_task else first_runs(header.concurrency))
 
 
 # --- enqueuing units ---
 
 
 def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
-    """Enqueue a task for each unit of a page that may run now. A repeat finds the tasks' names taken."""
+    """Enqueue a task for each unit, or group, of a page that may run now. A repeat finds the tasks' names taken."""
     [read] = ports.store.read(run.page_path(number))
     page = None if read.data is None else Page.from_record(read.data)
-    if page is not None and page.task is not None:
+    if page is not None and page.per_task is not None:
+        groups.expand(ports, run, number, page, read)
+    elif page is not None and page.task is not None:
         placed = ready(ports, page, page.units(run, number))
         ports.queue.create(_unit_tasks(placed, [read], {}))
 
@@ -241,11 +239,15 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
     lost: list[PlacedUnit] = []
     for unit, child in zip(missing, children, strict=True):
         header = header_of(child.data)
-        if not _has_sub_batch(ports, unit, header):
+        if not storage.has_sub_batch(ports, unit, header):
             lost.append(unit)
         elif header is not None and header.ended:
             ended = BatchRun(unit.sub_batch_id(), header.incarnation)
             ends += [task for task in end_tasks(ended, header, child.read_time) if task.task in ("then", "child")]
+    if page.per_task is not None:
+        of_groups = groups.lost(ports, run, number, page, lost)
+        ports.queue.create([*ends, *machine.group_tasks(of_groups, page, read.read_time)])
+        return
     ports.queue.create([*ends, *_unit_tasks(ready(ports, page, lost), [read], {})])
     chains = {unit.index % page.concurrency: unit for unit in reversed(lost)} if page.concurrency else {}
     for first in chains.values():
@@ -287,6 +289,8 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
     match unit.chain:
         case FirstRuns(concurrency, is_reached=True):
             _run_next(ports, unit, unit.index + concurrency)
+        case GroupRuns() as chain:
+            groups.follow_unit(ports, Group.of_unit(unit, chain))
         case Retries() as chain:
             retry_next(ports, unit.run, chain.behind(unit.run.unit_id(unit.index)))
 

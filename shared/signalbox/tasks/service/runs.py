@@ -5,6 +5,7 @@
     section      claim it; if over, end   end the run                end the run, log it        release it; retried
     unit         if done before, end      record the result          record the failure         retried
     with permit  claim it; if lost, wait  record, release it         record, release it         keep it; retried
+    grouped      -                        hold the result            hold the failure           retried, with others
     none, other  -                        -                          log the error              retried
 
 With `release_on_failure`, the lease is released instead of kept: the attempt that failed makes the wait for the next
@@ -16,18 +17,22 @@ too many does not run the code, but releases the lease, or records the unit as f
 unavailable store, counts nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from signalbox.batches.model.units import PlacedUnit, Unit, failed, succeeded
+from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import units
+from signalbox.batches.service import groups, units
 from signalbox.batches.service.batches import populate_sub_batch
 from signalbox.core.effects import Json
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put
+from signalbox.core.ports import SERVER_TIME, AlreadyExists, Budget, Must, OutOfTime, Ports, Put
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections import service as critical_sections
@@ -39,7 +44,7 @@ from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
-from signalbox.tasks.storage import count_start, end_retries, note_error
+from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts
 
 Returned = TypeVar("Returned")
 
@@ -268,13 +273,125 @@ def _fail(ports: Ports, unit: PlacedUnit, detail: str) -> None:
 
 def _run_unit(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
     """Record the code's result, or populate the batch whose completion will be the result."""
+    outcome = _outcome(ports, unit, code)
+    if outcome is not None:
+        units.complete_unit(ports, unit, outcome)
+
+
+def _outcome(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> UnitOutcome | None:
+    """Run the code and return its outcome, or populate the batch whose completion will be its outcome."""
     try:
         returned = code()
         if isinstance(returned, BatchSpec):
             populate_sub_batch(ports, unit, returned)
-            return
-        outcome = succeeded(returned)
+            return None
+        return succeeded(returned)
     except Problem as problem:
         ports.log.error("unit failed", batch=unit.batch, index=unit.index, detail=problem.detail)
-        outcome = failed(problem.detail)
-    units.complete_unit(ports, unit, outcome)
+        return failed(problem.detail)
+
+
+# --- groups of units ---
+
+
+UnitCode = Callable[[Attempt, TaskSubject | None, Start], Json | BatchSpec]
+"""The user's function for the unit of an attempt, whose payload is in the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTime:
+    """The time of one delivery of a group: `is_over` for all of it, `hold` for the results that it holds in memory."""
+
+    is_over: OutOfTime
+    hold: Budget
+
+
+def run_group(
+    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: UnitCode, pace: GroupTime
+) -> None:
+    """Run the units of a group one after another, and record their outcomes together.
+
+    A first delivery holds outcomes in memory, and commits them when it has run all, held them long enough, or holds
+    much. A later delivery is careful: it runs only units without an outcome, those with the fewest starts first, counts
+    each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
+
+    If the time is over, the rest is enqueued as a task of its own. If a unit raised, the others run, and then its error
+    is raised, so that the task is delivered again.
+    """
+    context = attempt.context["group"]
+    group = Group.from_record(context)
+    is_careful = group.careful or attempt.is_repeated
+    if not is_live(group.units()[0]):
+        return
+    if group.concurrency is not None and not is_careful and groups.resume(ports, group):
+        return
+    todo = _fewest_starts_first(ports, groups.units_to_run(ports, group)) if is_careful else group.units()
+    if not todo:
+        groups.resume(ports, group)
+        return
+    payloads = groups.payloads_of(ports, group, context.get("payloads"))
+    run = _GroupRun(ports, group, is_careful, pace.hold)
+    for place, unit in enumerate(todo if payloads else ()):
+        if place and not is_live(unit):
+            run.commit()
+            return
+        if place and pace.is_over():
+            run.end()
+            groups.enqueue_rest(ports, group, todo[place:], careful=is_careful)
+            return
+        own = _attempt_of_unit(attempt, unit, payloads[unit.offset], is_repeated=is_careful)
+        subject = Unit(unit.batch, unit.index, unit.attempt)
+        run.run(unit, partial(start, ports, own, retry_limits, partial(code, own, subject)))
+    run.end()
+
+
+class _GroupRun:
+    """The outcomes that a delivery of a group holds, and the error that it raises in the end."""
+
+    def __init__(self, ports: Ports, group: Group, is_careful: bool, hold: Budget) -> None:
+        self._ports, self._group, self._is_careful, self._hold = ports, group, is_careful, hold
+        self._held: dict[PlacedUnit, UnitOutcome] = {}
+        self._is_held_long = hold()
+        self._error: Exception | None = None
+
+    def run(self, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
+        """Run a unit. What it raises, except for a `Problem`, is left to the end of the delivery."""
+        try:
+            outcome = _outcome(self._ports, unit, code)
+        except Exception as error:  # noqa: BLE001 - the other units of the group run first
+            log = self._ports.log
+            log.error("unit raised, to be retried", batch=unit.batch, index=unit.index, exception=error)
+            self._error = error
+            return
+        if outcome is None:
+            return
+        if not self._held:
+            self._is_held_long = self._hold()
+        self._held[unit] = outcome
+        held_bytes = sum(len(outcome.text) for outcome in self._held.values())
+        if self._is_careful or held_bytes >= BATCHES_LIMITS.group_commit_bytes_max or self._is_held_long():
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit the outcomes that are held."""
+        if self._held:
+            groups.complete_units(self._ports, self._group, self._held)
+            self._held = {}
+
+    def end(self) -> None:
+        """Commit, and raise what a unit raised: the task is delivered again."""
+        self.commit()
+        if self._error is not None:
+            raise self._error
+
+
+def _attempt_of_unit(attempt: Attempt, unit: PlacedUnit, payload: Any, *, is_repeated: bool) -> Attempt:
+    """Return a unit's part of a delivery of its group: under its own operation, which counts its starts."""
+    merged, context = {**attempt.payload, **payload}, {"unit": unit.to_record()}
+    what = attempt.function, attempt.task, merged, attempt.queue, attempt.trace, attempt.pause_seconds
+    return Attempt(unit.operation, context, int(is_repeated), 0, *what, is_late=attempt.is_late)
+
+
+def _fewest_starts_first(ports: Ports, todo: Sequence[PlacedUnit]) -> list[PlacedUnit]:
+    starts = read_starts(ports, [unit.operation for unit in todo])
+    return sorted(todo, key=lambda unit: (starts[unit.operation], unit.index))

@@ -132,7 +132,7 @@ FAULTS = (
     in_batches("batch-6", "failures counted at the end", "batches.too_many_failed", lambda *_: False),
     in_batches("batch-7", "completing the parent's unit at every end", "batches.end_tasks", _only_if_completed),
     in_batches("batch-7", "the first sub-batch stands", "tasks.populate_sub_batch", _the_last_returned),
-    in_batches("batch-7", "not running a unit that has a sub-batch", "batches._has_sub_batch", lambda *_: False),
+    in_batches("batch-7", "not running a unit that has a sub-batch", "batches.has_sub_batch", lambda *_: False),
     in_batches("batch-7", "replacing a sub-batch that was not loaded", "batches._replace", lambda *_: ""),
     in_batches("batch-7", "no effects of a replaced sub-batch", "batches.end_tasks", _end_tasks_of_all),
     in_batches("batch-9", "the guard of the end", "batches.end_batch", _unguarded_end),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.batches import Header, Page
 from signalbox.batches.model.tree import BatchRun, Node
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Write
@@ -25,12 +25,12 @@ def _no_end_mark(run: BatchRun, header: Header, read: tuple[Snapshot, ...], coun
     return replace(decision, state=decision.state[:1])
 
 
-def _unguarded_page(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
-    return [replace(write, guard=None) for write in records(run, header, number, first, units)]
+def _unguarded_page(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
+    return [replace(write, guard=None) for write in records(run, header, number, page)]
 
 
-def _page_first(run: BatchRun, header: Header, number: int, first: int, units: Sequence[Any]) -> list[Write]:
-    return records(run, header, number, first, units)[::-1]
+def _page_first(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
+    return records(run, header, number, page)[::-1]
 
 
 def _enqueued_after(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Any:

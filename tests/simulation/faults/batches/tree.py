@@ -74,7 +74,7 @@ def _header_read_first(ports: Ports, run: BatchRun, node: Node, failures: int) -
     """The header is read before the node is propagated."""
     parent = tree.parent(node)
     [header] = ports.store.read(run.header_path)
-    ports.store.commit([propagation._passing(run, parent, node.index, failures)])
+    ports.store.commit([propagation.passing(run, parent, node.index, failures)])
     [read] = ports.store.read(run.node_path(parent))
     continue_from(ports, run, parent, read, header_of_run(header.data, run))
 
@@ -83,7 +83,7 @@ def _node_read_first(ports: Ports, run: BatchRun, node: Node, failures: int) -> 
     """The parent is read before the write, and the child added to what was read."""
     parent = tree.parent(node)
     read, header = ports.store.read(run.node_path(parent), run.header_path)
-    ports.store.commit([propagation._passing(run, parent, node.index, failures)])
+    ports.store.commit([propagation.passing(run, parent, node.index, failures)])
     if read.data is not None:
         read = replace(read, data={**read.data, PASSED: {**read.data[PASSED], str(node.index): failures}})
     continue_from(ports, run, parent, read, header_of_run(header.data, run))

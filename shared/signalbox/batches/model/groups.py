@@ -1,0 +1,123 @@
+"""Groups of units: with `per_task`, one task runs the units of one counter, one after another.
+
+    page of 7 units, per_task 3      group 0: 0 3 6      group 1: 1 4      group 2: 2 5
+
+So a counter has one writer. If all units of a group end in one commit, that commit also marks the page's node, and the
+counter is not written. Only parts of a group are counted in it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from signalbox.batches.model.tree import BatchRun, Counter, Node, format_of, offsets
+from signalbox.batches.model.units import GroupRuns, PlacedUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The units of the counter `number` of page `page`, as a task runs them. The page's first unit has index `first`.
+
+    `ordinal` counts the groups through the batch, from 0. At most `concurrency` groups run at once (None: all). With
+    `rest`, the task runs only the units with these offsets. A `careful` task first reads which units have an outcome,
+    in its first delivery, too.
+    """
+
+    batch: str
+    incarnation: str
+    page: int
+    number: int
+    first: int
+    page_units: int
+    per_task: int
+    ordinal: int
+    concurrency: int | None = None
+    rest: tuple[int, ...] | None = None
+    careful: bool = False
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Parse the group in the ``group`` of a task's envelope."""
+        place = {name: record[name] for name in _PLACE}
+        rest = record.get("rest")
+        return cls(
+            **place,
+            concurrency=record.get("concurrency"),
+            rest=None if rest is None else tuple(rest),
+            careful=record.get("careful", False),
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the group for the ``group`` of a task's envelope."""
+        options: dict[str, Any] = {"concurrency": self.concurrency, "careful": self.careful}
+        chosen = {name: value for name, value in options.items() if value}
+        rest = {} if self.rest is None else {"rest": list(self.rest)}
+        return {name: getattr(self, name) for name in _PLACE} | chosen | rest
+
+    @property
+    def run(self) -> BatchRun:
+        return BatchRun(self.batch, self.incarnation)
+
+    @property
+    def task_name(self) -> str:
+        """The name of its task. The same units have the same name."""
+        rest = () if self.rest is None else ("rest", *self.rest)
+        return self.run.task_name("group", self.page, self.number, *rest)
+
+    @property
+    def page_path(self) -> str:
+        return self.run.page_path(self.page)
+
+    @property
+    def node(self) -> Node:
+        """The node of its page."""
+        return Node(1, self.page)
+
+    @property
+    def counter(self) -> Counter:
+        """Its counter, with no counts."""
+        return Counter(self.page, self.number, self.first, self.page_units, self.per_task)
+
+    @property
+    def size(self) -> int:
+        """The number of all its units."""
+        return len(self.offsets)
+
+    @property
+    def offsets(self) -> range:
+        """The offsets of all its units in the page."""
+        return offsets(self.number, self.page_units, self.per_task)
+
+    @property
+    def chain(self) -> GroupRuns | None:
+        """Its place in a chain of groups, if the batch limits its `concurrency`."""
+        return None if self.concurrency is None else GroupRuns(self.concurrency, self.ordinal)
+
+    def units(self) -> list[PlacedUnit]:
+        """Return the units that its task runs."""
+        return [self._unit(offset) for offset in (self.offsets if self.rest is None else self.rest)]
+
+    def _unit(self, offset: int) -> PlacedUnit:
+        place = self.first + offset, 0, self.page, offset, self.page_units
+        return PlacedUnit(self.batch, self.incarnation, *place, self.chain, self.per_task)
+
+    @classmethod
+    def of_unit(cls, unit: PlacedUnit, chain: GroupRuns) -> Self:
+        """Return the group of a unit, which is in this chain."""
+        assert unit.per_task is not None, "only grouped units are in chains of groups"
+        counter = unit.counter
+        place = unit.page, counter.number, counter.first, unit.page_units, unit.per_task
+        return cls(unit.batch, unit.incarnation, *place, chain.number, chain.concurrency)
+
+    def with_rest(self, units: Sequence[PlacedUnit], *, careful: bool) -> Self:
+        """Return the group whose task runs only these units."""
+        return replace(self, rest=tuple(sorted(unit.offset for unit in units)), careful=careful)
+
+    def context(self, payloads: Sequence[Any] | None) -> dict[str, Any]:
+        """Return the context of its task, with its units' payloads of those of the page, or None to read the page."""
+        carried = {} if payloads is None else {"payloads": [payloads[unit.offset] for unit in self.units()]}
+        return {"group": self.to_record() | carried, **format_of(self.per_task)}
+
+
+_PLACE = ("batch", "incarnation", "page", "number", "first", "page_units", "per_task", "ordinal")
+"""The fields of a group that the context of each task has."""
