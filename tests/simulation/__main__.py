@@ -35,6 +35,7 @@ from tests.simulation.worlds import (
     verify,
     watch,
 )
+from tests.simulation.worlds.batches import grouped as grouped_batches
 from tests.simulation.worlds.batches import world as batches
 from tests.simulation.worlds.flows import composed as composed_flows
 from tests.simulation.worlds.flows import inline as inline_steps
@@ -51,6 +52,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "enqueues": enqueues.run,
     "failures": failures.run,
     "flows": flows.run,
+    "grouped_batches": grouped_batches.run,
     "history": history.run,
     "inline_steps": inline_steps.run,
     "links": links.run,

@@ -42,6 +42,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,
+    "grouped_batches": batches.GROUPED,
     "history": history.FAULTS,
     "inline_steps": inline.FAULTS,
     "links": links.FAULTS,

@@ -25,7 +25,9 @@ def test_the_page_names_each_planted_fault_under_its_clause() -> None:
         for faults in re.findall(r"\(faults?: ([^)]*)\)", unwrapped(clause))
         for fault in re.findall(r'"([^"]+)"', faults)
     }
-    assert named == {(fault.clause, fault.without) for world in ("batches", "watch") for fault in FAULTS[world]}
+    assert named == {
+        (fault.clause, fault.without) for world in ("batches", "grouped_batches", "watch") for fault in FAULTS[world]
+    }
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.split()[0])

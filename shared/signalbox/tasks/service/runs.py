@@ -323,7 +323,7 @@ def run_group(
     is_careful = group.careful or attempt.is_repeated
     if not is_live(group.units()[0]):
         return
-    if group.concurrency is not None and not is_careful and groups.resume(ports, group):
+    if not is_careful and _is_complete_already(ports, group):
         return
     todo = _fewest_starts_first(ports, groups.units_to_run(ports, group)) if is_careful else group.units()
     if not todo:
@@ -343,6 +343,11 @@ def run_group(
         subject = Unit(unit.batch, unit.index, unit.attempt)
         run.run(unit, partial(start, ports, own, retry_limits, partial(code, own, subject)))
     run.end()
+
+
+def _is_complete_already(ports: Ports, group: Group) -> bool:
+    """Return whether a group of a chain is complete before its first delivery: units may be completed from outside."""
+    return group.concurrency is not None and groups.resume(ports, group)
 
 
 class _GroupRun:

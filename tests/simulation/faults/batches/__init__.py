@@ -1,6 +1,8 @@
 """All faults of the batches; `fault.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
-from tests.simulation.faults.batches import chains, ends, pages, permits, runs, then, tree
+from tests.simulation.faults.batches import chains, ends, groups, pages, permits, runs, then, tree
+
+GROUPED = groups.FAULTS
 
 FAULTS = (
     *tree.FAULTS,

@@ -29,6 +29,7 @@ class Callers:
         self.concurrency = None if kind.from_outside else concurrency
         self.follows = 0 if kind.removed else follows
         self.semaphore = ""
+        self.per_task: int | None = None
         self._results = 0
 
     def next_result(self) -> int:
@@ -49,11 +50,13 @@ class Callers:
             then=self._then() if self.follows else None,
             on_failure=ALARM if self.follows else None,
             semaphore=self.semaphore,
+            per_task=None if self._kind.from_outside else self.per_task,
         )
 
     def _then(self) -> BatchSpec:
         units = [{"n": number} for number in range(self.follows - 1)]
-        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, semaphore=self.semaphore)
+        options = {"semaphore": self.semaphore, "per_task": self.per_task}
+        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, **options)
 
     def loading(self, size: int) -> list[Callable[[], None]]:
         """Return the calls that load a batch: in one call, or page by page in a race with the seal."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -89,9 +89,13 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 class BatchesWorld:
     """One batch `b` (and its sub-batch), its callers, its units and its sweepers."""
 
+    kinds = KINDS
+    limits: Mapping[str, int] = SMALL_LIMITS
+    may_have_permits = True
+
     def __init__(self, seed: int, trace: Callable[[str], None] | None) -> None:
         self.world = World(seed, FaultRates(kill=0.03, lose_answer=0.04, duplicate=0.08), trace)
-        self.kind = self.world.random.choice(KINDS)
+        self.kind = self.world.random.choice(self.kinds)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
@@ -104,7 +108,8 @@ class BatchesWorld:
             self._purge_after(self.own.randint(1, PURGED_TASKS_MAX))
         self.under_way = UnderWay(self.world.store, self.callers.concurrency)
         self.checks = Checks(self.world.store, self.kind)
-        permits = 0 if self.kind.from_outside or self.purged is not None else permits_of(seed)
+        has_none = self.kind.from_outside or self.purged is not None or not self.may_have_permits
+        permits = 0 if has_none else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -117,7 +122,7 @@ class BatchesWorld:
     def run(self) -> None:
         silent = self.own.choice(SILENT_SECONDS)
         changed = {"unit_silent_seconds": silent, "end_silent_seconds": silent} if self.emptied else {}
-        with replaced(**SMALL_LIMITS, **changed):
+        with replaced(**self.limits, **changed):
             self._run_first()
             if self.helped:
                 self._deliver_late(self.helped)
@@ -258,7 +263,8 @@ class BatchesWorld:
             raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
         run = self.callers.next_result()
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
-        return BatchSpec(units=parts, task=PAINT, sealed=True, semaphore=self.callers.semaphore)
+        options = {"semaphore": self.callers.semaphore, "per_task": self.callers.per_task}
+        return BatchSpec(units=parts, task=PAINT, sealed=True, **options)
 
     def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
         """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
