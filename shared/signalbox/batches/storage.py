@@ -57,12 +57,18 @@ def no_such_batch(batch: str) -> NotFound:
 
 def has_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> bool:
     """Return whether a unit has a sub-batch that was sealed; `first` is the header of the unit's first sub-batch."""
+    _, header = last_sub_batch(ports, unit, first)
+    return header is not None and header.state != "open"
+
+
+def last_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> tuple[str, Header | None]:
+    """Return the id and the header of a unit's sub-batch that no other has replaced, as `has_sub_batch` finds it."""
     header, number = first, 0
     while header is not None and header.reason == REPLACED:
         number += 1
         [read] = ports.store.read(header_path(unit.sub_batch_id(number)))
         header = header_of(read.data)
-    return header is not None and header.state != "open"
+    return unit.sub_batch_id(number), header
 
 
 # --- pages and counts ---

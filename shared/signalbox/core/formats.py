@@ -5,7 +5,8 @@ in its field ``format``, a document in its reserved map, a task in the member ``
 member of the effect's context. What has no such field has format 1, so the formats of today cost nothing.
 
 A shape that the previous release cannot read gets the next format. One release reads it, and still writes the one
-before; the release after that writes it. So two consecutive releases can run at once, in either direction. A process
+before; the release after that writes it. So two consecutive releases can run at once, in either direction. What only a
+new option writes has the new format from the beginning: before the option is used, there is no such record. A process
 that nevertheless reads a newer format raises `NewerFormat`, which is retried until its function is deployed again.
 Both stores, the events of documents and the deliveries of tasks check what they read, before other code sees it.
 """

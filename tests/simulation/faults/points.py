@@ -62,6 +62,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "batches.has_sub_batch": "signalbox.batches.storage:has_sub_batch",
     "batches.has_succeeded": "signalbox.batches.machine.lifecycle:has_succeeded",
     "batches.is_followed": "signalbox.batches.service.units:is_followed",
+    "batches.last_sub_batch": "signalbox.batches.storage:last_sub_batch",
     "batches.last_of_level_2": "signalbox.batches.model.tree:last_of_level_2",
     "batches.lost": "signalbox.batches.service.groups:lost",
     "batches.may_overwrite": "signalbox.batches.machine.units:may_overwrite",

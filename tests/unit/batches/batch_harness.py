@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from signalbox.adapters.meter import metered
@@ -10,7 +12,11 @@ from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succe
 from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Data, Ports, Query, Store
+from signalbox.core.ports import Data, OutOfTime, Ports, Query, Store, unlimited
+from signalbox.core.problems import Problem
+from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.service import runs
+from signalbox.tasks.service.runs import GroupTime
 from signalbox.testing.platform import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
@@ -49,11 +55,27 @@ class BatchHarness(Platform):
                 self.completions.append(dict(effect.context["batch"]))
             elif effect.task == ALARM["task"]:
                 self.alarms.append(dict(effect.context["batch"]))
+            elif "group" in effect.context:
+                self.run_group(effect, do)
             else:
                 unit = PlacedUnit.from_record(effect.context["unit"])
                 if not need_not_run(self.ports, unit, is_repeated=False):
                     self.ran.append(effect)
                     complete_unit(self.ports, unit, do(effect))
+
+    def run_group(self, effect: Effect, do: Work, executions: int = 0, is_over: OutOfTime = lambda: False) -> None:
+        """Deliver a group's task after so many earlier deliveries; `is_over` says when its time is."""
+
+        def code(attempt: Attempt, _: TaskSubject | None, __: Start) -> Any:
+            self.ran.append(replace(effect, payload=attempt.payload, context=attempt.context))
+            outcome = do(self.ran[-1])
+            if outcome.state == "failed":
+                raise Problem(outcome.text)
+            return json.loads(outcome.text)
+
+        attempt = Attempt(effect.name, effect.context, executions, 0, effect.function, effect.task, effect.payload)
+        pace = GroupTime(is_over, unlimited)
+        runs.run_group(self.ports, attempt, RetryLimits(3), lambda _: True, code, pace)
 
     def records(self) -> dict[str, Data | None]:
         """Return all records of the batch `b`, by path."""

@@ -64,6 +64,14 @@ def test_the_last_unit_of_a_counter_propagates_it_and_reads_the_node(harness: Ba
     assert cost == Cost(reads=1, writes=3, round_trips=3)
 
 
+def test_grouped_units_share_their_commits_and_tasks(harness: BatchHarness) -> None:
+    with measure() as cost:
+        batches.populate(harness.ports, "b", BatchSpec.from_request(BODY | {"per_task": 20, "sealed": True}))
+        harness.run_tasks()
+    assert [completion["succeeded"] for completion in harness.completions] == [UNITS]
+    assert is_within("batches", "grouped", cost, UNITS)
+
+
 def test_a_page_costs_8_writes_and_one_task_to_load(harness: BatchHarness) -> None:
     harness.request("POST", "/", {"id": "b", "task": TASK})
     add_page(harness.ports, "b", PageRequest(0, [{}] * 100))

@@ -132,6 +132,24 @@ def test_a_sub_batch_that_was_not_loaded_is_replaced(
     assert len(harness.completions) == 1
 
 
+def test_the_end_of_a_sub_batch_that_replaced_another_is_enqueued_again(
+    harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying_at(monkeypatch, harness, unit_task, parts(120), "_load_first_pages")
+    deliver(harness, unit_task, parts(3), retries=1)
+    while harness.tasks:
+        task = harness.tasks.pop(0)
+        if task.function == "batch_expand" and task.task != "child":
+            run_batch_task(harness.ports, task.task, task.payload)
+        elif "unit" in task.context:
+            deliver(harness, task, None)
+    harness.queue.names.clear()
+    unit = unit_task.context["unit"]
+    payload = {"batch": "b", "incarnation": unit["incarnation"], "page": 0}
+    run_batch_task(harness.ports, "repeat", payload)
+    assert result(harness)["size"] == 3
+
+
 def test_a_slow_delivery_whose_sub_batch_was_replaced_ends_with_the_other(
     harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ recorded so far.
     complete  failed     same or earlier  keep       -
     complete  failed     later            overwrite  -
 
+With grouped units, one task executes a group (`group_tasks`), whose commit records several outcomes, each as above.
+
 Only the first outcome of a unit is counted in its counter. Overwriting a failure changes no counter, because the unit
 is counted already; failures are counted again at the batch's end.
 """

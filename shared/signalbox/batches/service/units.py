@@ -238,11 +238,11 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
     ends: list[Effect] = []
     lost: list[PlacedUnit] = []
     for unit, child in zip(missing, children, strict=True):
-        header = header_of(child.data)
-        if not storage.has_sub_batch(ports, unit, header):
+        id_, header = storage.last_sub_batch(ports, unit, header_of(child.data))
+        if header is None or header.state == "open":
             lost.append(unit)
-        elif header is not None and header.ended:
-            ended = BatchRun(unit.sub_batch_id(), header.incarnation)
+        elif header.ended:
+            ended = BatchRun(id_, header.incarnation)
             ends += [task for task in end_tasks(ended, header, child.read_time) if task.task in ("then", "child")]
     if page.per_task is not None:
         of_groups = groups.lost(ports, run, number, page, lost)

@@ -157,8 +157,7 @@ class Transaction:
             self._load([self._name])
         now = max((read.read_time for read in self._read.values()), default=None)
         for number, call in enumerate(self._calls):
-            assert now is not None or not call.delay_seconds, "read above"
-            yield call.effect(name_of("transaction", self._name, number), now)  # type: ignore[arg-type]  # asserted above for a call with a delay
+            yield call.effect(name_of("transaction", self._name, number), now)
 
 
 def guarded_no_op(read: Snapshot) -> Write:

@@ -9,10 +9,10 @@ from typing import Any
 
 from signalbox.batches.machine.lifecycle import Decided
 from signalbox.batches.model.batches import Header, header_of_run
-from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.tree import UNITS, BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import batches
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Change, Increment, Ports, Put, Snapshot, Stale, Write
@@ -39,7 +39,7 @@ def _overwritten_unguarded(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome,
 
 def _counted_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
     landed = overwritten(ports, unit, outcome, held)
-    ports.store.commit([Change(unit.counter_path, {units.UNITS: Increment(1)})])
+    ports.store.commit([Change(unit.counter_path, {UNITS: Increment(1)})])
     return landed
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signalbox.batches.model.batches import Header
 from signalbox.batches.model.groups import Group
-from signalbox.batches.model.tree import BatchRun, Counter
+from signalbox.batches.model.tree import UNITS, BatchRun, Counter
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.service import groups
 from signalbox.core.effects import Json
-from signalbox.core.ports import AlreadyExists, Change, Ports, Put, RecordMissing, Store, Write
+from signalbox.core.ports import AlreadyExists, Change, Increment, Ports, Put, RecordMissing, Store, Write
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
@@ -27,6 +28,7 @@ attempt_of_unit = original("tasks._attempt_of_unit")
 end = original("tasks._GroupRun.end")
 group_run = original("tasks._GroupRun.run")
 find = original("batches._find")
+last_sub_batch = original("batches.last_sub_batch")
 
 
 def in_grouped(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -71,13 +73,12 @@ def _counting_all(ports: Ports, group: Group, outcomes: Outcomes) -> None:
     missing = len(outcomes) - len(left)
     commit(ports, group, left)
     if missing and left:
-        ports.store.commit([Change(group.run.counter_path(group.counter), {groups.UNITS: groups.Increment(missing)})])
+        ports.store.commit([Change(group.run.counter_path(group.counter), {UNITS: Increment(missing)})])
 
 
 def _marking_always(ports: Ports, group: Group, outcomes: Outcomes) -> None:
     """Every commit marks the page's node."""
-    size = len(outcomes)
-    commit(ports, _Smaller(group, size), outcomes)  # type: ignore[arg-type]  a group of as many units as the commit has
+    commit(ports, _Smaller(group, len(outcomes)), outcomes)
 
 
 class _Smaller:
@@ -156,7 +157,16 @@ def _on_its_own_page(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> 
     return found if found is None or found.page == near.page else None
 
 
+def _the_first_sub_batch(ports: Ports, unit: PlacedUnit, first: Header | None) -> tuple[str, Header | None]:
+    """The end of a unit's first sub-batch is enqueued again, also if another has replaced it."""
+    id_, last = last_sub_batch(ports, unit, first)
+    return (id_, last) if last is None or not last.ended else (unit.sub_batch_id(), first)
+
+
 FAULTS = (
+    in_grouped(
+        "batch-16", "the end of a sub-batch that replaced another", ("batches.last_sub_batch", _the_first_sub_batch)
+    ),
     in_grouped("batch-17", "outcomes of a group that must not exist", ("batches._commit of groups", _overwriting)),
     in_grouped(
         "batch-17", "the others of a commit that meets an outcome", ("batches.complete_units", _all_taken_for_there)

@@ -13,7 +13,7 @@ from signalbox.batches.model.batches import Counts, Header, header_of_run
 from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import SealRequest
-from signalbox.batches.service import propagation, units
+from signalbox.batches.service import propagation
 from signalbox.batches.storage import read_header
 from signalbox.core.effects import Decision
 from signalbox.core.ports import AlreadyExists, Change, Increment, Must, Ports, Put, Snapshot
@@ -61,9 +61,9 @@ def _counted_apart(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool
     except AlreadyExists:
         return False
     failure = int(outcome.state == "failed")
-    change = Change(unit.counter_path, {units.UNITS: Increment(1), units.FAILURES: Increment(failure)})
+    change = Change(unit.counter_path, {tree.UNITS: Increment(1), tree.FAILURES: Increment(failure)})
     counted = ports.store.commit([change]).results[0].values
-    propagate_if_full(ports, unit, unit.counter.counted(counted[units.UNITS], counted[units.FAILURES]))
+    propagate_if_full(ports, unit, unit.counter.counted(counted[tree.UNITS], counted[tree.FAILURES]))
     return True
 
 

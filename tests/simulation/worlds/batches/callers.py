@@ -55,7 +55,7 @@ class Callers:
 
     def _then(self) -> BatchSpec:
         units = [{"n": number} for number in range(self.follows - 1)]
-        options = {"semaphore": self.semaphore, "per_task": self.per_task}
+        options: dict[str, Any] = {"semaphore": self.semaphore, "per_task": self.per_task}
         return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, **options)
 
     def loading(self, size: int) -> list[Callable[[], None]]:

@@ -98,7 +98,8 @@ class GroupedWorld(BatchesWorld):
         def is_live(unit: PlacedUnit) -> bool:
             return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
 
-        was_complete = self.callers.concurrency and self.groups_under_way.is_complete(group, removed=False)
+        may_check = group.concurrency is not None and not self.kind.removed
+        was_complete = may_check and self.groups_under_way.is_complete(group)
 
         def code(attempt: Attempt, _: TaskSubject | None, __: Start) -> Any:
             if was_complete:
@@ -161,11 +162,11 @@ class GroupsUnderWay:
         if len(under_way) > self._concurrency:
             raise Violation(f"groups {under_way} run at once, and only {self._concurrency} may")
 
-    def is_complete(self, group: Group, *, removed: bool = True) -> bool:
-        """Return whether all units of a group have an outcome, or `removed` if its batch was removed."""
+    def is_complete(self, group: Group) -> bool:
+        """Return whether all units of a group have an outcome, or its batch was removed."""
         paths = group.run.counter_path(group.counter), group.run.node_path(group.node), group.run.header_path
         counted, node, header = self._store.read(*paths)
         if header_of_run(header.data, group.run) is None or counted.data is None or node.data is None:
-            return removed
+            return True
         is_marked = str(group.number) in PageNode.from_record(node.data).passed
         return is_marked or group.counter.with_record(counted.data).is_full

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -44,7 +44,15 @@ from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.batches.callers import Callers
 from tests.simulation.worlds.batches.checks import Checks
-from tests.simulation.worlds.batches.kinds import ALARM, ANNOUNCE, KINDS, PAINT, SHORT_DEADLINE_SECONDS, SMALL_LIMITS
+from tests.simulation.worlds.batches.kinds import (
+    ALARM,
+    ANNOUNCE,
+    KINDS,
+    PAINT,
+    SHORT_DEADLINE_SECONDS,
+    SMALL_LIMITS,
+    Kind,
+)
 from tests.simulation.worlds.batches.permits import NAME, Permits, permits_of
 from tests.simulation.worlds.batches.removal import run_again_after_removal
 from tests.simulation.worlds.batches.under_way import UnderWay
@@ -89,7 +97,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 class BatchesWorld:
     """One batch `b` (and its sub-batch), its callers, its units and its sweepers."""
 
-    kinds = KINDS
+    kinds: Sequence[Kind] = KINDS
     limits: Mapping[str, int] = SMALL_LIMITS
     may_have_permits = True
 
@@ -263,7 +271,7 @@ class BatchesWorld:
             raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
         run = self.callers.next_result()
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
-        options = {"semaphore": self.callers.semaphore, "per_task": self.callers.per_task}
+        options: dict[str, Any] = {"semaphore": self.callers.semaphore, "per_task": self.callers.per_task}
         return BatchSpec(units=parts, task=PAINT, sealed=True, **options)
 
     def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:

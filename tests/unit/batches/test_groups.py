@@ -1,0 +1,355 @@
+"""Grouped units: one task runs several, commits their outcomes together, and runs no unit again that has one."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from signalbox import Call, Function, Problem, SubBatch, TaskContext, Unit, batch, sub_batch
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.units import UnitOutcome, succeeded
+from signalbox.batches.problems import BadBatch
+from signalbox.batches.requests import BatchSpec, PageRequest
+from signalbox.batches.service import groups
+from signalbox.batches.service.batches import add_page
+from signalbox.batches.tasks import run_batch_task
+from signalbox.core.effects import Effect
+from signalbox.core.formats import FORMAT
+from signalbox.testing import Harness
+from tests.unit.batches.batch_harness import BatchHarness
+from tests.unit.batches.batch_harness import batch as body
+
+BREAKS = "it breaks"
+
+
+@pytest.fixture
+def harness() -> BatchHarness:
+    return BatchHarness()
+
+
+@pytest.fixture
+def project() -> Iterator[Harness]:
+    with Harness() as entered:
+        yield entered
+
+
+def populate(harness: BatchHarness, count: int, **options: Any) -> None:
+    assert harness.request("POST", "/", body(count, **options))[0] == 201
+
+
+def breaking_once(*squares: int) -> Callable[[Effect], UnitOutcome]:
+    """Return the work of units of which these raise at their first start."""
+    started: Counter[int] = Counter()
+
+    def work(effect: Effect) -> UnitOutcome:
+        square = effect.payload["square"]
+        started[square] += 1
+        if square in squares and started[square] == 1:
+            raise RuntimeError(BREAKS)
+        return succeeded(square)
+
+    return work
+
+
+def squares_of(harness: BatchHarness) -> list[int]:
+    return [effect.payload["square"] for effect in harness.ran]
+
+
+# --- one task, several units ---
+
+
+def test_one_task_runs_several_units_with_their_payloads_and_places(project: Harness) -> None:
+    app, seen = Function("painter"), []
+
+    @app.task
+    def paint(unit: Unit, context: TaskContext, n: int) -> int:
+        seen.append((unit.index, n, context.operation))
+        return n * n
+
+    project.add(app)
+    batch("wall").populate((paint.call(n=n) for n in range(10)), per_task=3)
+    project.run()
+    assert sorted((index, n) for index, n, _ in seen) == [(n, n) for n in range(10)]
+    assert len({operation for *_, operation in seen}) == 10
+    results = {unit["index"]: unit["result"] for unit in batch("wall").results()}
+    assert results == {n: n * n for n in range(10)}
+    assert batch("wall").status()["state"] == "completed"
+
+
+def test_a_page_enqueues_its_groups_in_its_own_commit(harness: BatchHarness) -> None:
+    populate(harness, 7, per_task=3)
+    of_units = [effect for effect in harness.tasks if effect.function == "painter"]
+    assert [len(effect.context["group"]["payloads"]) for effect in of_units] == [3, 2, 2]
+    assert not [effect for effect in harness.tasks if effect.task == "expand"]
+
+
+def test_a_whole_group_marks_the_node_and_leaves_its_counter(harness: BatchHarness) -> None:
+    populate(harness, 6, per_task=3)
+    harness.run_tasks()
+    counters = [data for path, data in harness.records().items() if data and path.endswith(("-0-0", "-00000000-0"))]
+    assert [data["units"] for data in counters if data and data.keys() == {"units", "failures"}] == [0]
+    assert [completion["succeeded"] for completion in harness.completions] == [6]
+
+
+def test_payloads_of_a_large_page_are_read_by_its_groups(harness: BatchHarness) -> None:
+    large = [{"square": n, "text": "x" * 2_000} for n in range(60)]
+    assert harness.request("POST", "/", body(0) | {"units": large, "per_task": 20})[0] == 201
+    assert all("payloads" not in effect.context["group"] for effect in harness.tasks if effect.function == "painter")
+    harness.run_tasks()
+    assert sorted(squares_of(harness)) == list(range(60))
+
+
+def test_a_delayed_call_delays_each_group(harness: BatchHarness) -> None:
+    delayed = body(4)["task"] | {"delay_seconds": 60}
+    populate(harness, 4, per_task=2, task=delayed)
+    expand, *_ = [effect for effect in harness.tasks if effect.task == "expand"]
+    harness.tasks.remove(expand)
+    run_batch_task(harness.ports, "expand", expand.payload)
+    times = [effect.not_before for effect in harness.tasks if effect.function == "painter"]
+    assert len(times) == 2
+    assert all(times)
+
+
+# --- what fails, and what comes again ---
+
+
+def test_a_problem_fails_its_unit_and_no_other(project: Harness) -> None:
+    app = Function("painter")
+
+    @app.task
+    def paint(n: int) -> int:
+        if n == 2:
+            raise Problem("no red left")
+        return n
+
+    project.add(app)
+    batch("wall").populate((paint.call(n=n) for n in range(5)), per_task=5)
+    project.run()
+    failed = [(unit["index"], unit["error"]) for unit in batch("wall").results("failed")]
+    assert failed == [(2, "no red left")]
+    assert batch("wall").status()["succeeded"] == 4
+
+
+def test_a_unit_that_raises_runs_again_alone(harness: BatchHarness) -> None:
+    populate(harness, 4, per_task=4)
+    work, [task] = breaking_once(1, 3), [effect for effect in harness.tasks if effect.function == "painter"]
+    harness.tasks.remove(task)
+    with pytest.raises(RuntimeError, match=BREAKS):
+        harness.run_group(task, work)
+    assert squares_of(harness) == [0, 1, 2, 3]
+    harness.ran.clear()
+    harness.run_group(task, work, executions=1)
+    assert squares_of(harness) == [1, 3]
+    harness.run_tasks()
+    assert [completion["succeeded"] for completion in harness.completions] == [4]
+
+
+def test_a_unit_is_given_up_for_its_own_starts(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
+    harness.tasks.remove(task)
+
+    def work(effect: Effect) -> UnitOutcome:
+        if effect.payload["square"] == 1:
+            raise RuntimeError(BREAKS)
+        return succeeded(None)
+
+    for executions in range(3):
+        with pytest.raises(RuntimeError, match=BREAKS):
+            harness.run_group(task, work, executions)
+    harness.run_group(task, work, 3)
+    harness.run_tasks()
+    assert squares_of(harness) == [0, 1, 2, 1, 1]
+    assert [(done["succeeded"], done["failed"]) for done in harness.completions] == [(2, 1)]
+
+
+def test_a_second_delivery_of_a_whole_group_runs_nothing(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    task = next(effect for effect in harness.tasks if effect.function == "painter")
+    harness.run_tasks()
+    harness.ran.clear()
+    harness.run_group(task, lambda _: succeeded(None), executions=1)
+    assert squares_of(harness) == []
+    assert len(harness.completions) == 1
+
+
+def test_two_first_deliveries_record_each_outcome_once(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
+    harness.tasks.remove(task)
+    harness.run_group(task, breaking_once())
+    harness.run_group(task, breaking_once())
+    harness.run_tasks()
+    assert [completion["succeeded"] for completion in harness.completions] == [3]
+
+
+def test_what_there_was_no_time_for_is_a_task_of_its_own(harness: BatchHarness) -> None:
+    populate(harness, 5, per_task=5)
+    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
+    harness.tasks.remove(task)
+    harness.run_group(task, breaking_once(), is_over=lambda: len(harness.ran) >= 2)
+    assert squares_of(harness) == [0, 1]
+    [rest] = [effect for effect in harness.tasks if effect.function == "painter"]
+    assert rest.context["group"]["rest"] == [2, 3, 4]
+    assert rest.context["group"]["payloads"] == [{"square": n} for n in (2, 3, 4)]
+    harness.run_tasks()
+    assert squares_of(harness) == [0, 1, 2, 3, 4]
+    assert [completion["succeeded"] for completion in harness.completions] == [5]
+
+
+def test_a_unit_may_return_a_batch(project: Harness) -> None:
+    app = Function("painter")
+
+    @app.task
+    def paint(n: int) -> int | SubBatch:
+        return sub_batch([dot.call(n=at) for at in range(4)], per_task=2) if n == 1 else n
+
+    @app.task
+    def dot(n: int) -> int:
+        return n
+
+    project.add(app)
+    batch("wall").populate((paint.call(n=n) for n in range(3)), per_task=3)
+    project.run()
+    results = {unit["index"]: unit["result"] for unit in batch("wall").results("succeeded")}
+    assert results[0] == 0
+    assert results[1]["succeeded"] == 4
+    assert batch("wall").status()["state"] == "completed"
+
+
+def test_calls_that_a_unit_makes_have_keys_of_that_unit(project: Harness) -> None:
+    app, noted = Function("painter"), []
+
+    @app.task
+    def paint(unit: Unit, n: int) -> None:
+        note.call(n=7).enqueue()
+        if n == 1 and not started:
+            started.append(unit.index)
+            raise RuntimeError(BREAKS)
+
+    @app.task
+    def note(n: int) -> None:
+        noted.append(n)
+
+    started: list[int] = []
+    project.add(app)
+    batch("wall").populate((paint.call(n=n) for n in range(3)), per_task=3)
+    project.run(raise_errors=False)
+    assert noted == [7, 7, 7]
+
+
+def test_failed_units_of_groups_are_retried_one_by_one(project: Harness) -> None:
+    app, is_dry = Function("painter"), [True]
+
+    @app.task
+    def paint(n: int) -> int:
+        if is_dry[0] and n % 2:
+            raise Problem("dry")
+        return n
+
+    project.add(app)
+    batch("wall").populate((paint.call(n=n) for n in range(6)), per_task=3)
+    project.run()
+    assert batch("wall").status()["failed"] == 3
+    is_dry[0] = False
+    project.post("batches/wall/retry", json={})
+    project.run()
+    assert {unit["index"] for unit in batch("wall").results("succeeded")} == set(range(6))
+
+
+# --- concurrency ---
+
+
+def test_so_many_groups_run_at_once(harness: BatchHarness) -> None:
+    populate(harness, 10, per_task=2, concurrency=2)
+    waiting = []
+
+    def work(_: Effect) -> UnitOutcome:
+        waiting.append(sum("group" in effect.context for effect in harness.tasks))
+        return succeeded(None)
+
+    harness.run_tasks(work)
+    assert max(waiting) == 1
+    assert sorted(squares_of(harness)) == list(range(10))
+    assert [completion["succeeded"] for completion in harness.completions] == [10]
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (7, 1, 3, 2, 9, 4), (2, 100, 1, 1, 50)])
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+def test_a_group_finds_the_next_one_on_pages_of_any_size(
+    harness: BatchHarness, sizes: tuple[int, ...], concurrency: int
+) -> None:
+    populate(harness, 0, per_task=2, concurrency=concurrency, sealed=False)
+    for number, size in enumerate(sizes):
+        add_page(harness.ports, "b", PageRequest(number, [{"square": n} for n in range(size)]))
+    harness.tasks.clear()
+    ordinals = [
+        Group.from_record({**_group_record(harness, page, at), "concurrency": concurrency})
+        for page, size in enumerate(sizes)
+        for at in range(-(-size // 2))
+    ]
+    for one in ordinals:
+        found = groups._find(harness.ports, one.run, one, one.ordinal + concurrency)
+        following = next((each for each in ordinals if each.ordinal == one.ordinal + concurrency), None)
+        assert found == following
+        back = groups._find(harness.ports, one.run, one, one.ordinal - concurrency)
+        assert back == next((each for each in ordinals if each.ordinal == one.ordinal - concurrency), None)
+
+
+def _group_record(harness: BatchHarness, page: int, at: int) -> dict[str, Any]:
+    records = harness.records()
+    [data] = [data for path, data in records.items() if path.endswith(f"-{page}") and "/pages/" in path]
+    incarnation = next(path for path in records if "/pages/" in path).rpartition("/")[2].rpartition("-")[0]
+    assert data is not None
+    place = {"batch": "b", "incarnation": incarnation, "page": page, "number": at, "first": data["first"]}
+    return place | {"page_units": data["size"], "per_task": 2, "ordinal": data["first_group"] + at}
+
+
+# --- refusals and formats ---
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"per_task": 1}, "from 2 to 100"),
+        ({"per_task": 101}, "from 2 to 100"),
+        ({"per_task": "3"}, "per_task"),
+        ({"per_task": 3, "semaphore": "printers"}, "A permit is for one unit"),
+        ({"per_task": 3, "task": None}, "needs a `task`"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(harness: BatchHarness, options: dict[str, Any], says: str) -> None:
+    status, problem = harness.request("POST", "/", body(2) | options)
+    assert status == 400
+    assert says in problem["detail"]
+    assert problem["field"] == "per_task"
+
+
+def test_what_grouped_units_store_has_a_format_that_earlier_releases_refuse(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=2, concurrency=1)
+    records = [data for path, data in harness.records().items() if data and (data.keys() & {"first", "state"})]
+    assert [data[FORMAT] for data in records] == [2, 2, 2]
+    harness.run_tasks()
+    assert all(data[FORMAT] == 2 for path, data in harness.records().items() if data and "/units/" in path)
+
+
+def test_what_other_batches_store_has_no_format(harness: BatchHarness) -> None:
+    populate(harness, 3)
+    harness.run_tasks()
+    assert not [path for path, data in harness.records().items() if data and (FORMAT in data or "per_task" in data)]
+
+
+def test_a_batch_before_a_grouped_one_has_its_format_too(harness: BatchHarness) -> None:
+    populate(harness, 3, then={"units": [{"square": 1}], "task": body(0)["task"], "per_task": 2})
+    header = harness.records()["batches/b"]
+    assert header is not None
+    assert header[FORMAT] == 2
+
+
+def test_the_same_units_in_other_groups_are_another_batch() -> None:
+    spec = BatchSpec(units=[{}] * 4, task=Call("painter", "paint", {}), per_task=2)
+    assert spec.digest() != replace(spec, per_task=4).digest() != replace(spec, per_task=None).digest()
+    with pytest.raises(BadBatch):
+        replace(spec, per_task=0)
