@@ -61,10 +61,10 @@ class BatchTime:
         )
 
 
-def run_batch(stage: Stage, units: int, queues: Sequence[str] = ()) -> BatchTime:
+def run_batch(stage: Stage, units: int, queues: Sequence[str] = (), per_task: int | None = None) -> BatchTime:
     """Load a batch as lines, seal it, and wait until it is completed. Raises `TimeoutError`."""
     batch = f"bench-{uuid.uuid4().hex[:8]}"
-    body = order(batch, units) | {"queues": list(queues)}
+    body = order(batch, units) | {"queues": list(queues), "per_task": per_task}
     lines = b"\n".join(json.dumps(unit).encode() for unit in body["units"])
     before, began = processor_seconds(), time.monotonic()
     stage.http.post("batches", json=body | {"units": [], "sealed": False}).raise_for_status()
@@ -98,12 +98,12 @@ def growth(runs: Sequence[BatchTime]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.units / first.units)
 
 
-def lines(stage: Stage, sizes: Sequence[int], queues: Sequence[str] = ()) -> Iterator[str]:
+def lines(stage: Stage, sizes: Sequence[int], queues: Sequence[str] = (), per_task: int | None = None) -> Iterator[str]:
     """Yield the lines of the table. The first batch, which warms everything up, is not in it."""
-    run_batch(stage, min(sizes), queues)
+    run_batch(stage, min(sizes), queues, per_task)
     runs = []
     for units in sizes:
-        runs.append(run_batch(stage, units, queues))
+        runs.append(run_batch(stage, units, queues, per_task))
         yield runs[-1].line()
     if len(runs) > 1:
         yield f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)"
@@ -129,6 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.batches", description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 5_000, 20_000])
     parser.add_argument("--queues", type=int, default=2, help="that units go through (default: %(default)s)")
+    parser.add_argument("--per-task", type=int, help="units that one task runs (default: one)")
     parser.add_argument(
         "--rivals", type=int, nargs="*", help="run Celery and DBOS too (with 100, 1,000 and 5,000 units)"
     )
@@ -139,7 +140,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
         with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
-            _print(lines(stage, chosen.sizes, queues))
+            _print(lines(stage, chosen.sizes, queues, chosen.per_task))
     if chosen.rivals is not None:
         _print(running.lines(chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds))
     return 0

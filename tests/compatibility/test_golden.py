@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from signalbox.batches.model import batches, units
+from signalbox.batches.model.groups import Group
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
@@ -201,6 +202,8 @@ READ_BY_NAME = {
 
 CONTEXTS: Mapping[str, Callable[[Any], object]] = {
     "batch": lambda value: subject_of({"batch": value}),
+    "format": int,
+    "group": Group.from_record,
     "lease": lambda value: subject_of({"lease": value}),
     "outcome": CallOutcome.from_json,
     "reason": str,

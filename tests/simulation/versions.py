@@ -42,6 +42,7 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from signalbox.core.effects import Effect
+from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.groups import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
@@ -407,6 +408,10 @@ class Crossings:
             return self._coroutine(value, home)
         if isinstance(value, Enum) and _is_of(kind.__module__, home):
             return _counterpart_of_class(kind, other)[value.name]
+        if kind is Snapshot and value.data is not None:
+            formats = counterpart("signalbox.core.formats", LAST)
+            assert formats is not None, "every release has formats"
+            formats.check_record(value.path, value.data)  # as the last release's store does
         if dataclasses.is_dataclass(kind) and _is_of(kind.__module__, home) and _is_a_value(kind):
             return self._fields(kind, value, other, home)
         if isinstance(value, tuple):
