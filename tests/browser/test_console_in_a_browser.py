@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import pytest
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 
-from signalbox import Function, flow, flows
+from signalbox import Function, Problem, flow, flows
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
@@ -36,6 +37,8 @@ HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title
 gate = Function("gate")
 doors = Function("doors")
 doors.callbacks()
+mill = Function("mill")
+jams: list[str] = []
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +95,18 @@ class Console:
 
     def facts(self) -> dict[str, str]:
         found: dict[str, str] = self.page.evaluate(
-            """() => Object.fromEntries([...document.querySelectorAll("dt")].map((each) =>
-                [each.textContent, each.nextElementSibling.textContent]))"""
+            """() => Object.fromEntries([...(document.querySelector("main > dl")?.children ?? [])]
+                .filter((each) => each.tagName === "DT")
+                .map((each) => [each.textContent, each.nextElementSibling.textContent]))"""
         )
         return found
+
+    def spans(self) -> list[tuple[str, str]]:
+        """Return the outcome and the name of each row of a timeline."""
+        found: list[list[str]] = self.page.eval_on_selector_all(
+            ".span", "all => all.map((each) => [each.classList[1], each.querySelector('.name').textContent])"
+        )
+        return [(outcome, name) for outcome, name in found]
 
     def attributes(self, selector: str, name: str) -> list[str]:
         found: list[str] = self.page.eval_on_selector_all(selector, f"all => all.map((each) => each.dataset.{name})")
@@ -180,17 +191,82 @@ def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console,
     harness.post("shop/flows/checkout/7", json={"arguments": order})
     harness.travel(3)
     console.open("flows/shop/checkout", "Runs of checkout")
-    assert [row[:2] for row in console.rows("By id")] == [["7", "running"]]
+    [run] = console.rows("The newest first")
+    assert (run[:2], run[3]) == (["7", "running"], "")
     console.page.click("table a")
-    console.page.wait_for_selector("tr.waits")
-    timeline = console.rows("The log of the run, and its pending commands")
-    assert [row[0] for row in timeline].count("waits") >= 1
-    assert any("event approval" in row[2] for row in timeline if row[0] == "waits")
-    assert "charge" in timeline[0][2]
-    assert console.page.locator("svg circle.done").count() == len(timeline) - [row[0] for row in timeline].count(
-        "waits"
-    )
-    assert console.page.locator("svg rect.waits").count() >= 1
+    console.page.wait_for_selector(".span.pending")
+    spans = console.spans()
+    assert spans[0] == ("done", "step shop.charge")
+    assert ("pending", "event approval") in spans
+    assert len(spans) == console.page.locator("svg.lane .bar").count()
+    console.page.focus(".span summary")
+    console.page.keyboard.press("Enter")
+    shown = console.page.inner_text(".span[open]")
+    assert "main.py:" in shown
+    assert "in checkout" in shown
+    assert "receipt of 7" in shown
+    with console.page.expect_response("**/log?*"):
+        pass
+    assert console.page.locator(".span[open]").count() == 1, "reading again leaves it open"
+
+
+BARS = "all => all.map((bar) => ['x', 'width'].map((name) => parseFloat(bar.getAttribute(name))))"
+
+
+class Jammed(Problem):
+    status = 422
+    title = "The mill is jammed"
+
+
+@mill.task
+def grind() -> str:
+    if jams:
+        raise Jammed(jams.pop())
+    return "flour"
+
+
+@mill.flow
+async def milling() -> None:
+    await flow.sleep(2)
+    await flow.step(grind.call(), attempts_max=5, pause_seconds=4)
+    await flow.event("rest")
+    await flow.sleep(86_400)
+
+
+def test_a_timeline_is_to_scale_and_a_sleep_shows_when_it_wakes(
+    page: Page, app: WSGIApplication, harness: Harness
+) -> None:
+    jams[:] = ["A stone.", "Another stone."]
+    harness.add(mill)
+    flows("milling", "7").start()
+    harness.travel(30)
+    with serving(DispatcherMiddleware(app, {"/mill": harness.functions.app("mill")})) as base:
+        console = Console(page, base)
+        flows("milling", "7").event("rest")
+        harness.travel(1)
+        console.open("flows/mill/milling/7", "milling/7")
+        page.wait_for_selector(".span")
+        assert console.spans() == [
+            ("done", "sleep"),
+            ("done", "step mill.grind 3 attempts"),
+            ("done", "event rest"),
+            ("pending", "sleep"),
+        ]
+        assert "until" in page.inner_text(".span.pending")
+        page.eval_on_selector_all(".span", "all => all.forEach((each) => { each.open = true; })")
+        texts = page.locator(".span").all_inner_texts()
+        assert "The mill is jammed: A stone." in texts[1]
+        assert "wakes" in texts[3]
+        harness.post("mill/flows/milling/7/terminate", json={"reason": "the evening"})
+        page.reload()
+        page.wait_for_selector(".span.abandoned")
+        drawn = page.eval_on_selector_all(".bar", BARS)
+        spans = harness.get("mill/flows/milling/7/log?spans=true").json["spans"]
+        begun, ended = (datetime.fromisoformat(spans[at][name]) for at, name in ((0, "started_at"), (-1, "ended_at")))
+        for (x, width), span in zip(drawn, spans, strict=True):
+            started, over = (datetime.fromisoformat(span[name]) for name in ("started_at", "ended_at"))
+            assert x == pytest.approx(100 * ((started - begun) / (ended - begun)), abs=0.1)
+            assert width == pytest.approx(100 * ((over - started) / (ended - begun)), abs=0.11)
 
 
 BROKEN_TIMES = """() => [...document.querySelectorAll("td")].filter((cell) => {
@@ -210,7 +286,8 @@ def test_no_time_is_broken_on_a_narrow_screen_and_the_links_leave_room(console: 
     harness.travel(3)
     console.page.set_viewport_size({"width": 400, "height": 800})
     console.open("flows/shop/checkout/7", "checkout/7")
-    assert len(console.rows("The log of the run, and its pending commands")) > 2
+    assert len(console.spans()) > 2
+    console.page.eval_on_selector_all(".span", "all => all.forEach((each) => { each.open = true; })")
     assert console.page.evaluate(BROKEN_TIMES) == 0
     assert console.page.evaluate("document.documentElement.scrollWidth") == 400
     assert console.page.evaluate("document.querySelector('header').offsetHeight") < 130
@@ -233,13 +310,13 @@ def test_a_run_shows_the_event_of_an_open_callback_and_never_its_address(
         console = Console(page, base)
         console.open("flows/gate/passage/7", "passage/7")
         assert console.facts()["callbacks"] == "opened"
-        signed, *_ = console.rows("The log of the run, and its pending commands")
-        assert signed[2:] == ["run callback opened", "an address (a secret)"]
+        assert console.spans()[0] == ("done", "run callback opened")
+        assert "The result is an address, a secret." in str(page.text_content(".span"))
         assert "/callbacks/" not in page.content()
         flows("passage", "7").event("opened")
         harness.run()
         page.reload()
-        page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('tr.waits')")
+        page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('.span.pending')")
         assert "callbacks" not in console.facts()
 
 
@@ -357,6 +434,34 @@ def test_the_keyboard_reaches_the_content_and_typing_survives_a_reading(console:
     page.keyboard.press("Enter")
     assert page.evaluate("[document.activeElement.id, document.documentElement.lang]") == ["content", "en"]
     assert page.url.endswith("#/semaphores/printer")
+
+
+def test_j_and_k_go_from_row_to_row_and_a_question_mark_lists_the_keys(console: Console, harness: Harness) -> None:
+    for name in ("first", "second", "third"):
+        harness.put(f"semaphores/{name}", json={"permits": 1, "lease_seconds": 60})
+    page, focused = console.page, "document.activeElement.textContent"
+    console.open("semaphores", "Semaphores")
+    page.wait_for_selector("table a")
+    reached = []
+    for key in "jjjjkk":
+        page.keyboard.press(key)
+        reached.append(page.evaluate(focused))
+    assert reached == ["first", "second", "third", "third", "second", "first"]
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys[open]")
+    page.keyboard.press("j")
+    page.keyboard.press("Escape")
+    assert page.evaluate(focused) == "first"
+    page.keyboard.press("?")
+    page.click("#keys button")
+    page.wait_for_selector("#keys:not([open])", state="attached")
+    page.keyboard.press("/")
+    page.keyboard.type("jk?")
+    assert page.input_value("main input") == "jk?"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("second")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'second'")
 
 
 def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, base: str, harness: Harness) -> None:

@@ -164,6 +164,11 @@ def parse_limit(text: str, default: int, most: int) -> int:
 
 def wants_count(text: str) -> bool:
     """Return whether the parameter `count` requests a count. Raises `BadQuery`."""
+    return wants("count", text)
+
+
+def wants(name: str, text: str) -> bool:
+    """Return whether a parameter is given, whose only value is true. Raises `BadQuery`."""
     if text not in ("", "true"):
-        raise BadQuery("`count` must be true.", field="count")
+        raise BadQuery(f"`{name}` must be true.", field=name)
     return bool(text)

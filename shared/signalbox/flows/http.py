@@ -15,12 +15,21 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, UnsupportedMediaType
-from signalbox.core.requests import RequestFields, wants_count
+from signalbox.core.problems import (
+    BadQuery,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from signalbox.core.requests import RequestFields, wants, wants_count
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
+from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.timeline import PENDING, attempts, timeline
 from signalbox.flows.model import (
     STATES,
     FlowAddress,
@@ -44,7 +53,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("DELETE", RUN)(handlers.delete)
-    routes.on("GET", f"{RUN}/log", query=("page_token",))(handlers.log)
+    routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
     routes.on("POST", f"{RUN}/terminate")(handlers.terminate)
@@ -82,10 +91,32 @@ class FlowRoutes:
         return Response(200, shown_status(header, stuck, traces=not request.is_open))
 
     def log(self, request: Request, flow: str, id: str) -> Response:
-        """Return a page of the log of a run."""
+        """Return a page of the log of a run; with `spans`, also its timeline, which a replay of the code finds out."""
         address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
+        wanted = wants("spans", request.query.get("spans", ""))
         header, entries = service.get_log(runtime.ports().store, address)
-        return Response(200, shown_log_page(header, entries, token))
+        page = shown_log_page(header, entries, token)
+        if not wanted:
+            return Response(200, page)
+        return Response(200, page | {"spans": self._spans(header, entries, token, places=not request.is_open)})
+
+    def _spans(
+        self, header: FlowHeader, entries: Sequence[Message], token: str, *, places: bool
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Return the spans that end on a page of the log, on the last page also the open ones; None if replay fails."""
+        local, first = self._local(), int(token or 0)
+        try:
+            local.check_revision(header.written_by)
+            spans = timeline(local.of(header.address.name), header, entries)
+        except (Stuck, Unavailable):
+            return None
+        last = first + LIMITS.flow_log_page
+        is_last = last >= len(entries)
+        return [
+            span.shown(places=places) | dict(attempts(header, span.path) if span.outcome == PENDING else ())
+            for span in spans
+            if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
+        ]
 
     def event(self, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
@@ -270,6 +301,7 @@ def shown_waits(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> l
     """Return the pending commands of a run, by path."""
     return [
         {"path": path, "command": wait.signature, "attempt": wait.attempt, "asked_at": wait.scheduled_at or None}
+        | ({"last_error": wait.last_error} if wait.last_error else {})
         | ({"stuck": {**stuck[path].address.to_json(), **_problem(stuck[path], traces=False)}} if path in stuck else {})
         for path, wait in sorted(header.pending.items())
     ]

@@ -14,6 +14,9 @@ class FlowLimits(Limits):
     flow_step_attempts_max: int = 1_000
     """Attempts of one step that a flow can ask for: six weeks, with a pause of an hour."""
 
+    flow_last_error_letters: int = 200
+    """Letters of the error of a step's attempt before the last one: the header and the log keep them."""
+
     flow_pause_factor_max: float = 10
     """The growth of the pause from one attempt of a step to the next. More would reach the longest pause at once."""
 

@@ -156,7 +156,8 @@ class Wait:
     A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
     the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
     command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
-    `child` is the id that the code has given to a sub-flow, empty for a generated one; the header has it, too.
+    `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of
+    the attempt before this one; the header has both, too.
     """
 
     execution_id: str
@@ -165,6 +166,7 @@ class Wait:
     signature: str = ""
     scheduled_at: str = ""
     child: str = ""
+    last_error: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the members that identify the wait in messages and in payloads of tasks."""
@@ -173,6 +175,10 @@ class Wait:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(str(value["life"]), str(value["path"]), int(value["attempt"]))
+
+    def shown_attempts(self) -> dict[str, Any]:
+        """Return the number of the attempt and the error of the one before, if this is not the first."""
+        return {"attempt": self.attempt, "last_error": self.last_error} if self.attempt > 1 else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +227,11 @@ class Result:
         return {**self.wait.to_json(), "outcome": self.outcome.to_json(), **delivery}
 
     def entry(self) -> list[Any]:
-        return [self.wait.path, self.wait.signature, self.outcome.to_json()]
+        return [self.wait.path, self.wait.signature, {**self.outcome.to_json(), **self.wait.shown_attempts()}]
 
     def shown(self) -> dict[str, Any]:
-        return {"path": self.wait.path, "command": self.wait.signature, **self.outcome.to_json()}
+        shown = {"path": self.wait.path, "command": self.wait.signature, **self.outcome.to_json()}
+        return {**shown, **self.wait.shown_attempts()}
 
     def id_for(self, address: FlowAddress) -> str:
         """Return the id of the message: one per execution, path, attempt, and lease or delivery of an inline step."""
@@ -346,7 +353,8 @@ def _entry_from_json(stored: Sequence[Any]) -> Message:
         case Cancel.kind:
             return Cancel(parts[0], time)
     path, signature, outcome = parts
-    return Result(Wait("", path, signature=signature), CallOutcome.from_json(outcome), time)
+    attempt, error = outcome.get("attempt", 1), outcome.get("last_error", "")
+    return Result(Wait("", path, attempt, signature, last_error=error), CallOutcome.from_json(outcome), time)
 
 
 def shown_entry(entry: Message) -> dict[str, Any]:
@@ -564,6 +572,7 @@ class FlowHeader:
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
             **({"children": json.dumps(children)} if (children := self._children()) else {}),
+            **({"last_errors": json.dumps(errors)} if (errors := self._last_errors()) else {}),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
@@ -573,6 +582,10 @@ class FlowHeader:
     def _children(self) -> dict[str, str]:
         """Return the ids that the code has given to sub-flows, by the paths of their waits."""
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
+
+    def _last_errors(self) -> dict[str, str]:
+        """Return the errors of the attempts before the current ones, by the paths of their waits."""
+        return {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
 
     def _claims_record(self) -> dict[str, Any]:
         """Return the fields of inline steps, which most headers do not have."""
@@ -613,16 +626,19 @@ class FlowHeader:
             end=End.from_json(end) if end else None,
         )
         children = json.loads(data.get("children", "{}"))
-        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"]), children))
+        errors = json.loads(data.get("last_errors", "{}"))
+        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"]), children, errors))
 
 
 def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
     return {path: Claim.from_json(claim) for path, claim in stored.items()}
 
 
-def _pending(execution_id: str, stored: Mapping[str, Sequence[Any]], children: Mapping[str, str]) -> dict[str, Wait]:
+def _pending(
+    execution_id: str, stored: Mapping[str, Sequence[Any]], children: Mapping[str, str], errors: Mapping[str, str]
+) -> dict[str, Wait]:
     return {
-        path: Wait(execution_id, path, attempt, signature, scheduled_at, children.get(path, ""))
+        path: Wait(execution_id, path, attempt, signature, scheduled_at, children.get(path, ""), errors.get(path, ""))
         for path, (signature, attempt, scheduled_at) in stored.items()
     }
 

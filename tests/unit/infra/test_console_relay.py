@@ -178,26 +178,29 @@ def test_nothing_but_actions_is_passed_on(
     assert (deployment.asked, lines) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": ""}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({KEY_HEADER: "guess"}, 403),
-        ({REASON_HEADER: " "}, 400),
-        ({"Content-Type": "text/plain"}, 413),
-        ({"Transfer-Encoding": "chunked"}, 413),
-    ],
-)
+SECURITY: list[tuple[str, dict[str, str], int]] = [
+    ("with another `Origin`, `null` or none", {"Origin": "http://evil.example"}, 403),
+    ("with another `Origin`, `null` or none", {"Origin": "null"}, 403),
+    ("with another `Origin`, `null` or none", {"Origin": ""}, 403),
+    ("with `Sec-Fetch-Site` of another site", {"Sec-Fetch-Site": "cross-site"}, 403),
+    ("without the key of the printed address, which is new at each start", {KEY_HEADER: "guess"}, 403),
+    ("to another host name, as by DNS rebinding", {"Host": "evil.example"}, 403),
+    ("without a reason", {REASON_HEADER: " "}, 400),
+    ("with a body that is not JSON, is chunked, or exceeds 102,400 bytes", {"Content-Type": "text/plain"}, 413),
+    ("with a body that is not JSON, is chunked, or exceeds 102,400 bytes", {"Transfer-Encoding": "chunked"}, 413),
+    ("with a body that is not JSON, is chunked, or exceeds 102,400 bytes", {"Content-Length": "102401"}, 413),
+]
+
+
+@pytest.mark.parametrize(("changed", "status"), [row[1:] for row in SECURITY])
 def test_an_action_needs_the_page_its_key_a_reason_and_json(
     opened: Opened, deployment: Deployment, acting: Acting, changed: dict[str, str], status: int
 ) -> None:
     client, lines, headers = acting
     path, base = "/failures/f/retry", str(opened[0].base_url)
+    data = "1" * int(changed.get("Content-Length", 2))
     answer = client.post(
-        path, base_url=base, data="{}", headers={"Content-Type": "application/json", **headers, **changed}
+        path, base_url=base, data=data, headers={"Content-Type": "application/json", **headers, **changed}
     )
     assert answer.status_code == status
     assert (deployment.asked, lines) == ([], [])
@@ -210,8 +213,18 @@ def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acti
     assert about["actions"].keys() == ACTIONS.keys()
 
 
+def docs() -> str:
+    return (Path(__file__).parents[3] / "docs" / "console.md").read_text("utf-8")
+
+
+def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
+    table = docs().partition("<!-- security -->")[2].partition("\n\n")[0]
+    others = {"| without `ACT=1` | 405 |", "| that is not one of the calls above | 404 or 405 |"}
+    assert set(table.splitlines()[3:]) - others == {f"| {what} | {status} |" for what, _, status in SECURITY}
+
+
 def test_the_page_of_the_docs_has_each_action() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "console.md").read_text("utf-8")
+    page = docs()
     rows = [f" | {each.title} | `{each.method} {each.path}` | {each.effect} |" for each in ACTIONS.values()]
     assert [row for row in rows if row not in page] == []
 

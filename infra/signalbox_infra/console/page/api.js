@@ -145,11 +145,12 @@ export function clock(moment) {
   if (!moment) return "";
   const at = new Date(moment);
   const today = at.toDateString() === new Date(now()).toDateString();
-  return `${today ? "" : `${at.toLocaleDateString("en-CA")} `}${at.toLocaleTimeString("en-GB")}`;
+  const date = { month: "short", day: "numeric", year: "numeric" };
+  return `${today ? "" : `${at.toLocaleDateString("en-US", date)}, `}${at.toLocaleTimeString("en-US", { hourCycle: "h23" })}`;
 }
 
-/** Return a duration in its largest unit. */
-export function duration(milliseconds) {
+/** Return a duration in its largest unit, below a minute with so many digits after the point. */
+export function duration(milliseconds, digits = 0) {
   const seconds = Math.max(0, milliseconds) / 1000;
   for (const [unit, size] of [
     ["d", 86_400],
@@ -157,7 +158,7 @@ export function duration(milliseconds) {
     ["min", 60],
   ])
     if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
-  return `${Math.round(seconds)} s`;
+  return `${Number(seconds.toFixed(seconds < 10 ? digits : 0))} s`;
 }
 
 /** Return how long ago a moment was, or in how long it will be. */

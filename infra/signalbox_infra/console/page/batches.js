@@ -2,7 +2,7 @@
 
 import { Events, address, get, since, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { choices, facts, finder, h, link, nextPage, short, svg, table } from "./dom.js";
+import { badge, choices, facts, finder, h, link, nextPage, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
 const STREAMED_UNITS = 2_000; // a stream begins with every unit that has ended: beyond so many, only counts are read
@@ -23,13 +23,14 @@ async function all({ state = "", page_token }) {
       ["id", "state", "units", "succeeded", "failed", "task", "deadline"],
       listed.batches.map((each) => [
         link(["batches", each.id]),
-        each.state,
+        badge(each.state),
         each.size ?? "",
         each.succeeded ?? "",
         each.failed ?? "",
         taskName(each.task),
         since(each.deadline_at),
       ]),
+      state ? "none match." : "none. POST /batches creates one.",
     ),
     nextPage(["batches"], { state }, listed.next_page_token),
     h("p", { class: "note" }, "The counts are there once a batch has ended; its own page counts while it runs."),
@@ -44,7 +45,7 @@ async function one(id, visit, about) {
   return [
     h("h1", {}, counts.id),
     facts({
-      state: counts.state,
+      state: badge(counts.state),
       reason: counts.reason,
       units: counts.size,
       succeeded: counts.succeeded,

@@ -92,6 +92,9 @@ export const choices = (label, parts, name, values, chosen) =>
 export const nextPage = (parts, query, token) =>
   token && h("p", {}, link(parts, "Next page", { ...query, page_token: token }));
 
+/** Return a state as a coloured badge. */
+export const badge = (state) => h("span", { class: `badge ${state}` }, state);
+
 /** Return a value as JSON to read. */
 export const json = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
 
@@ -108,7 +111,9 @@ export function morph(old, fresh) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  const opened = old.nodeName === "DETAILS" && old.dataset.key === fresh.dataset.key; // by a person
+  for (const { name } of [...old.attributes])
+    if (!fresh.hasAttribute(name) && !(opened && name === "open")) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   const kept = [...old.childNodes];
   const wanted = [...fresh.childNodes];

@@ -2,7 +2,7 @@
 
 import { address, clock, get, since, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { choices, facts, finder, h, json, link, nextPage, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, link, nextPage, short, table } from "./dom.js";
 
 export const TITLE = "Failures";
 const STATES = ["failed", "retrying"];
@@ -21,11 +21,12 @@ async function all({ state = "", page_token }) {
       listed.failures.map((each) => [
         link(["failures", each.id], since(each.failed_at)),
         taskName(each),
-        each.state,
+        badge(each.state),
         each.problem ?? "",
         short(each.detail || each.error, 200),
         each.attempts,
       ]),
+      state ? "none match." : "none. A task that is given up appears here.",
     ),
     nextPage(["failures"], { state }, listed.next_page_token),
   ];
@@ -37,7 +38,7 @@ async function one(id, about) {
   return [
     h("h1", {}, taskName(shown)),
     facts({
-      state: shown.state,
+      state: badge(shown.state),
       problem: shown.problem,
       detail: shown.detail,
       error: shown.error,

@@ -37,12 +37,12 @@ export function graph(label, nodes, edges) {
 
 /** Return where the nodes stand: the first on top, the others clockwise. */
 function positions(nodes) {
-  const radius = nodes.length < 2 ? 0 : Math.min(310, 70 + 22 * nodes.length);
+  const radius = nodes.length < 2 ? 0 : Math.min(215, 70 + 22 * nodes.length);
   const middle = { x: WIDTH / 2, y: radius * 0.8 + NODE.height };
   return new Map(
     nodes.map(({ id }, index) => {
       const angle = (2 * Math.PI * index) / nodes.length - Math.PI / 2;
-      return [id, { x: middle.x + 1.15 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
+      return [id, { x: middle.x + 1.7 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
     }),
   );
 }
@@ -83,7 +83,7 @@ function arrow({ from, to, text, marked }, at) {
         {
           class: `label ${kind}`,
           x: start.x + 0.45 * (end.x - start.x),
-          y: start.y + 0.45 * (end.y - start.y) + 4,
+          y: start.y + 0.45 * (end.y - start.y) + (isFlat(start, end) ? -7 : 4), // above a flat line, whose arrow it would hide
           "text-anchor": "middle",
         },
         short,
@@ -91,6 +91,8 @@ function arrow({ from, to, text, marked }, at) {
       ),
   );
 }
+
+const isFlat = (start, end) => Math.abs(end.y - start.y) < 12;
 
 /** Return where a line from one node's middle towards another's leaves its box. */
 function border(from, towards) {

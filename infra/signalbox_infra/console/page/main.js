@@ -132,7 +132,29 @@ function used() {
   if (paused) show();
 }
 
+/** Move the focus to the next row or to the one before: to a row's first link or button, or to a row that opens. */
+function step(by) {
+  const rows = [...content.querySelectorAll("tbody tr, .span")].map((row) => row.querySelector("a, button, summary")).filter(Boolean);
+  const at = rows.findIndex((each) => each === document.activeElement || each.closest("tr")?.contains(document.activeElement));
+  rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1)]?.focus();
+}
+
+const KEYS = {
+  "/": () => content.querySelector("input")?.focus(),
+  "j": () => step(1),
+  "k": () => step(-1),
+  "?": () => document.getElementById("keys").showModal(),
+};
+
+function pressed(event) {
+  const modified = event.ctrlKey || event.metaKey || event.altKey;
+  if (modified || !Object.hasOwn(KEYS, event.key) || event.target.closest("input, textarea, dialog")) return;
+  event.preventDefault(); // the field would have the slash
+  KEYS[event.key]();
+}
+
 function submitted(event) {
+  if (event.target.closest("#keys")) return; // which closes
   event.preventDefault();
   if ("act" in event.target.dataset) return act(event.target);
   if (event.target.dataset.do) return shown.visit.act();
@@ -148,11 +170,7 @@ document.addEventListener("click", ({ target }) => {
   if (target.dataset?.action) ask(target, about, () => show());
 });
 document.addEventListener("visibilitychange", () => show());
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.target.closest("input, textarea, dialog")) return;
-  event.preventDefault(); // the field would have the slash
-  content.querySelector("input")?.focus();
-});
+document.addEventListener("keydown", pressed);
 for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, used);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names the page

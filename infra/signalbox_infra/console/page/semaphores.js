@@ -61,6 +61,12 @@ async function all({ page_token }) {
   ];
 }
 
+/** Return whose a lease or a wait is: a task, or a link to the run that a task posts the result to. */
+function owner(task) {
+  const [flow, id] = task?.flow ? task.flow.split(/\/(.*)/s, 2) : [];
+  return flow ? [link(["flows", task.function.replaceAll("_", "-"), flow, id], task.flow), ` step ${task.step}`] : taskName(task);
+}
+
 const ends = ({ leases }) => since(leases.map(({ ends_at }) => ends_at).sort()[0]);
 
 /** Say whether there are deadlocks. */
@@ -147,7 +153,7 @@ async function one(name, about) {
       shown.leases.map((lease) => [
         lease.id,
         lease.holder ?? "",
-        taskName(lease.task),
+        owner(lease.task),
         lease.permits,
         String(lease.token),
         `${clock(lease.ends_at)}, ${since(lease.ends_at)}`,
@@ -162,7 +168,7 @@ async function one(name, about) {
         at + 1,
         waiter.id,
         waiter.holder ?? "",
-        taskName(waiter.task),
+        owner(waiter.task),
         waiter.permits,
         since(waiter.since),
       ]),

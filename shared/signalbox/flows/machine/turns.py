@@ -264,10 +264,12 @@ class FlowTurn:
         if failed and isinstance(command, Inline) and not self._counts(message, now):
             return
         if failed and self._is_retried(command, wait, message.outcome):
-            self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now))
+            error = _short_error(message.outcome)
+            self.pending[path] = replace(wait, attempt=wait.attempt + 1, scheduled_at=rfc3339(now), last_error=error)
             self.retried.add(path)
             return
-        self._apply(Result(replace(message.wait, signature=command.signature), message.outcome, now))
+        applied = replace(message.wait, signature=command.signature, attempt=wait.attempt, last_error=wait.last_error)
+        self._apply(Result(applied, message.outcome, now))
 
     def _is_retried(self, command: Command[Any], wait: Wait, outcome: CallOutcome) -> bool:
         """Return whether a command whose current attempt failed is scheduled again.
@@ -544,6 +546,13 @@ def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> E
 def _known(now: datetime | None) -> datetime:
     assert now is not None, "a turn that needs the time has read a record"
     return now
+
+
+def _short_error(outcome: CallOutcome) -> str:
+    """Return the error of an attempt as the header and the log keep it: its title and the beginning of its detail."""
+    error = outcome.error or {}
+    text = f"{error.get('title')}: {error.get('detail')}" if error else f"{outcome.raised}"
+    return text[: LIMITS.flow_last_error_letters]
 
 
 def check_log(length: int, size_bytes: int) -> None:

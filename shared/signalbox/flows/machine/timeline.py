@@ -1,0 +1,170 @@
+"""The timeline of a run: when and where each command was scheduled, and when and how its wait ended. All pure.
+
+The log has the time at which a command ended. When it was scheduled, and at which line of the code, follows from a
+replay: the entry that resumed the code has the time. A lock has two spans: its wait, and the time for which it is held.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.times import rfc3339
+from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
+from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, Wait, sub_flow_address, time_of
+
+DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
+HELD, RELEASED = "held", "released"
+
+ARGUMENTS_LETTERS_MAX = 20_000
+"""Letters of a command's arguments in a timeline: longer ones are left out."""
+
+
+@dataclass(slots=True)
+class Span:
+    """A command from its schedule to its end, or a lock while it is held. `entry` is the index of its last entry.
+
+    `started_at` is None if no record was read at the start of the run. `due_at` is the end of a sleep or of a pause.
+    """
+
+    path: str
+    command: str
+    place: str
+    started_at: datetime | None
+    outcome: str
+    ended_at: datetime | None = None
+    entry: int | None = None
+    due_at: datetime | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def end(self, outcome: str, at: datetime | None, entry: int) -> None:
+        self.outcome, self.ended_at, self.entry = outcome, at, entry
+
+    def shown(self, *, places: bool) -> dict[str, Any]:
+        """Return the span as a log shows it; `places`: with the line of the code."""
+        return {
+            "path": self.path,
+            "command": self.command,
+            "outcome": self.outcome,
+            "started_at": _text(self.started_at),
+            "ended_at": _text(self.ended_at),
+            "entry": self.entry,
+            **({"due_at": _text(self.due_at)} if self.due_at else {}),
+            **({"place": self.place} if places else {}),
+            **self.more,
+        }
+
+
+def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Message]) -> list[Span]:
+    """Return the spans of a run in the order of their starts. Raises `Stuck` if the code has diverged from its log."""
+    if not header.begun:
+        return []
+    position = Position(header.execution_id, header.committed_positions, dict(header.patches))
+    encode = definition.signature.encode
+    driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
+    spans = _Spans(header, driver)
+    try:
+        driver.start(header.start_at)
+        spans.note(header.start_at, -1)
+        for number, entry in enumerate(log):
+            spans.apply(entry, number)
+    finally:
+        driver.drop()
+    return spans.finished(len(log))
+
+
+@dataclass(slots=True)
+class _Spans:
+    header: FlowHeader
+    driver: Driver
+    spans: list[Span] = field(default_factory=list)
+    waits: dict[str, Span] = field(default_factory=dict)
+    held: dict[str, Span] = field(default_factory=dict)
+
+    def apply(self, entry: Message, number: int) -> None:
+        """Apply an entry of the log. What is no longer pending has ended, or was abandoned."""
+        before = dict(self.driver.pending)
+        self.driver.apply(entry)
+        at, own = time_of(entry), entry.wait.path if isinstance(entry, Result) else ""
+        gone = [path for path in before if self.driver.pending.get(path) is not before[path]]
+        for path in gone:
+            if path == own and isinstance(entry, Result):
+                self.waits[path].more.update(entry.wait.shown_attempts())
+                self.waits.pop(path).end(FAILED if entry.outcome.failed else DONE, at, number)
+            else:
+                received = not own and before[path].command.kind == "event" and entry.kind == "event"
+                self.waits.pop(path).end(DONE if received else ABANDONED, at, number)
+        self.note(at, number)
+
+    def note(self, at: datetime | None, number: int) -> None:
+        """Note what is pending and held now, and was not before."""
+        for path in [path for path in self.held if path not in self.driver.held]:
+            self.held.pop(path).end(RELEASED, at, number)
+        for path, lease in self.driver.held.items():
+            if path not in self.held:
+                place = next(span.place for span in reversed(self.spans) if span.path == path)
+                ends_at = datetime.fromisoformat(lease["ends_at"])
+                held = Span(path, f"holds {lease['semaphore']}", place, at, HELD, due_at=ends_at)
+                self.held[path] = self._added(held)
+        for path, pending in self.driver.pending.items():
+            if path not in self.waits:
+                self.waits[path] = self._added(self._span(path, pending, at))
+
+    def finished(self, number: int) -> list[Span]:
+        """Return the spans. What is pending at the end of the run was abandoned there."""
+        end = self.header.end
+        for span in (*self.waits.values(), *self.held.values()) if end else ():
+            span.end(ABANDONED if span.outcome == PENDING else RELEASED, end.at if end else None, number)
+        return self.spans
+
+    def _added(self, span: Span) -> Span:
+        self.spans.append(span)
+        return span
+
+    def _span(self, path: str, pending: PendingCommand, at: datetime | None) -> Span:
+        command = pending.command
+        span = Span(path, command.signature, pending.location, at, PENDING, more=self._more(path, command))
+        wait, claim = self.header.pending.get(path), self.header.running.get(path)
+        if isinstance(command, Sleep) and at:
+            span.due_at = at + timedelta(seconds=command.seconds)
+        elif wait and isinstance(command, Step | Inline) and wait.attempt > 1 and wait.scheduled_at:
+            pause_seconds = command.pause_before(wait.attempt)
+            span.due_at = datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds)
+        if claim and not claim.delivery:
+            span.due_at = claim.until
+        return span
+
+    def _more(self, path: str, command: Command[Any]) -> dict[str, Any]:
+        """Return the arguments of a command, and the run that is a sub-flow."""
+        arguments: Any = None
+        more: dict[str, Any] = {}
+        match command:
+            case Step():
+                arguments = command.call.payload
+            case ObjectCall():
+                arguments = command.arguments
+            case SubFlow():
+                arguments = command.arguments
+                wait = Wait(self.header.execution_id, path, signature=command.signature, child=command.id)
+                if address := sub_flow_address(self.header.address, wait):
+                    more["run"] = {"function": command.function, **address.to_json()}
+        if arguments is not None and len(str(arguments)) <= ARGUMENTS_LETTERS_MAX:
+            more["arguments"] = dict(arguments)
+        return more
+
+
+def attempts(header: FlowHeader, path: str) -> Iterator[tuple[str, Any]]:
+    """Iterate over what the header has of a pending command's attempts: their number, and the last error."""
+    wait, claim = header.pending.get(path), header.running.get(path)
+    if wait:
+        yield from wait.shown_attempts().items()
+    if claim and claim.starts > 1:
+        yield "starts", claim.starts
+    if claim and claim.error:
+        yield "last_error", claim.error
+
+
+def _text(at: datetime | None) -> str | None:
+    return rfc3339(at) if at else None
