@@ -344,6 +344,7 @@ def test_objects_standings_and_failures_are_listed_and_shown(console: Console, h
     assert console.rows("By key") == [["tea"]]
     console.open("objects/shop/Stock/tea", "Stock/tea")
     assert (console.facts()["exists"], console.facts()["calls that wait"]) == ("yes", "0")
+    assert '"left": 10' in console.page.inner_text("pre")
     console.open("standings/likes", "likes")
     assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
     console.open("failures", "Failures")
@@ -548,7 +549,7 @@ def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) ->
     confirm(console.page, "resume", reason="the dock is there")
     harness.run()
     console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
-    assert console.page.locator("button[data-action]").count() == 0
+    assert console.attributes("button[data-action]", "action") == ["delete-run"]
 
 
 def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
@@ -603,6 +604,45 @@ def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: 
     confirm(page, "end-lease", reason="its holder is gone")
     assert harness.get("semaphores/printer").json["leases"] == []
     assert "its holder is gone" in str(harness.log.infos)
+
+
+def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run_and_an_object(
+    page: Page, base: str, harness: Harness
+) -> None:
+    console = Console(page, base)  # a refused edit and a page whose subject is deleted are logged by the browser
+    harness.put("documents/ann", json={"name": "Ann", "age": 7})
+    console.open("documents/ann", "ann")
+    page.click("button[data-action=edit-document]")
+    assert json.loads(page.input_value("dialog [name=value]")) == {"name": "Ann", "age": 7}
+    harness.put("documents/ann", json={"name": "Ann", "age": 8})
+    page.fill("dialog [name=value]", '{"name": "Anna"}')
+    page.fill("dialog [name=reason]", "her full name")
+    with page.expect_response("**/documents/ann") as refused:
+        page.click("dialog [name=confirm]")
+    assert refused.value.status == 412
+    page.wait_for_function("() => document.querySelector('dialog[open] [role=alert]').textContent")
+    assert page.input_value("dialog [name=value]") == '{"name": "Anna"}'
+    page.click("dialog [name=close]")
+    page.reload()
+    page.wait_for_selector("button[data-action=edit-document]")
+    confirm(page, "edit-document", value='{"name": "Anna"}', reason="her full name")
+    assert harness.get("documents/ann").json == {"key": "ann", "name": "Anna"}
+    page.wait_for_function("() => document.querySelector('pre').textContent.includes('Anna')")
+    confirm(page, "delete-document", reason="a test")
+    assert harness.get("documents/ann").status == 404
+
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    harness.run()
+    console.open("objects/shop/Stock/tea", "Stock/tea")
+    confirm(page, "delete-object", reason="a test")
+    harness.run()
+    page.wait_for_function("() => document.querySelector('dd').textContent === 'no'")
+
+    harness.post("shop/flows/ship/s", json={"arguments": {"order": "s", "item": "cup"}})
+    harness.post("shop/flows/ship/s/terminate", json={})
+    console.open("flows/shop/ship/s", "ship/s")
+    confirm(page, "delete-run", reason="a test")
+    assert harness.get("shop/flows/ship/s").status == 404
 
 
 def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(

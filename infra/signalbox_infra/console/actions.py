@@ -20,7 +20,8 @@ class Action:
     """A call of the API. `path` names its parts; `effect` is what the dialog says before it is confirmed.
 
     `reason` is where the call has a field for the reason: in its ``body``, its ``query``, or nowhere. `value` names the
-    field of the body that the person writes as JSON.
+    field of the body that the person writes as JSON; ``*`` is the body itself, which begins as what the page shows.
+    `is_of_seen`: the call is made only if the resource is still what the page showed, by its entity tag.
     """
 
     title: str
@@ -29,6 +30,7 @@ class Action:
     effect: str
     reason: str = ""
     value: str = ""
+    is_of_seen: bool = False
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
         """Return whether a request, by the segments of its path, is this call."""
@@ -40,8 +42,10 @@ class Action:
         """Return the action for the page."""
         names = re.findall(r"\{(\w+)\}", self.path)
         shown = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
-        return {**shown, "names": names, "reason": self.reason, "value": self.value}
+        return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
+
+WHOLE = "*"
 
 RUN = "/{function}/flows/{flow}/{id}"
 
@@ -70,6 +74,7 @@ ACTIONS: Mapping[str, Action] = {
         "The event is kept until the run waits for it.",
         value="value",
     ),
+    "delete-run": Action("Delete", "DELETE", RUN, "The run and its log are removed. Its id is free for another run."),
     "retry-failure": Action(
         "Retry", "POST", "/failures/{id}/retry", "The task is enqueued again with the same payload."
     ),
@@ -91,6 +96,33 @@ ACTIONS: Mapping[str, Action] = {
         "/semaphores/{name}/leases/{id}",
         "The permit goes to the next waiter, although the holder may still work: it is not stopped.",
         reason="query",
+    ),
+    "edit-document": Action(
+        "Edit",
+        "PUT",
+        "/documents/{key}",
+        "It is replaced by what you write, unless it has changed since. Edits inside of a link's copy have no effect.",
+        value=WHOLE,
+        is_of_seen=True,
+    ),
+    "delete-document": Action(
+        "Delete",
+        "DELETE",
+        "/documents/{key}",
+        "The document is deleted, unless it has changed since. Documents that link to it are marked.",
+        is_of_seen=True,
+    ),
+    "restore-version": Action(
+        "Restore",
+        "POST",
+        "/documents/{key}/versions/{version}/restore",
+        "The document gets the content of this version.",
+    ),
+    "delete-object": Action(
+        "Delete",
+        "DELETE",
+        "/{function}/objects/{class}/{key}",
+        "The object is deleted after the calls that wait for it.",
     ),
 }
 

@@ -22,7 +22,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.console.actions import BODY_BYTES_MAX, REASON_HEADER, action_of
+from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, REASON_HEADER, action_of
 from signalbox_infra.console.pages import Console, is_file
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed
@@ -45,10 +45,10 @@ READ = (
 """The functions of the kit whose GETs are passed on. Those of users' functions are not: what they do is not known."""
 
 OF_ANY_FUNCTION = ("objects", "flows")
-REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key")
+REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key", "If-Match")
 RESPONSE_HEADERS = ("ETag", "Retry-After")
 CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-ndjson", "text/event-stream")
-ACTING = ("POST", "DELETE")
+ACTING = ("POST", "PUT", "DELETE")
 OWN_SITE = ("", "same-origin", "none")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
@@ -94,6 +94,8 @@ class Relay:
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
+        if ACTIONS[name].is_of_seen and not request.headers.get("If-Match", "").startswith('"'):
+            return problem(428, "If-Match missing", "This call needs the entity tag of what was shown.")
         length = request.content_length  # None also of a chunked body, which states no length
         if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):
             detail = f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes, with a Content-Length."

@@ -29,7 +29,7 @@ from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.timeline import PENDING, attempts, timeline
+from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model import (
     STATES,
     FlowAddress,
@@ -98,10 +98,10 @@ class FlowRoutes:
         page = shown_log_page(header, entries, token)
         if not wanted:
             return Response(200, page)
-        return Response(200, page | {"spans": self._spans(header, entries, token, places=not request.is_open)})
+        return Response(200, page | {"spans": self._spans(header, entries, token, details=not request.is_open)})
 
     def _spans(
-        self, header: FlowHeader, entries: Sequence[Message], token: str, *, places: bool
+        self, header: FlowHeader, entries: Sequence[Message], token: str, *, details: bool
     ) -> Sequence[Mapping[str, Any]] | None:
         """Return the spans that end on a page of the log, on the last page also the open ones; None if replay fails."""
         local, first = self._local(), int(token or 0)
@@ -113,7 +113,7 @@ class FlowRoutes:
         last = first + LIMITS.flow_log_page
         is_last = last >= len(entries)
         return [
-            span.shown(places=places) | dict(attempts(header, span.path) if span.outcome == PENDING else ())
+            span.shown(details=details)
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         ]

@@ -14,6 +14,7 @@ from signalbox.core.calls import Call
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, PermissionDenied
+from signalbox.core.requests import wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects import service
@@ -42,7 +43,7 @@ def add_routes(routes: Routes, local: Callable[[], LocalClasses], rules: AccessR
     """Add the routes of the objects whose classes `local` has. In an open function `rules` decide each request."""
     handlers = ObjectRoutes(local, rules)
     routes.on("GET", "/objects/{class_name}", query=("page_token",))(handlers.list)
-    routes.on("GET", OBJECT)(handlers.get)
+    routes.on("GET", OBJECT, query=("state",))(handlers.get)
     routes.on("DELETE", OBJECT)(handlers.delete)
     routes.on("POST", f"{OBJECT}/{{method}}", query=WAIT)(handlers.call)
     routes.on("GET", f"{OBJECT}/calls/{{call_id}}", query=WAIT)(handlers.get_call)
@@ -109,9 +110,15 @@ class ObjectRoutes:
         return Response(202, {"call": own.id, "ready": False})
 
     def get(self, request: Request, class_name: str, key: str) -> Response:
-        """Return whether an object exists, its revision, and its number of waiting messages."""
+        """Return whether an object exists, its revision, its number of waiting messages, and with `state` its state.
+
+        An open function shows no state: its methods decide what callers may see.
+        """
         self._class(Access(request, "get", class_name, key))
-        return Response(200, service.get_object(runtime.ports(), object_address(class_name, key)).to_json())
+        wanted = wants("state", request.query.get("state", ""))
+        if wanted and request.is_open:
+            raise PermissionDenied("An open function shows an object's state only by methods of its class.")
+        return Response(200, service.get_object(runtime.ports(), object_address(class_name, key)).to_json(state=wanted))
 
     def delete(self, request: Request, class_name: str, key: str) -> Response:
         """Delete an object in its turn."""

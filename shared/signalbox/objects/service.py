@@ -9,6 +9,7 @@ So from the third delivery of a wake-up on, or if the first call has a mark alre
 call, applies it, and continues with the next one.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -280,22 +281,28 @@ def take_all(
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """An object's existence, the revision of its state, and its number of waiting messages, delayed ones included."""
+    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
+
+    Messages for later count, too.
+    """
 
     address: ObjectAddress
-    exists: bool
+    state: str | None
     revision: int
     waiting: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self.address.to_json(), "exists": self.exists, "revision": self.revision, "waiting": self.waiting}
+    def to_json(self, *, state: bool = False) -> dict[str, Any]:
+        """Return the status as callers receive it, with the state if they request it."""
+        shown = {"exists": self.state is not None, "revision": self.revision, "waiting": self.waiting}
+        content = {"state": None if self.state is None else json.loads(self.state)} if state else {}
+        return {**self.address.to_json(), **shown, **content}
 
 
 def get_object(ports: Ports, address: ObjectAddress) -> ObjectStatus:
     """Return the status of an object. One that was never called does not exist and has revision 0."""
     [header] = ports.store.read(header_path(address.base))
     waiting = ports.store.count(Query(collection_of(address.base), order_by=(Order(("since",)),)))
-    return ObjectStatus(address, state_of(header) is not None, revision_of(header), waiting - (header.data is not None))
+    return ObjectStatus(address, state_of(header), revision_of(header), waiting - (header.data is not None))
 
 
 def read_state(store: Store, address: ObjectAddress) -> tuple[str | None, datetime]:

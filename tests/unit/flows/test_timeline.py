@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signalbox import Function, Problem, flow, flows
+from signalbox import Function, Problem, Request, flow, flows
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
 
@@ -164,7 +164,9 @@ def mend() -> str:
     return "mended"
 
 
-def test_a_step_shows_the_number_of_its_attempts_and_the_error_of_the_one_before() -> None:
+def test_a_step_shows_the_number_of_its_attempts_and_the_error_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     jams[:] = ["A stone.", "Another stone. " * 100]
     with Harness() as harness:
         harness.add(app)
@@ -173,6 +175,10 @@ def test_a_step_shows_the_number_of_its_attempts_and_the_error_of_the_one_before
         [span] = spans_of(harness, "stubborn/7")
         assert (span["attempt"], span["last_error"]) == (2, "The mill is jammed: A stone.")
         assert seconds(span, "due_at") == pytest.approx(30, abs=2)
+        monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+        [span] = spans_of(harness, "stubborn/7")
+        assert (span["attempt"], span.keys() & {"place", "arguments", "last_error"}) == (2, set())
+        monkeypatch.undo()
         harness.travel(30)
         [wait] = harness.get("mill/flows/stubborn/7").json["waiting_for"]
         assert (wait["attempt"], len(wait["last_error"])) == (3, 200)

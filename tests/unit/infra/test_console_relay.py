@@ -157,7 +157,10 @@ def test_an_action_is_passed_on_with_its_body_and_logged(
     [
         ("POST", "/batches"),
         ("POST", "/documents"),
-        ("DELETE", "/documents/a"),
+        ("PUT", "/documents"),
+        ("DELETE", "/documents"),
+        ("PUT", "/documents/a/versions"),
+        ("DELETE", "/documents/a/versions"),
         ("DELETE", "/semaphores/a"),
         ("PUT", "/semaphores/a"),
         ("POST", "/shop/flows/checkout/o-1"),
@@ -219,7 +222,11 @@ def docs() -> str:
 
 def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
     table = docs().partition("<!-- security -->")[2].partition("\n\n")[0]
-    others = {"| without `ACT=1` | 405 |", "| that is not one of the calls above | 404 or 405 |"}
+    others = {
+        "| without `ACT=1` | 405 |",
+        "| that edits or deletes a document without the `If-Match` of what was shown | 428 |",
+        "| that is not one of the calls above | 404 or 405 |",
+    }
     assert set(table.splitlines()[3:]) - others == {f"| {what} | {status} |" for what, _, status in SECURITY}
 
 
@@ -262,6 +269,21 @@ def exchange(client: httpx.Client, request: bytes) -> bytes:
     with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_document_is_changed_only_as_it_was_seen(
+    opened: Opened, deployment: Deployment, acting: Acting, method: str
+) -> None:
+    client, lines, headers = acting
+    base = str(opened[0].base_url)
+    for wrong in ({}, {"If-Match": ""}, {"If-Match": "*"}):
+        answer = client.open("/documents/a", method=method, base_url=base, json={}, headers={**headers, **wrong})
+        assert answer.status_code == 428
+    assert (deployment.asked, lines) == ([], [])
+    answer = client.open("/documents/a", method=method, base_url=base, json={}, headers={**headers, "If-Match": '"7"'})
+    [(sent, _, given)] = deployment.asked
+    assert (answer.status_code, sent, given["If-Match"], len(lines)) == (200, method, '"7"', 1)
 
 
 @pytest.mark.parametrize("path", ["/shop/flows/checkout", "/shop/flows/checkout/7/log", "/accounts/objects/Account/a"])

@@ -13,6 +13,7 @@ from signalbox import (
     Outcome,
     Placeholder,
     Problem,
+    Request,
     batch,
     documents,
     later,
@@ -217,6 +218,19 @@ def test_objects_are_listed_by_key_page_by_page_and_deleted_in_their_turn(harnes
     assert [each["key"] for each in harness.get("counters/objects/Counter").json["objects"]] == ["a", "c"]
     after = harness.get("counters/objects/Counter/b").json
     assert (after["exists"], after["revision"] > status["revision"]) == (False, True)
+
+
+def test_the_state_of_an_object_is_shown_as_it_is_stored_but_not_by_an_open_function(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert harness.get("counters/objects/Counter/a?state=true").json["state"] is None
+    harness.post("counters/objects/Counter/a/add", json={"amount": 3, "who": "ann"})
+    state = harness.get("counters/objects/Counter/a?state=true").json["state"]
+    assert state == {"version": 1, "fields": {"total": 3, "seen": ["ann"]}}
+    assert "state" not in harness.get("counters/objects/Counter/a").json
+    assert harness.get("counters/objects/Counter/a?state=all").status == 400
+    monkeypatch.setattr(Request, "is_open", property(lambda _: True))
+    assert harness.get("counters/objects/Counter/a?state=true").status == 403
 
 
 def test_a_full_page_of_objects_is_followed_by_the_next(harness: Harness) -> None:

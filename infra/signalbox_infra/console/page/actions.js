@@ -3,11 +3,12 @@
 import { get, Problem, send } from "./api.js";
 import { h } from "./dom.js";
 
+const WHOLE = "*"; // the value is the body
 const AT_ONCE = 4; // calls of an action for all that match
 
 /** Return buttons for actions. `values` are the parts of their addresses. With `all`, a list {path, query, items}, an
- *  action is for each item of all its pages, whose id is the part `id`. */
-export const buttons = ({ actions }, names, values, all = null) => {
+ *  action is for each item of all its pages, whose id is the part `id`. `seen` is what the page shows: {value, etag}. */
+export const buttons = ({ actions }, names, values, all = null, seen = null) => {
   const known = names.filter((name) => Object.hasOwn(actions, name));
   if (!known.length) return null;
   return h(
@@ -17,7 +18,13 @@ export const buttons = ({ actions }, names, values, all = null) => {
     known.map((name) =>
       h(
         "button",
-        { type: "button", "data-action": name, "data-values": JSON.stringify(values), "data-all": all && JSON.stringify(all) },
+        {
+          type: "button",
+          "data-action": name,
+          "data-values": JSON.stringify(values),
+          "data-all": all && JSON.stringify(all),
+          "data-seen": seen && actions[name].seen && JSON.stringify(seen),
+        },
         actions[name].title,
       ),
     ),
@@ -32,7 +39,8 @@ export async function ask(button, { actions }, done) {
   const action = actions[button.dataset.action];
   const all = button.dataset.all ? JSON.parse(button.dataset.all) : null;
   const values = JSON.parse(button.dataset.values);
-  const mine = { action, all, values, done, stopped: false, count: 0 };
+  const seen = button.dataset.seen ? JSON.parse(button.dataset.seen) : null;
+  const mine = { action, all, values, seen, done, stopped: false, count: 0 };
   asked = mine;
   const missing = action.names.filter((name) => !(name in values) && !(all && name === "id"));
   dialog.replaceChildren(
@@ -43,7 +51,11 @@ export async function ask(button, { actions }, done) {
       h("p", { id: "action-what" }, all ? "Counting …" : Object.values(values).join(" ")),
       h("p", {}, action.effect),
       missing.map((name) => labelled(name, h("input", { name, required: true, autocomplete: "off" }))),
-      action.value && labelled("Value, as JSON", h("textarea", { name: "value", rows: 3 }, "null")),
+      action.value &&
+        labelled(
+          action.value === WHOLE ? "Content, as JSON" : "Value, as JSON",
+          h("textarea", { name: "value", rows: seen ? 16 : 3, spellcheck: "false" }, JSON.stringify(seen?.value ?? null, null, 2)),
+        ),
       labelled("Why", h("input", { name: "reason", required: true, maxlength: 500, autocomplete: "off" })),
       h("progress", { hidden: true, "aria-label": "Done" }),
       h("p", { role: "alert", class: "bad" }),
@@ -79,14 +91,14 @@ dialog.addEventListener("close", () => {
 export async function act(form) {
   const given = Object.fromEntries(new FormData(form));
   const mine = asked;
-  const { action, all, values, done } = mine;
+  const { action, all, values, seen, done } = mine;
   const confirm = form.querySelector("[name=confirm]");
   confirm.disabled = true;
   said(form, null);
   try {
     const body = bodyOf(action, given);
     if (all) await forEach(form, mine, (id) => call(action, { ...values, id }, body, given.reason));
-    else await call(action, { ...values, ...given }, body, given.reason);
+    else await call(action, { ...given, ...values }, body, given.reason, seen?.etag);
     if (form.isConnected) dialog.close();
   } catch (problem) {
     said(form, problem);
@@ -99,16 +111,17 @@ export async function act(form) {
 function bodyOf({ method, reason: place, value }, { reason, value: text }) {
   if (method === "DELETE") return undefined;
   try {
+    if (value === WHOLE) return JSON.parse(text);
     return { ...(place === "body" && { reason }), ...(value && { [value]: JSON.parse(text) }) };
   } catch {
     throw new Problem(0, { title: "The value is not JSON", detail: 'Write a text in quotation marks: "yes".' });
   }
 }
 
-function call({ method, path, reason: place }, values, body, reason) {
+function call({ method, path, reason: place }, values, body, reason, etag) {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name]));
   const query = place === "query" ? `?${new URLSearchParams({ reason })}` : "";
-  return send(method, filled + query, body, reason);
+  return send(method, filled + query, body, reason, etag);
 }
 
 /** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. If there are more

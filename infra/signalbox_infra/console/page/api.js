@@ -42,12 +42,21 @@ export async function get(path, query = {}) {
   return answered(`${path}${asked.size ? `?${asked}` : ""}`, { headers: headers("application/json") });
 }
 
-/** Send an action, with the reason that the person gave, and return the answer's JSON. Throws `Problem`. */
-export const send = (method, path, body, reason) =>
+/** Return the JSON at an address and its entity tag. Throws `Problem`. */
+export async function tagged(path) {
+  let etag = "";
+  const body = await answered(path, { headers: headers("application/json") }, (answer) => (etag = answer.headers.get("ETag")));
+  return [body, etag];
+}
+
+/** Send an action, with the reason that the person gave, and return the answer's JSON. With an entity tag it is refused if
+ *  the resource has changed. Throws `Problem`. */
+export const send = (method, path, body, reason, etag) =>
   answered(path, {
     method,
     headers: {
       ...headers("application/json"),
+      ...(etag && { "If-Match": etag }),
       "X-Signalbox-Reason": encodeURIComponent(reason),
       ...(body && { "Content-Type": "application/json" }),
       ...(method === "POST" && { "Idempotency-Key": crypto.randomUUID() }),
@@ -55,7 +64,7 @@ export const send = (method, path, body, reason) =>
     body: body && JSON.stringify(body),
   });
 
-async function answered(address, options) {
+async function answered(address, options, take = () => {}) {
   let answer;
   try {
     answer = await fetch(address, { cache: "no-store", ...options });
@@ -64,6 +73,7 @@ async function answered(address, options) {
   }
   const date = Date.parse(answer.headers.get("Date") ?? "");
   if (date) offset = date + 500 - Date.now(); // the header has whole seconds
+  take(answer);
   const text = await answer.text();
   if (answer.ok && !text) return null;
   let body;

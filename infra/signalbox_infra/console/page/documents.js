@@ -1,6 +1,7 @@
 // Documents: a list by the beginning of their keys, and one with its links, drawn, and its versions.
 
-import { address, clock, get } from "./api.js";
+import { address, clock, get, tagged } from "./api.js";
+import { buttons } from "./actions.js";
 import { finder, h, json, link, nextPage, short, table } from "./dom.js";
 import { graph } from "./graph.js";
 
@@ -9,7 +10,7 @@ const LAST = "\u{10FFFF}"; // behind every key that begins in the same way
 const LISTED = 50;
 const DRAWN = 12;
 
-export const show = ({ parts, query }) => (parts.length ? one(parts[0], query) : all(query));
+export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], query, about) : all(query));
 
 async function all({ prefix = "", page_token }) {
   const where = prefix ? [`key>=${JSON.stringify(prefix)}`, `key<=${JSON.stringify(prefix + LAST)}`] : [];
@@ -22,15 +23,16 @@ async function all({ prefix = "", page_token }) {
       "By key",
       ["key", "content"],
       listed.documents.map(({ key, ...content }) => [link(["documents", key]), short(content, 160)]),
+      prefix ? "none match." : "none. PUT /documents/KEY stores one.",
     ),
     nextPage(["documents"], { prefix }, listed.next_page_token),
   ];
 }
 
-async function one(key, { field = "", version, page_token }) {
-  if (version) return past(key, version);
-  const [document_, versions, linking] = await Promise.all([
-    get(address("documents", key)),
+async function one(key, { field = "", version, page_token }, about) {
+  if (version) return past(key, version, about);
+  const [[document_, etag], versions, linking] = await Promise.all([
+    tagged(address("documents", key)),
     get(address("documents", key, "versions"), { limit: 20, page_token }),
     field ? linkingBy(field, key) : [],
   ]);
@@ -53,6 +55,7 @@ async function one(key, { field = "", version, page_token }) {
       ),
     h("h2", {}, "Content"),
     json(document_),
+    etag && buttons(about, ["edit-document", "delete-document"], { key }, null, { value: contentOf(document_), etag }),
     h("h2", {}, "Versions"),
     table(
       "The latest first",
@@ -69,13 +72,16 @@ async function one(key, { field = "", version, page_token }) {
   ];
 }
 
-async function past(key, version) {
+const contentOf = ({ key: _, ...content }) => content;
+
+async function past(key, version, about) {
   const shown = await get(address("documents", key, "versions", version));
   return [
     h("h1", {}, `${key}, version ${shown.version}`),
     h("p", {}, link(["documents", key], "The document as it is now")),
     h("p", { class: "note" }, `${shown.action} at ${clock(shown.at)}${shown.author ? ` by ${shown.author}` : ""}`),
     json(shown.document),
+    buttons(about, ["restore-version"], { key, version: String(shown.version) }),
   ];
 }
 

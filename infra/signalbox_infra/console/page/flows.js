@@ -90,7 +90,7 @@ async function run(function_, flow, id, about) {
       result: status.result === undefined ? null : short(status.result),
     }),
     !status.ended_at && hopeless(status, function_),
-    !status.ended_at && buttons(about, [...ACTIONS, "send"], { function: function_, flow, id }),
+    buttons(about, actionsOf(status), { function: function_, flow, id }),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     timeline(rows, { function: function_ }),
@@ -102,6 +102,11 @@ async function run(function_, flow, id, about) {
     json(log.arguments ?? null),
   ];
 }
+
+const actionsOf = ({ ended_at, state }) => [
+  ...(ended_at ? [] : [...ACTIONS, "send"]),
+  ...(ended_at || state === "stuck" ? ["delete-run"] : []),
+];
 
 /** Say why a run that seems to run will not get on by itself. */
 function hopeless({ waiting_for = [], unawaited }, function_) {

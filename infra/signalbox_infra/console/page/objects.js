@@ -1,13 +1,14 @@
 // Objects: the classes of the catalogue, the objects of one, and one object: its revision and how many calls wait for it.
 
 import { address, get } from "./api.js";
-import { facts, finder, h, link, nextPage, table } from "./dom.js";
+import { buttons } from "./actions.js";
+import { badge, facts, finder, h, json, link, nextPage, table } from "./dom.js";
 
 export const TITLE = "Objects";
 
 export function show({ about, parts: [function_, class_, key], query }) {
   if (!class_) return classes(about.objects);
-  return key === undefined ? listed(function_, class_, query) : one(function_, class_, key);
+  return key === undefined ? listed(function_, class_, query) : one(function_, class_, key, about);
 }
 
 const classes = (all) => [
@@ -34,11 +35,17 @@ async function listed(function_, class_, { page_token }) {
   ];
 }
 
-async function one(function_, class_, key) {
-  const shown = await get(address(function_, "objects", class_, key));
+async function one(function_, class_, key, about) {
+  const shown = await get(address(function_, "objects", class_, key), { state: "true" });
   return [
     h("h1", {}, `${shown.class}/${shown.key}`),
-    facts({ exists: shown.exists ? "yes" : "no", revision: String(shown.revision), "calls that wait": shown.waiting }),
-    h("p", { class: "note" }, "Its state is what its own methods return: the API has no other way to read it."),
+    facts({
+      exists: badge(shown.exists ? "yes" : "no"),
+      revision: String(shown.revision),
+      "calls that wait": shown.waiting,
+    }),
+    shown.exists && [h("h2", {}, "State"), json(shown.state?.fields ?? shown.state)],
+    shown.exists && buttons(about, ["delete-object"], { function: function_, class: class_, key }),
+    shown.exists || h("p", { class: "note" }, "It has never been called, or it was deleted. A call of a method creates it."),
   ];
 }

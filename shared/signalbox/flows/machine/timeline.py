@@ -18,6 +18,9 @@ from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, W
 DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
 HELD, RELEASED = "held", "released"
 
+DETAILS = frozenset({"arguments", "last_error"})
+"""What a span shows only to callers that may see how the code works."""
+
 ARGUMENTS_LETTERS_MAX = 20_000
 """Letters of a command's arguments in a timeline: longer ones are left out."""
 
@@ -42,8 +45,9 @@ class Span:
     def end(self, outcome: str, at: datetime | None, entry: int) -> None:
         self.outcome, self.ended_at, self.entry = outcome, at, entry
 
-    def shown(self, *, places: bool) -> dict[str, Any]:
-        """Return the span as a log shows it; `places`: with the line of the code."""
+    def shown(self, *, details: bool) -> dict[str, Any]:
+        """Return the span as a log shows it; `details`: with the line of the code, the arguments and the last error."""
+        more = self.more if details else {name: self.more[name] for name in self.more.keys() - DETAILS}
         return {
             "path": self.path,
             "command": self.command,
@@ -52,8 +56,8 @@ class Span:
             "ended_at": _text(self.ended_at),
             "entry": self.entry,
             **({"due_at": _text(self.due_at)} if self.due_at else {}),
-            **({"place": self.place} if places else {}),
-            **self.more,
+            **({"place": self.place} if details else {}),
+            **more,
         }
 
 
@@ -125,7 +129,8 @@ class _Spans:
 
     def _span(self, path: str, pending: PendingCommand, at: datetime | None) -> Span:
         command = pending.command
-        span = Span(path, command.signature, pending.location, at, PENDING, more=self._more(path, command))
+        more = self._more(path, command) | dict(self._attempts(path))
+        span = Span(path, command.signature, pending.location, at, PENDING, more=more)
         wait, claim = self.header.pending.get(path), self.header.running.get(path)
         if isinstance(command, Sleep) and at:
             span.due_at = at + timedelta(seconds=command.seconds)
@@ -154,16 +159,15 @@ class _Spans:
             more["arguments"] = dict(arguments)
         return more
 
-
-def attempts(header: FlowHeader, path: str) -> Iterator[tuple[str, Any]]:
-    """Iterate over what the header has of a pending command's attempts: their number, and the last error."""
-    wait, claim = header.pending.get(path), header.running.get(path)
-    if wait:
-        yield from wait.shown_attempts().items()
-    if claim and claim.starts > 1:
-        yield "starts", claim.starts
-    if claim and claim.error:
-        yield "last_error", claim.error
+    def _attempts(self, path: str) -> Iterator[tuple[str, Any]]:
+        """Iterate over what the header has of a pending command's attempts: their number, and the last error."""
+        wait, claim = self.header.pending.get(path), self.header.running.get(path)
+        if wait:
+            yield from wait.shown_attempts().items()
+        if claim and claim.starts > 1:
+            yield "starts", claim.starts
+        if claim and claim.error:
+            yield "last_error", claim.error
 
 
 def _text(at: datetime | None) -> str | None:
