@@ -18,7 +18,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
 from signalbox.testing import Harness
-from tests.unit.batches.batch_harness import BatchHarness
+from tests.unit.batches.batch_harness import TASK, BatchHarness
 from tests.unit.batches.batch_harness import batch as body
 
 BREAKS = "it breaks"
@@ -53,6 +53,17 @@ def breaking_once(*squares: int) -> Callable[[Effect], UnitOutcome]:
     return work
 
 
+def expanded(harness: BatchHarness) -> list[Effect]:
+    """Run the expansions of pages; take the tasks of units out of the queue and return them."""
+    for effect in [effect for effect in harness.tasks if effect.task == "expand"]:
+        harness.tasks.remove(effect)
+        run_batch_task(harness.ports, effect.task, effect.payload)
+    of_units = [effect for effect in harness.tasks if effect.function == "painter"]
+    for effect in of_units:
+        harness.tasks.remove(effect)
+    return of_units
+
+
 def squares_of(harness: BatchHarness) -> list[int]:
     return [effect.payload["square"] for effect in harness.ran]
 
@@ -78,11 +89,9 @@ def test_one_task_runs_several_units_with_their_payloads_and_places(project: Har
     assert batch("wall").status()["state"] == "completed"
 
 
-def test_a_page_enqueues_its_groups_in_its_own_commit(harness: BatchHarness) -> None:
+def test_the_payloads_of_a_small_page_travel_in_the_tasks_of_its_groups(harness: BatchHarness) -> None:
     populate(harness, 7, per_task=3)
-    of_units = [effect for effect in harness.tasks if effect.function == "painter"]
-    assert [len(effect.context["group"]["payloads"]) for effect in of_units] == [3, 2, 2]
-    assert not [effect for effect in harness.tasks if effect.task == "expand"]
+    assert [len(effect.context["group"]["payloads"]) for effect in expanded(harness)] == [3, 2, 2]
 
 
 def test_a_whole_group_marks_the_node_and_leaves_its_counter(harness: BatchHarness) -> None:
@@ -96,18 +105,16 @@ def test_a_whole_group_marks_the_node_and_leaves_its_counter(harness: BatchHarne
 def test_payloads_of_a_large_page_are_read_by_its_groups(harness: BatchHarness) -> None:
     large = [{"square": n, "text": "x" * 2_000} for n in range(60)]
     assert harness.request("POST", "/", body(0) | {"units": large, "per_task": 20})[0] == 201
-    assert all("payloads" not in effect.context["group"] for effect in harness.tasks if effect.function == "painter")
+    tasks = expanded(harness)
+    assert all("payloads" not in effect.context["group"] for effect in tasks)
+    harness.tasks.extend(tasks)
     harness.run_tasks()
     assert sorted(squares_of(harness)) == list(range(60))
 
 
 def test_a_delayed_call_delays_each_group(harness: BatchHarness) -> None:
-    delayed = body(4)["task"] | {"delay_seconds": 60}
-    populate(harness, 4, per_task=2, task=delayed)
-    expand, *_ = [effect for effect in harness.tasks if effect.task == "expand"]
-    harness.tasks.remove(expand)
-    run_batch_task(harness.ports, "expand", expand.payload)
-    times = [effect.not_before for effect in harness.tasks if effect.function == "painter"]
+    populate(harness, 4, per_task=2, task=TASK | {"delay_seconds": 60})
+    times = [effect.not_before for effect in expanded(harness)]
     assert len(times) == 2
     assert all(times)
 
@@ -134,8 +141,7 @@ def test_a_problem_fails_its_unit_and_no_other(project: Harness) -> None:
 
 def test_a_unit_that_raises_runs_again_alone(harness: BatchHarness) -> None:
     populate(harness, 4, per_task=4)
-    work, [task] = breaking_once(1, 3), [effect for effect in harness.tasks if effect.function == "painter"]
-    harness.tasks.remove(task)
+    work, [task] = breaking_once(1, 3), expanded(harness)
     with pytest.raises(RuntimeError, match=BREAKS):
         harness.run_group(task, work)
     assert squares_of(harness) == [0, 1, 2, 3]
@@ -148,8 +154,7 @@ def test_a_unit_that_raises_runs_again_alone(harness: BatchHarness) -> None:
 
 def test_a_unit_is_given_up_for_its_own_starts(harness: BatchHarness) -> None:
     populate(harness, 3, per_task=3)
-    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
-    harness.tasks.remove(task)
+    [task] = expanded(harness)
 
     def work(effect: Effect) -> UnitOutcome:
         if effect.payload["square"] == 1:
@@ -167,7 +172,8 @@ def test_a_unit_is_given_up_for_its_own_starts(harness: BatchHarness) -> None:
 
 def test_a_second_delivery_of_a_whole_group_runs_nothing(harness: BatchHarness) -> None:
     populate(harness, 3, per_task=3)
-    task = next(effect for effect in harness.tasks if effect.function == "painter")
+    [task] = expanded(harness)
+    harness.run_group(task, lambda _: succeeded(None))
     harness.run_tasks()
     harness.ran.clear()
     harness.run_group(task, lambda _: succeeded(None), executions=1)
@@ -177,8 +183,7 @@ def test_a_second_delivery_of_a_whole_group_runs_nothing(harness: BatchHarness) 
 
 def test_two_first_deliveries_record_each_outcome_once(harness: BatchHarness) -> None:
     populate(harness, 3, per_task=3)
-    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
-    harness.tasks.remove(task)
+    [task] = expanded(harness)
     harness.run_group(task, breaking_once())
     harness.run_group(task, breaking_once())
     harness.run_tasks()
@@ -187,8 +192,7 @@ def test_two_first_deliveries_record_each_outcome_once(harness: BatchHarness) ->
 
 def test_what_there_was_no_time_for_is_a_task_of_its_own(harness: BatchHarness) -> None:
     populate(harness, 5, per_task=5)
-    [task] = [effect for effect in harness.tasks if effect.function == "painter"]
-    harness.tasks.remove(task)
+    [task] = expanded(harness)
     harness.run_group(task, breaking_once(), is_over=lambda: len(harness.ran) >= 2)
     assert squares_of(harness) == [0, 1]
     [rest] = [effect for effect in harness.tasks if effect.function == "painter"]

@@ -89,24 +89,14 @@ def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], semapho
     return merged.effect(unit.operation, now, unit=unit.to_record() | permit, **format_of(unit.per_task))
 
 
-def group_tasks(groups: Sequence[Group], page: Page, now: datetime | None) -> list[Effect]:
-    """Return the tasks that execute groups of a page, with their units' payloads if those of the page are small.
-
-    `now` may be None if the batch's call has no delay.
-    """
+def group_tasks(groups: Sequence[Group], page: Page, now: datetime) -> list[Effect]:
+    """Return the tasks that execute groups of a page, with their units' payloads if those of the page are small."""
     payloads = page.payloads() if len(page.text) <= LIMITS.group_payloads_bytes_max else None
     return [
         call.effect(group.task_name, now, **group.context(payloads))
         for group in groups
         if (call := page.call_of(group.ordinal))
     ]
-
-
-def groups_of_commit(run: BatchRun, number: int, page: Page) -> list[Group]:
-    """Return the groups whose tasks the commit of a page enqueues; none if the page needs an expansion."""
-    if page.concurrency is not None or page.task is None or page.task.delay_seconds:
-        return []
-    return page.groups(run, number)
 
 
 # --- retries ---

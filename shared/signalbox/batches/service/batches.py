@@ -26,7 +26,7 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
-from signalbox.batches.machine import units as machine
+from signalbox.batches.machine.units import may_start
 from signalbox.batches.model import tree
 from signalbox.batches.model.batches import (
     REPLACED,
@@ -59,7 +59,7 @@ from signalbox.batches.service import propagation
 from signalbox.batches.service.units import begin_chains, retry_all, retry_named
 from signalbox.core import outbox
 from signalbox.core.calls import check_names, declared_parameters
-from signalbox.core.effects import Decision, Effect
+from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import OtherBody, TooLarge
@@ -195,30 +195,20 @@ def _repeated(ports: Ports, run: BatchRun, request: PageRequest) -> bool:
 
 
 def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: PageStart, units: Sequence[Any]) -> bool:
-    """Commit a page with its counters, and the task that expands it or those of its groups.
-
-    Returns False if the same page exists.
+    """Commit a page with its counters and the task that expands it. Return False if the same page exists.
 
     Raises `OtherBody`, `BatchSealed` or `TooLarge`.
     """
     if number >= tree.pages_max():
         raise TooLarge(f"A batch has at most {tree.pages_max():,} pages.", field="page")
-    page = Page.holding(units, start, header)
+    effects = () if header.task is None else (run.effect_for("expand", number, page=number),)
     try:
-        outbox.commit(ports, _page_records(run, header, number, page), _tasks_of_page(run, number, page))
+        outbox.commit(ports, _page_records(run, header, number, Page.holding(units, start, header)), effects)
     except AlreadyExists:
         [held] = ports.store.read(run.page_path(number))
         lifecycle.check_repeat(loaded(held.data), number, units)
         return False
     return True
-
-
-def _tasks_of_page(run: BatchRun, number: int, page: Page) -> Sequence[Effect]:
-    if page.task is None:
-        return ()
-    if groups := machine.groups_of_commit(run, number, page):
-        return machine.group_tasks(groups, page, None)
-    return (run.effect_for("expand", number, page=number),)
 
 
 def _page_records(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
@@ -336,7 +326,7 @@ def end_with_parent(ports: Ports, run: BatchRun) -> Header | None:
 
 def parent_is_live(ports: Ports, parent: PlacedUnit) -> bool:
     """Return whether a unit still waits for its sub-batch, since its batch has not ended."""
-    return machine.may_start(storage.read_header_of_run(ports, parent.run), parent.attempt)
+    return may_start(storage.read_header_of_run(ports, parent.run), parent.attempt)
 
 
 # --- showing and retrying units ---
