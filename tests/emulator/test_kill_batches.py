@@ -14,13 +14,16 @@ UNITS = 500
 SECONDS_MAX = 60
 
 
-@pytest.mark.parametrize("part", ["functions", "cloud-tasks", "events-deliver"])
+@pytest.mark.parametrize(
+    ("part", "per_task"), [("functions", None), ("functions", 25), ("cloud-tasks", None), ("events-deliver", None)]
+)
 def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Documents, part: str, per_task: int | None
 ) -> None:
-    client.call("POST", "batches", json=batches.order(part, UNITS))
+    batch = f"{part}-{per_task}"
+    client.call("POST", "batches", json=batches.order(batch, UNITS) | {"per_task": per_task})
     for few in (50, 250):
-        eventually(lambda few=few: batches.status(client, part)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+        eventually(lambda few=few: batches.status(client, batch)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, part)
-    eventually(lambda: bool(batches.said(client, part)), SECONDS_MAX)
-    assert [check for check in batches.checks(client, part, UNITS, batches.COLUMNS) if not check.holds] == []
+    eventually(lambda: bool(batches.said(client, batch)), SECONDS_MAX)
+    assert [check for check in batches.checks(client, batch, UNITS, batches.COLUMNS) if not check.holds] == []
