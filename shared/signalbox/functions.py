@@ -26,7 +26,7 @@ from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
 from signalbox.core.calls import check_plain, check_ran
@@ -49,7 +49,7 @@ from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
-    from signalbox.batches.model.units import Completion, Unit
+    from signalbox.batches.model.units import Completion
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
     from signalbox.flows.api.runs import Flow, FlowCode
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from signalbox.semaphores.model import Lease
 
     Scheduled = TypeVar("Scheduled", bound="Task[..., Any] | Flow[..., Any]")
-    Filled = TypeVar("Filled", Lease, SectionRun, Unit, Completion, Outcome, TaskContext)
+    Filled = TypeVar("Filled", Lease, SectionRun, Unit, list[Unit], Completion, Outcome, TaskContext)
 
 PROBLEMS = (
     documents_problems,
@@ -180,8 +180,9 @@ class Function:
         `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
         JSON.
 
-        A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome`,
-        `TaskContext`. A type checker recognises them if they are the first parameters, with `TaskContext` last.
+        A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, ``list[Unit]``,
+        `Completion`, `Outcome`, `TaskContext`. A type checker recognises them if they are the first parameters, with
+        `TaskContext` last.
         """
         if attempts_max < 1:
             raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")
@@ -372,15 +373,19 @@ class Function:
         task = self._tasks.get(request.name)
         limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
 
-        def code(attempt: Attempt, subject: TaskSubject | None, begun: Start) -> Any:
+        def code(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
             hold(subject)
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
             returned = task.run(attempt.payload, subject, _task_context(attempt, begun, limits, received_at))
+            if task.takes_units:
+                return (
+                    task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]
+                )
             return task.encoded(returned) if attempt.context.keys() & RECEIVED else returned
 
-        def code_of_unit(attempt: Attempt, subject: TaskSubject | None, begun: Start) -> Any:
+        def code_of_units(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
             with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
                 return code(attempt, subject, begun)
 
@@ -388,7 +393,8 @@ class Function:
         if settings().in_cloud and not _is_known(task, request):
             runs.wait_for_newer_code(runtime.ports(), attempt, lambda: _is_coming(task, attempt))
         if GROUP in attempt.context:
-            runs.run_group(runtime.ports(), attempt, limits, is_live, code_of_unit, _group_time())
+            at_once = task is not None and task.takes_units
+            runs.run_group(runtime.ports(), attempt, limits, is_live, code_of_units, _group_time(), at_once=at_once)
             return
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
             if "step" in attempt.context:

@@ -1,6 +1,6 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import update_wrapper
@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
+from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls
 from signalbox.core.calls import check_plain, check_ran
@@ -111,7 +112,14 @@ class Task(Generic[P, R]):
             return False
         return True
 
-    def run(self, payload: Mapping[str, Any], subject: TaskSubject | None, context: TaskContext) -> Any:
+    @property
+    def takes_units(self) -> bool:
+        """Whether the code takes several units of a batch at once: it has a parameter ``list[Unit]``."""
+        return self._signature.takes_units
+
+    def run(
+        self, payload: Mapping[str, Any], subject: TaskSubject | Sequence[Unit] | None, context: TaskContext
+    ) -> Any:
         """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises.
 
         Raises `TypeError` if the code returns a coroutine or a generator, so that the task is not acknowledged.
@@ -127,3 +135,10 @@ class Task(Generic[P, R]):
             return encode(self._signature.result, returned, "the result")
         except WrongValue as error:
             raise BadArgument(f"The result of {self.name} cannot be stored: {error}.") from error
+
+    def results(self, returned: Any, units: int) -> list[Any]:
+        """Return the results of several units, one for each, as JSON. Raises `BadArgument` for another number."""
+        results = self.encoded(returned)
+        if not isinstance(results, list) or len(results) != units:
+            raise BadArgument(f"{self.name} was called with {units} units, and must return a list of as many results.")
+        return results

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.adapters.meter import metered
-from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
+from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
@@ -66,7 +66,7 @@ class BatchHarness(Platform):
     def run_group(self, effect: Effect, do: Work, executions: int = 0, is_over: OutOfTime = lambda: False) -> None:
         """Deliver a group's task after so many earlier deliveries; `is_over` says when its time is."""
 
-        def code(attempt: Attempt, _: TaskSubject | None, __: Start) -> Any:
+        def code(attempt: Attempt, _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             self.ran.append(replace(effect, payload=attempt.payload, context=attempt.context))
             outcome = do(self.ran[-1])
             if outcome.state == "failed":

@@ -263,6 +263,85 @@ def test_failed_units_of_groups_are_retried_one_by_one(project: Harness) -> None
     assert {unit["index"] for unit in batch("wall").results("succeeded")} == set(range(6))
 
 
+# --- several units at once ---
+
+
+def test_a_task_may_take_its_units_as_lists(project: Harness) -> None:
+    app, calls = Function("search"), []
+
+    @app.task
+    def embed(units: list[Unit], text: list[str], scale: list[int]) -> list[int]:
+        calls.append([unit.index for unit in units])
+        return [len(one) * by for one, by in zip(text, scale, strict=True)]
+
+    project.add(app)
+    batch("pages").populate((embed.call(text=["x" * n], scale=[n]) for n in range(7)), per_task=7)
+    project.run()
+    assert calls == [list(range(7))]
+    assert {unit["index"]: unit["result"] for unit in batch("pages").results()} == {n: n * n for n in range(7)}
+
+
+def test_lists_that_raise_are_called_one_by_one(project: Harness) -> None:
+    app, calls = Function("search"), []
+
+    @app.task
+    def embed(units: list[Unit], text: list[str]) -> list[int]:
+        calls.append([unit.index for unit in units])
+        if "bad" in text:
+            raise Problem("unreadable")
+        return [len(one) for one in text]
+
+    project.add(app)
+    batch("pages").populate((embed.call(text=[text]) for text in ("a", "bad", "ccc")), per_task=3)
+    project.run(raise_errors=False)
+    assert calls == [[0, 1, 2], [0], [1], [2]]
+    assert [(unit["index"], unit["error"]) for unit in batch("pages").results("failed")] == [(1, "unreadable")]
+    assert {unit["index"]: unit["result"] for unit in batch("pages").results("succeeded")} == {0: 1, 2: 3}
+
+
+@pytest.mark.parametrize("per_task", [None, 2])
+def test_lists_work_without_groups_and_a_wrong_number_of_results_fails_the_unit(
+    project: Harness, per_task: int | None
+) -> None:
+    app = Function("search")
+
+    @app.task
+    def embed(units: list[Unit], text: list[str]) -> list[int]:
+        del units
+        return [len(one) for one in text if one]
+
+    project.add(app)
+    batch("pages").populate((embed.call(text=[text]) for text in ("a", "")), per_task=per_task)
+    project.run(raise_errors=False)
+    assert [unit["result"] for unit in batch("pages").results("succeeded")] == [1]
+    [failed] = batch("pages").results("failed")
+    assert "a list of as many results" in failed["error"]
+
+
+def test_a_call_with_several_items_for_one_unit_fails_that_unit(project: Harness) -> None:
+    app = Function("search")
+
+    @app.task
+    def embed(units: list[Unit], text: list[str]) -> list[int]:
+        return [len(one) for one, _ in zip(text, units, strict=True)]
+
+    project.add(app)
+    batch("pages").populate((embed.call(text=text) for text in (["a"], ["b", "c"])), per_task=2)
+    project.run(raise_errors=False)
+    assert [unit["result"] for unit in batch("pages").results("succeeded")] == [1]
+    [failed] = batch("pages").results("failed")
+    assert "embed.call(text=[item])" in failed["error"]
+
+
+def test_an_argument_beside_a_list_of_units_must_be_a_list() -> None:
+    app = Function("search")
+    with pytest.raises(TypeError, match="'scale' must be a list, too"):
+
+        @app.task
+        def embed(units: list[Unit], scale: int) -> list[int]:
+            return [scale for _ in units]
+
+
 # --- concurrency ---
 
 

@@ -4,6 +4,9 @@ Arguments are checked twice: when a call is made (`encode`: the caller's code is
 arrives (`bind`: the request is wrong, a `Problem`; it may come over HTTP or from an older deployment). A parameter of a
 type that a context has (`Lease`, `SectionRun`, `Unit`, `Completion`, `Outcome` or `TaskContext`) is not an argument:
 `bind` fills it. What is not annotated is plain JSON.
+
+A task with a parameter ``list[Unit]`` takes several units of a batch at once. Each unit's call passes lists of one
+item, and the task receives them joined, in the order of the units.
 """
 
 import inspect
@@ -13,13 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 
+from signalbox.batches.model.units import Unit
 from signalbox.core.calls import check_plain
 from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode, encode, is_plain
 from signalbox.core.json_types import is_union, type_name
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
 
-_FILLED = (*KINDS.values(), TaskContext)
+UNITS = list[Unit]
+"""The annotation of a parameter that receives several units."""
+
+_FILLED = (*KINDS.values(), TaskContext, UNITS)
 _PASSED_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -45,7 +52,7 @@ class Signature:
     task: str
     arguments: Mapping[str, Any]
     required: frozenset[str]
-    filled: Mapping[str, type[TaskSubject | TaskContext]]
+    filled: Mapping[str, Any]
     typed: frozenset[str] = frozenset()
     result: Codec = JSON
 
@@ -69,6 +76,8 @@ class Signature:
         }
         empty = inspect.Parameter.empty
         required = frozenset(argument for argument in arguments if parameters[argument].default is empty)
+        if UNITS in filled.values():
+            _check_lists(name, arguments)
         typed = frozenset(argument for argument, codec in codecs.items() if not is_plain(codec))
         return cls(name, arguments, required, filled, typed, result_codec(function, hints, own))
 
@@ -94,6 +103,11 @@ class Signature:
     def parameters(self) -> list[str]:
         """The names of the arguments, those that may be left out with a question mark: ``["order", "size?"]``."""
         return [name if name in self.required else f"{name}?" for name in self.arguments]
+
+    @property
+    def takes_units(self) -> bool:
+        """Whether the task takes several units at once."""
+        return UNITS in self.filled.values()
 
     def encode(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a call as JSON. Raises `WrongArguments`."""
@@ -126,7 +140,7 @@ class Signature:
     def bind(
         self,
         payload: Mapping[str, Any],
-        subject: TaskSubject | None,
+        subject: TaskSubject | Sequence[Unit] | None,
         context: TaskContext | None = None,
         *,
         stored: bool = False,
@@ -136,18 +150,45 @@ class Signature:
             arguments = self.decode(payload, stored=stored)
         except WrongArguments as error:
             raise BadArgument(str(error), field=error.argument) from error
-        filled = {name: context if kind is TaskContext else subject for name, kind in self.filled.items()}
+        filled = {name: _filled(kind, subject, context) for name, kind in self.filled.items()}
         for name, kind in self.filled.items():
-            if not isinstance(filled[name], kind):
+            if filled[name] is None:
                 raise BadArgument(
-                    f"{self.task} needs a {kind.__name__} ({name!r}), and this call has none.", field=name
+                    f"{self.task} needs a {type_name(kind)} ({name!r}), and this call has none.", field=name
                 )
+        if self.takes_units:
+            self._check_items(arguments, len(next(filled[name] for name, kind in self.filled.items() if kind == UNITS)))
         return {**arguments, **filled}
+
+    def _check_items(self, arguments: Mapping[str, Any], count: int) -> None:
+        for name, items in arguments.items():
+            if len(items) != count:
+                raise BadArgument(
+                    f"{self.task} takes several units at once, so each unit's call passes one item in {name!r}: "
+                    f"`{self.task}.call({name}=[item])`. These have {len(items)} items for {count} units.",
+                    field=name,
+                )
+
+
+def _filled(kind: Any, subject: TaskSubject | Sequence[Unit] | None, context: TaskContext | None) -> Any:
+    """Return what a parameter of this type receives, or None if there is none."""
+    if kind == UNITS:
+        return [subject] if isinstance(subject, Unit) else subject if isinstance(subject, list) else None
+    found = context if kind is TaskContext else subject
+    return found if isinstance(found, kind) else None
+
+
+def _check_lists(task: str, arguments: Mapping[str, Any]) -> None:
+    for name, annotation in arguments.items():
+        if get_origin(annotation) is not list:
+            raise TypeError(f"{task} takes a list of units, so {name!r} must be a list, too: one item for each unit")
 
 
 def _check_parameter(what: str, parameter: inspect.Parameter, annotation: Any) -> None:
     if parameter.kind not in _PASSED_BY_NAME:
         raise TypeError(f"{what} cannot be passed by name: arguments of a task travel as a JSON object")
+    if annotation == UNITS:
+        return
     if filled := [kind.__name__ for kind in get_args(annotation) if kind in _FILLED]:
         raise TypeError(
             f"{what} is a {type_name(annotation)}: the kit fills it if it is a {filled[0]} and nothing else"

@@ -19,7 +19,7 @@ unavailable store, counts nothing.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -294,8 +294,8 @@ def _outcome(ports: Ports, unit: PlacedUnit, code: Callable[[], Json | BatchSpec
 # --- groups of units ---
 
 
-UnitCode = Callable[[Attempt, TaskSubject | None, Start], Json | BatchSpec]
-"""The user's function for the unit of an attempt, whose payload is in the attempt."""
+UnitCode = Callable[[Attempt, TaskSubject | list[Unit] | None, Start], Any]
+"""The user's function for the unit of an attempt, or for several units, whose payload is in the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,14 @@ class GroupTime:
 
 
 def run_group(
-    ports: Ports, attempt: Attempt, retry_limits: RetryLimits, is_live: IsLive, code: UnitCode, pace: GroupTime
+    ports: Ports,
+    attempt: Attempt,
+    retry_limits: RetryLimits,
+    is_live: IsLive,
+    code: UnitCode,
+    pace: GroupTime,
+    *,
+    at_once: bool = False,
 ) -> None:
     """Run the units of a group one after another, and record their outcomes together.
 
@@ -316,7 +323,8 @@ def run_group(
     each start, and commits each outcome before the next start. So a unit is given up only for its own starts.
 
     If the time is over, the rest is enqueued as a task of its own. If a unit raised, the others run, and then its error
-    is raised, so that the task is delivered again.
+    is raised, so that the task is delivered again. Code that takes all units `at_once` is called once by a first
+    delivery; a later delivery calls it with one unit at a time.
     """
     context = attempt.context["group"]
     group = Group.from_record(context)
@@ -331,6 +339,11 @@ def run_group(
         return
     payloads = groups.payloads_of(ports, group, context.get("payloads"))
     run = _GroupRun(ports, group, is_careful, pace.hold)
+    if at_once and payloads and not is_careful:
+        for unit, result in zip(todo, _results_at_once(ports, attempt, todo, payloads, code), strict=True):
+            run.hold(unit, succeeded(result))
+        run.end()
+        return
     for place, unit in enumerate(todo if payloads else ()):
         if place and not is_live(unit):
             run.commit()
@@ -368,8 +381,11 @@ class _GroupRun:
             log.error("unit raised, to be retried", batch=unit.batch, index=unit.index, exception=error)
             self._error = error
             return
-        if outcome is None:
-            return
+        if outcome is not None:
+            self.hold(unit, outcome)
+
+    def hold(self, unit: PlacedUnit, outcome: UnitOutcome) -> None:
+        """Hold the outcome of a unit, and commit if that is due."""
         if not self._held:
             self._is_held_long = self._hold()
         self._held[unit] = outcome
@@ -395,6 +411,21 @@ def _attempt_of_unit(attempt: Attempt, unit: PlacedUnit, payload: Any, *, is_rep
     merged, context = {**attempt.payload, **payload}, {"unit": unit.to_record()}
     what = attempt.function, attempt.task, merged, attempt.queue, attempt.trace, attempt.pause_seconds
     return Attempt(unit.operation, context, int(is_repeated), 0, *what, is_late=attempt.is_late)
+
+
+def _results_at_once(
+    ports: Ports, attempt: Attempt, todo: Sequence[PlacedUnit], payloads: Mapping[int, Any], code: UnitCode
+) -> Sequence[Any]:
+    """Call the code with all units, and return its results. Whatever it raises is retried, one unit at a time."""
+    calls = [{**attempt.payload, **payloads[unit.offset]} for unit in todo]
+    try:
+        joined = {name: [item for call in calls for item in call[name]] for name in calls[0]}
+        own = replace(attempt, payload=joined, context={"unit": todo[0].to_record()})
+        results: Sequence[Any] = code(own, [Unit(unit.batch, unit.index, unit.attempt) for unit in todo], FIRST)
+    except Exception as error:
+        ports.log.error("units raised, to be retried one by one", batch=todo[0].batch, exception=error)
+        raise Unavailable("the code of several units raised") from error
+    return results
 
 
 def _fewest_starts_first(ports: Ports, todo: Sequence[PlacedUnit]) -> list[PlacedUnit]:

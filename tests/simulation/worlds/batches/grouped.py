@@ -19,7 +19,7 @@ from typing import Any
 from signalbox.batches.model.batches import header_of_run
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.tree import PageNode
-from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.service import units
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Store
@@ -103,7 +103,7 @@ class GroupedWorld(BatchesWorld):
         may_check = group.concurrency is not None and not self.kind.removed
         was_complete = may_check and self.groups_under_way.is_complete(group)
 
-        def code(attempt: Attempt, _: TaskSubject | None, __: Start) -> Any:
+        def code(attempt: Attempt, _: TaskSubject | list[Unit] | None, __: Start) -> Any:
             if was_complete:
                 raise Violation(f"group {group.number} of page {group.page} is complete, and runs")
             return self._code(PlacedUnit.from_record(attempt.context["unit"]), has_parts)
