@@ -466,7 +466,7 @@ def _within(context: Callable[[], AbstractContextManager[None]], entry: EntryPoi
 
 def _nothing_here(function: str) -> EntryPoint:
     def entry(request: flask.Request) -> flask.Response:
-        with logged_request(function, request.headers, method=request.method) as log_entry:
+        with logged_request(function, request.headers, request.method, method=request.method) as log_entry:
             response = problem_response(NotFound("Only tasks are called at this address."))
             log_entry.status = response.status_code
             return response

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from signalbox.adapters.firestore.store import FirestoreStore
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.values import canonical
@@ -44,6 +44,8 @@ class Aside:
         return random.random()
 
     def note(self, **seconds: float) -> None: ...
+
+    def span(self, recorded: RecordedSpan) -> None: ...
 
     def info(self, message: str, /, **values: object) -> None:
         log.info("%s %s", message, values)

@@ -128,6 +128,22 @@ def test_a_folder_of_its_own_with_the_librarys_name_is_refused(project: Project,
         packaged(project({"functions/one/signalbox/extra.py": ""}), "one")
 
 
+def test_the_export_of_spans_is_in_the_zips_of_functions_that_have_its_packages(
+    project: Project, packaged: Packaged
+) -> None:
+    root = project(
+        {
+            "functions/one/main.py": "from signalbox.adapters import otel\n\none = otel\n",
+            "functions/one/requirements.txt": "opentelemetry-sdk==1.45.2 --hash=sha256:00\n",
+            "functions/two/main.py": "from signalbox.adapters import otel\n\ntwo = otel\n",
+            "shared/signalbox/adapters/__init__.py": "",
+            "shared/signalbox/adapters/otel.py": "",
+        }
+    )
+    assert "signalbox/adapters/otel.py" in packaged(root, "one").files
+    assert "signalbox/adapters/otel.py" not in packaged(root, "two").files
+
+
 def test_a_functions_own_locked_requirements_are_joined_to_the_lock(project: Project, packaged: Packaged) -> None:
     own = f"# made by uv\n{LOCKED}Numpy_X==2.0 ; python_version > '3' \\\n    --hash=sha256:01 \\\n    --hash=sha256:02"
     joined = packaged(project({"functions/one/requirements.txt": own}), "one").files["requirements.txt"].decode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.api_core.exceptions import GoogleAPIError
 
 from signalbox.adapters import cloud_tasks
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Committed, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Field
@@ -137,6 +137,9 @@ class SimulatedLog:
 
     def note(self, **seconds: float) -> None:
         """Do nothing: a world has no lines of requests."""
+
+    def span(self, recorded: RecordedSpan) -> None:
+        """Do nothing: a world exports no spans."""
 
     def info(self, message: str, /, **values: object) -> None:
         if self._world.trace:

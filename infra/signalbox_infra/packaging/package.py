@@ -20,11 +20,14 @@ from signalbox.catalogue.project import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files
-from signalbox_infra.packaging.requirements import joined
+from signalbox_infra.packaging.requirements import joined, locked_packages
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # a zip cannot tell an earlier time
 REGULAR_FILE_MODE = 0o100644
 UNIX = 3
+
+OPTIONAL = {f"{LIBRARY}/adapters/otel.py": "opentelemetry-sdk"}
+"""Modules of the library that only functions with a certain package have. The library does without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def package(function: Function, kit: Path) -> Package:
         raise PackagingError(f"{function.name}: {error}") from error
     requirements = joined(function.folder, kit).encode()
     check(function, kit)
+    locked = {None, *locked_packages(function.folder, kit)}
+    library = {path: content for path, content in library.items() if OPTIONAL.get(path) in locked}
     return Package(function.name, {**own, **library, REQUIREMENTS: requirements})
 
 

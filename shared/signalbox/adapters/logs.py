@@ -17,6 +17,9 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Protocol
 
+from signalbox.adapters import tracing
+from signalbox.core.effects import RecordedSpan
+
 
 class Headers(Protocol):
     """Headers by name: Flask's, or a plain dictionary."""
@@ -37,13 +40,18 @@ _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 
 def traceparent_of(headers: Headers) -> str:
     """Return the trace of a request as a W3C ``traceparent``; a new one if it has none."""
+    return given_trace(headers) or f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+
+
+def given_trace(headers: Headers) -> str:
+    """Return the trace of a request as a W3C ``traceparent``, or an empty string if it has none."""
     given = headers.get("traceparent", "")
     if _TRACEPARENT.fullmatch(given):
         return given
     if cloud := _CLOUD_TRACE.fullmatch(headers.get("X-Cloud-Trace-Context", "")):
         span = int(cloud[2] or 0) % 2**64 or 1
         return f"00-{cloud[1].lower()}-{span:016x}-{'01' if cloud[3] == '1' else '00'}"
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+    return ""
 
 
 def current_trace() -> str:
@@ -89,6 +97,9 @@ class JsonLog:
 
     def error(self, message: str, /, **values: object) -> None:
         self._write("ERROR", message, values)
+
+    def span(self, recorded: RecordedSpan) -> None:
+        tracing.record(recorded)
 
     def _write(self, severity: str, message: str, values: Mapping[str, object]) -> None:
         entry = {name: _loggable(value) for name, value in values.items()}

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+from signalbox.adapters import tracing
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Delete, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
 from signalbox.core.queries import Field
@@ -93,11 +94,13 @@ class MeteredStore:
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         _add_writes(writes)
-        return self._store.commit(writes)
+        with tracing.span("commit", writes=len(writes)):
+            return self._store.commit(writes)
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         _add_writes(writes)
-        return self._store.write_each(writes)
+        with tracing.span("write each", writes=len(writes)):
+            return self._store.write_each(writes)
 
     def new_id(self) -> str:
         return self._store.new_id()

@@ -22,6 +22,9 @@ TIMEOUT_SECONDS = 540
 """The catalogue's default."""
 
 
+SPANS_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""OpenTelemetry's own variable, which its SDK reads, too."""
+
 SIGNATURES = ("checked", "removed")
 
 CATALOGUE_FORMAT = 1
@@ -64,6 +67,7 @@ class Settings:
       functions; these settings then have only this function's own entries of them. Empty: they have all.
     - ``base_url``: the address, up to a function's URL segment, at which people and other systems call; empty: that of
       queues. ``callback_keys``: the keys of callbacks, one a line; the first one signs.
+    - ``spans_endpoint``: where spans are exported to, by OpenTelemetry's protocol; empty: nowhere.
     - ``task_parameters``: the arguments of the tasks of functions, as JSON, so far as they are known.
     """
 
@@ -103,6 +107,7 @@ class Settings:
     base_url: str = ""
     callback_keys: str = field(default="", repr=False)
     task_parameters: str = "{}"
+    spans_endpoint: str = ""
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
@@ -194,6 +199,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         catalogue=get("SIGNALBOX_CATALOGUE", ""),
         base_url=get("SIGNALBOX_BASE_URL", ""),
         callback_keys=get(CALLBACK_KEYS, ""),
+        spans_endpoint=get(SPANS_ENDPOINT, ""),
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
     )
 

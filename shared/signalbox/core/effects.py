@@ -22,7 +22,7 @@ due as late as possible and enqueues another one: `until` is the time for which 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Self, TypeVar
@@ -218,3 +218,22 @@ def _complete_wake_up(effect: Effect, committed_at: datetime) -> Effect:
     payload |= {} if effect.not_before else {"of_slot": True}
     due = at + timedelta(seconds=LIMITS.wake_up_margin_seconds)
     return replace(effect, name=name_of(effect.name, microseconds(at)), payload=payload, not_before=due, wakes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpan:
+    """A span of time that a commit has recorded, for traces. The same `key` is the same span, also if it is repeated.
+
+    `trace` and `parent` are the keys of its trace and of the span above it, empty for none. `links` are (trace, key) of
+    others. `error` is empty for a success.
+    """
+
+    name: str
+    trace: str
+    key: str
+    parent: str
+    started_at: datetime
+    ended_at: datetime
+    attributes: Mapping[str, str | int]
+    error: str = ""
+    links: Sequence[tuple[str, str]] = ()

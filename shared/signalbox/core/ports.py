@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.queries import Condition, Field, Order
 
 Data = Mapping[str, Any]
@@ -244,6 +244,9 @@ class Log(Protocol):
     def info(self, message: str, /, **values: object) -> None: ...
 
     def error(self, message: str, /, **values: object) -> None: ...
+
+    def span(self, recorded: RecordedSpan) -> None:
+        """Export a span, if this process exports any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def start(
 
 def _commit_start(ports: Ports, commit: Commit) -> None:
     outbox.commit(ports, commit.writes, commit.effects)
-    _log(commit)
+    _log(ports, commit)
 
 
 def _created(header: FlowHeader) -> Commit:
@@ -527,12 +527,14 @@ def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
 
 def _commit_turn(ports: Ports, commit: Commit) -> Committed:
     committed = outbox.commit(ports, commit.writes, commit.effects)
-    _log(commit)
+    _log(ports, commit)
     return committed
 
 
-def _log(commit: Commit) -> None:
-    """Write what the code has logged: a turn that does not count has logged nothing."""
+def _log(ports: Ports, commit: Commit) -> None:
+    """Write what the code has logged: a turn that does not count has logged nothing. Export the spans."""
+    for span in commit.spans:
+        ports.log.span(span)
     for line in commit.lines:
         logging.getLogger(line.name).handle(line)
 

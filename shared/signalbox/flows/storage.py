@@ -32,7 +32,7 @@ from logging import LogRecord
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, name_of, wake_up
+from signalbox.core.effects import Effect, RecordedSpan, name_of, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge, Unavailable
@@ -42,6 +42,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, RatePermits, Renew, Sleep, Step, SubFlow
 from signalbox.flows.machine.failures import too_large
 from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import (
     FlowTurn,
     batch_effect,
@@ -288,7 +289,8 @@ def _checked_batch(effect: Effect, location: str) -> Effect:
 class Commit:
     """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
 
-    `header` is the flow's new one, and `last_chunk` the text of the last chunk of its log.
+    `header` is the flow's new one, `last_chunk` the text of the last chunk of its log, and `spans` are those of the
+    commands that have ended.
     """
 
     writes: Sequence[Write]
@@ -296,6 +298,7 @@ class Commit:
     lines: Sequence[LogRecord] = ()
     header: FlowHeader | None = None
     last_chunk: str = "[]"
+    spans: Sequence[RecordedSpan] = ()
 
     def checked(self) -> "Commit":
         """Return the commit. Raises `TooLarge` if the store would not accept it."""
@@ -362,7 +365,7 @@ class TurnCommit:
         ]
         effects = [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]
         last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
-        return Commit(writes, effects, turn.driver.logged, after, last_chunk).checked()
+        return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
 
     @property
     def _revision(self) -> int:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from signalbox.adapters import tracing
 from signalbox.adapters.firestore.messages import needs_index
-from signalbox.core.effects import Effect
+from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Budget, OutOfTime, Query, Snapshot, Store
 from signalbox.core.problems import Problem
 from signalbox.core.queries import Index, lacking
@@ -73,9 +74,14 @@ class RecordedLog:
         self.infos: list[Line] = []
         self.errors: list[Line] = []
         self.notes: list[dict[str, float]] = []
+        self.spans: list[RecordedSpan] = []
 
     def note(self, **seconds: float) -> None:
         self.notes.append(seconds)
+
+    def span(self, recorded: RecordedSpan) -> None:
+        self.spans.append(recorded)
+        tracing.record(recorded)
 
     def info(self, message: str, /, **values: object) -> None:
         self.infos.append((message, values))

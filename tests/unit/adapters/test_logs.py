@@ -105,9 +105,9 @@ def test_the_line_of_a_request_has_the_durations_that_were_noted(
 ) -> None:
     log = JsonLog("p")
     monkeypatch.setattr(runtime, "log", lambda: log)
-    with logged_request("documents", {}):
+    with logged_request("documents", {}, "GET"):
         log.note(grant_seconds=2.0)
-    with logged_request("documents", {}):
+    with logged_request("documents", {}, "GET"):
         pass
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line.get("grant_seconds") for line in lines] == [2.0, None]

@@ -56,6 +56,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_DOCUMENT_WRITERS": "kit",
             "SIGNALBOX_CATALOGUE": "bucket/catalogue.json",
             "SIGNALBOX_TASK_PARAMETERS": '{"kitchen": {"cook": ["dish", "pot?"]}}',
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:5",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -95,6 +96,7 @@ def test_every_setting_has_its_variable() -> None:
         "https://base.example/",
         "a key of callbacks",
         '{"kitchen": {"cook": ["dish", "pot?"]}}',
+        "http://h:5",
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from signalbox.core.effects import Decision, Effect
+from signalbox.core.effects import Decision, Effect, RecordedSpan
 from signalbox.core.perform import Contended, Records, Writes, perform
 from signalbox.core.ports import Committed, Conflict, Ports, Put, Query, Snapshot, Store, Write
 from signalbox.core.problems import Unavailable
@@ -43,6 +43,8 @@ class World:
     def create(self, effects: Sequence[Effect]) -> None: ...
 
     def note(self, **seconds: float) -> None: ...
+
+    def span(self, recorded: RecordedSpan) -> None: ...
 
     def info(self, message: str, /, **values: object) -> None: ...
 

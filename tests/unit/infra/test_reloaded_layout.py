@@ -73,6 +73,7 @@ OF_NO_CATALOGUE = OF_THE_MACHINE | {
     "revision",
     "scheduler_account",
     "signatures_removed",
+    "spans_endpoint",
     "tasks_account",
     "timeout_seconds",
     "tokens_unsigned",

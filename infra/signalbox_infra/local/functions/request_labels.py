@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import unquote
 
 from signalbox.adapters import runtime
+from signalbox.core.effects import RecordedSpan
 from signalbox.core.ports import Log
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ class LabelledLog:
 
     def note(self, **seconds: float) -> None:
         self._log.note(**seconds)
+
+    def span(self, recorded: RecordedSpan) -> None:
+        self._log.span(recorded)
 
     def info(self, message: str, /, **values: object) -> None:
         self._log.info(message, **self._labelled(message, values))

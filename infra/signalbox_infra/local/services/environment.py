@@ -5,12 +5,14 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
-from signalbox.adapters.settings import Settings, from_environment
+from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
 from signalbox.catalogue.reading import Catalogue, Queue
 from signalbox.core.effects import Backoff
 from signalbox.core.queries import Index
 
-CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION")  # all else in the environment may be meant for the cloud
+CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
+"""What the local stack takes from the environment: all else there may be meant for the cloud."""
+
 TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
 
@@ -85,6 +87,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
         "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
+        **({SPANS_ENDPOINT: settings.spans_endpoint} if settings.spans_endpoint else {}),
     }
 
 

@@ -41,7 +41,7 @@ def document_written(
 
     def decorate(handler: Callable[[DocumentEvent], None]) -> EventEntryPoint:
         def entry(event: "CloudEvent") -> None:
-            with logged_request(function, _headers(event), task=str(event["id"])) as log_entry:
+            with logged_request(function, _headers(event), "event", task=str(event["id"])) as log_entry:
                 log_entry.sampled_by = str(event["id"]) if rarely_calls_for_anything else ""
                 try:
                     _handle(handler, event)

@@ -12,8 +12,8 @@ from zlib import crc32
 
 import flask
 
-from signalbox.adapters import runtime
-from signalbox.adapters.logs import Headers, noted, traced, traceparent_of
+from signalbox.adapters import runtime, tracing
+from signalbox.adapters.logs import Headers, given_trace, noted, traced, traceparent_of
 from signalbox.adapters.meter import Cost, measure
 from signalbox.adapters.settings import served_name, settings
 from signalbox.core import identity
@@ -45,17 +45,25 @@ class LogEntry:
 
 
 @contextmanager
-def logged_request(function: str, headers: Headers, **labels: object) -> Iterator[LogEntry]:
+def logged_request(function: str, headers: Headers, kind: str, **labels: object) -> Iterator[LogEntry]:
     """Bind the request's trace, count its cost, and write its log line, with `labels`, at the end.
 
-    The function is the author of everything that is written in the meantime.
+    `kind` is a part of its span's name: the method, or the path of a task. The function is the author of everything
+    that is written in the meantime.
     """
     log_entry, started = LogEntry(), time.perf_counter()
     author = identity.author_of_function(function)
-    with traced(traceparent_of(headers)), measure() as cost, noted() as durations, identity.acting(author):
+    with (
+        tracing.request(f"{function} {kind}", given_trace(headers), {"function": function, **labels}) as span,
+        traced(span.traceparent or traceparent_of(headers)),
+        measure() as cost,
+        noted() as durations,
+        identity.acting(author),
+    ):
         try:
             yield log_entry
         finally:
+            span.set(status=log_entry.status, **asdict(cost))
             if sample := log_entry.sample(cost):
                 duration = {
                     "status": log_entry.status,

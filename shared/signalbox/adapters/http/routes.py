@@ -273,7 +273,7 @@ class Routes:
         """Return the plain function that functions-framework calls."""
 
         def entry(request: flask.Request) -> flask.Response:
-            with logged_request(self._function, request.headers, method=request.method) as log_entry:
+            with logged_request(self._function, request.headers, request.method, method=request.method) as log_entry:
                 preflight = preflight_response(self._function, request)
                 response = preflight or _response(request, self._dispatch)
                 permit_origin(self._function, request, response)

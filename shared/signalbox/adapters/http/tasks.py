@@ -140,7 +140,7 @@ class _Invocation:
 def _entry_point(function: str, invocation: _Invocation) -> EntryPoint:
     def entry(request: flask.Request) -> flask.Response:
         name = request.headers.get("X-CloudTasks-TaskName") or request.headers.get("X-CloudScheduler-JobName") or ""
-        with logged_request(function, request.headers, task=name.rpartition("/")[2]) as log_entry:
+        with logged_request(function, request.headers, request.path, task=name.rpartition("/")[2]) as log_entry:
             response = _response(function, request, invocation)
             log_entry.status = response.status_code
             return response

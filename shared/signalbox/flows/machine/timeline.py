@@ -4,15 +4,17 @@ The log has the time at which a command ended. When it was scheduled, and at whi
 replay: the entry that resumed the code has the time. A lock has two spans: its wait, and the time for which it is held.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from signalbox.core.effects import RecordedSpan
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, Wait, sub_flow_address, time_of
 
 DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
@@ -168,6 +170,60 @@ class _Spans:
             yield "starts", claim.starts
         if claim and claim.error:
             yield "last_error", claim.error
+
+
+# --- spans of a commit, for traces ---
+
+
+def recorded_spans(turn: FlowTurn, after: FlowHeader) -> list[RecordedSpan]:
+    """Return the spans that a turn's commit has recorded: of attempts of commands, and of a run that has ended.
+
+    Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same ones.
+    """
+    if turn.now is None:
+        return []
+    return [*_attempt_spans(turn, turn.now), *_run_span(after)]
+
+
+def _attempt_spans(turn: FlowTurn, now: datetime) -> Iterator[RecordedSpan]:
+    ended = [(entry.wait.path, entry.outcome) for entry in turn.applied if isinstance(entry, Result)]
+    for path, error in [
+        *((path, _error(outcome.error)) for path, outcome in ended),
+        *((path, turn.pending[path].last_error) for path in sorted(turn.retried & turn.pending.keys())),
+    ]:
+        if wait := turn.header.pending.get(path):
+            started_at = datetime.fromisoformat(wait.scheduled_at) if wait.scheduled_at else turn.start_at or now
+            shown: dict[str, str | int] = {**turn.header.address.to_json(), "path": path, "attempt": wait.attempt}
+            run = trace_key(turn.header.address.base, turn.header.incarnation)
+            key = span_key(turn.header.address.base, wait)
+            yield RecordedSpan(wait.signature, run, key, run, started_at, now, shown, error)
+
+
+def _run_span(after: FlowHeader) -> Iterator[RecordedSpan]:
+    if after.end is None:
+        return
+    run, parent = trace_key(after.address.base, after.incarnation), after.parent
+    links = []
+    if parent:
+        incarnation = parent.wait.execution_id.rpartition("-")[0]
+        links.append((trace_key(parent.base, incarnation), span_key(parent.base, parent.wait)))
+    started_at, error = after.start_at or after.end.at, _error(after.end.outcome.error)
+    shown = {**after.address.to_json(), "state": after.end.state}
+    yield RecordedSpan(f"flow {after.address.name}", run, run, "", started_at, after.end.at, shown, error, links)
+
+
+def trace_key(base: str, incarnation: str) -> str:
+    """Return the key of a run's trace, and of the run's own span in it."""
+    return f"{base} {incarnation}"
+
+
+def span_key(base: str, wait: Wait) -> str:
+    """Return the key of the span of a command's attempt."""
+    return f"{base} {wait.execution_id} {wait.path} {wait.attempt}"
+
+
+def _error(error: Mapping[str, Any] | None) -> str:
+    return f"{error.get('title')}: {error.get('detail')}" if error else ""
 
 
 def _text(at: datetime | None) -> str | None:
