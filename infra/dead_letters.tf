@@ -3,7 +3,7 @@
 # So `make deploy` sets it after each apply (deploy/dead_letters.py).
 
 locals {
-  dead_letters = length(local.events) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }
+  dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }
   pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 }
 
@@ -31,5 +31,5 @@ resource "google_pubsub_topic_iam_member" "dead_letters" {
   topic      = google_pubsub_topic.dead_letters[each.key].name
   role       = "roles/pubsub.publisher"
   member     = local.pubsub_agent
-  depends_on = [module.function]
+  depends_on = [module.function, google_eventarc_trigger.document]
 }

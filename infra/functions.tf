@@ -9,6 +9,11 @@ locals {
     function.part != "" ? { SIGNALBOX_PART = function.part } : {},
   ) }
 
+  # Cloud Run verifies the triggers' account, and the function compares it: people may call the same service.
+  of_triggers = { for name, function in local.deployments : name => contains(local.receiving, name) ? {
+    SIGNALBOX_EVENTS_ACCOUNT = google_service_account.trigger[function.function].email
+  } : {} }
+
   signatures = { for name, function in local.deployments : name => function.open ? "checked" : "removed" }
 }
 
@@ -23,7 +28,7 @@ module "function" {
   region      = var.region
   database    = local.database
   secrets     = { for name, secret in each.value.secrets : name => split(":", "${secret}:latest") }
-  environment = merge(each.value.env, local.environment, local.of_one_function[each.key], local.of_browsers[each.key], {
+  environment = merge(each.value.env, local.environment, local.of_one_function[each.key], local.of_browsers[each.key], local.of_triggers[each.key], {
     SIGNALBOX_SIGNATURES      = local.signatures[each.key]
     SIGNALBOX_TIMEOUT_SECONDS = tostring(coalesce(each.value.resources.timeout_seconds, 540))
     }, each.value.queue ? {

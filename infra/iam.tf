@@ -64,8 +64,10 @@ locals {
     function.open ? { everybody = "allUsers" } : {},
     function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
-    contains(keys(google_service_account.trigger), name) ? { trigger = google_service_account.trigger[name].member } : {},
+    contains(local.called_by_triggers, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
   ) }
+
+  called_by_triggers = setunion(local.receiving, [for trigger in local.events : trigger.function])
 
   enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
   enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)

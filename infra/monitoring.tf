@@ -8,8 +8,12 @@ locals {
   requests    = "metric.type=\"run.googleapis.com/request_count\""
   of_database = "resource.type=\"firestore.googleapis.com/Database\" AND resource.labels.database_id=\"${local.database}\" AND metric.type=\"firestore.googleapis.com/api/request_count\""
 
-  # Eventarc delivers events through Pub/Sub, in a subscription named after the trigger's region and the function.
-  subscriptions = join("|", [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"])
+  # Eventarc delivers events through Pub/Sub, in a subscription named after the trigger's region and the trigger, which Cloud
+  # Functions names after the function.
+  subscriptions = join("|", concat(
+    [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"],
+    [for trigger in local.handled : "eventarc-${local.database_location}-${trigger.name}-sub-.*"],
+  ))
 
   thresholds = merge({
     failures = {

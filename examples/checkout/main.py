@@ -6,12 +6,15 @@ The flow is one coroutine. If a process dies, the flow continues where it was. A
     POST {base}shop/flows/checkout/7 {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 3000}}  201
     POST {base}shop/flows/checkout/7/events/approval {"value": {"by": "ann", "approved": true}}      202
     GET  {base}shop/flows/checkout/7?wait_seconds=30                                               200
+
+A page that writes to Firestore itself starts an order by creating the record ``orders/7``, with the same arguments.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from signalbox import (
+    DocumentEvent,
     Function,
     Problem,
     Request,
@@ -172,6 +175,16 @@ def deliver(request: Request) -> Response:
             objects("Stock", item).with_(id=str(body.get("delivery", "first"))).put(count=count)
             return Response(202, {"item": item})
     raise InvalidOrder("Send item (text) and count (above 0).")
+
+
+@app.on_document("orders/{order}", on="created")
+def ordered(event: DocumentEvent, order: str) -> None:
+    """Start the checkout of an order that a page has written to Firestore. A second event starts nothing."""
+    match event.after:
+        case {"item": str(item), "count": int(count), "amount": int(amount)}:
+            checkout.start(order, order=order, item=item, count=count, amount=amount)
+        case _:
+            raise InvalidOrder("An order has item, count and amount.")
 
 
 @app.http("GET", "/orders/{order}")

@@ -11,6 +11,7 @@ locals {
     "roles/cloudfunctions.developer",
     "roles/cloudscheduler.admin",
     "roles/cloudtasks.admin",
+    "roles/eventarc.developer",      # the triggers of documents that have a handler
     "roles/datastore.owner",         # databases, indexes, times to live
     "roles/iam.serviceAccountAdmin", # creates accounts and grants rights to act as them, so it is as powerful as any account of the project
     "roles/logging.configWriter",    # the metric of tasks and events that were given up

@@ -33,7 +33,7 @@ from signalbox.catalogue.entries import (
     refuse,
 )
 from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
-from signalbox.core.names import CALL_OBJECT
+from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH
 
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"
@@ -44,6 +44,7 @@ PROJECT_ROLE = "google_project_iam_member"
 QUEUE = "google_cloud_tasks_queue"
 OBJECT = "google_storage_bucket_object"
 SCHEDULE = "google_cloud_scheduler_job"
+TRIGGER = "google_eventarc_trigger"
 EVERYBODY = "allUsers"
 DIRECTIONS = {"ASCENDING": "", "DESCENDING": "-", None: "", "": ""}
 
@@ -241,7 +242,10 @@ def _invokers(state: _State, values: Resource) -> Iterator[str]:
     """Iterate over the invokers of a function: each needs the role, and people an ingress that admits them."""
     accounts = {
         "queue": {f"serviceAccount:{state.account_of(queue)}" for queue in _calling(state, values)},
-        "event": {f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]},
+        "event": {
+            *(f"serviceAccount:{each['service_account_email']}" for each in values["event_trigger"]),
+            *(f"serviceAccount:{each['service_account']}" for each in _handled(state, values)),
+        },
         "schedule": {f"serviceAccount:{state.environment['SIGNALBOX_SCHEDULER_ACCOUNT']}"},
     }
     callers = _callers(state, values)
@@ -259,6 +263,27 @@ def _triggers(state: _State) -> Iterator[Trigger]:
                 filters["database"] != database, f"triggers.{segment}: listens to {filters['database']}, not {database}"
             )
             yield Trigger(name=segment, function=name, event=each["event_type"], document=filters["document"])
+        for half in (values, state.private_halves.get(name)):
+            for trigger in _handled(state, half) if half is not None else ():
+                yield _trigger(state, name, trigger)
+
+
+def _handled(state: _State, values: Resource) -> list[Resource]:
+    """Return the triggers that deliver to a function's service, one for each handler."""
+    return [each for each in state.of(TRIGGER) if _delivers_to(each)["service"] == values["name"]]
+
+
+def _delivers_to(trigger: Resource) -> Resource:
+    service: Resource = trigger["destination"][0]["cloud_run_service"][0]
+    return service
+
+
+def _trigger(state: _State, function: str, values: Resource) -> Trigger:
+    name, filters = state.plain(values["name"]), {one["attribute"]: one["value"] for one in values["matching_criteria"]}
+    database, path = state.environment["SIGNALBOX_DATABASE"], _delivers_to(values)["path"]
+    refuse(filters["database"] != database, f"triggers.{name}: listens to {filters['database']}, not {database}")
+    handler = path.removeprefix(f"{DOCUMENT_EVENTS_PATH}/")
+    return Trigger(name=name, function=function, event=filters["type"], document=filters["document"], handler=handler)
 
 
 def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:

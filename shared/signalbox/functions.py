@@ -4,11 +4,13 @@ This module connects the adapters with the subjects whose tasks a function may h
 imported only by functions that use them.
 """
 
+import inspect
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, get_type_hints, overload
 
 import flask
 
@@ -30,10 +32,12 @@ from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
 from signalbox.core.calls import check_plain, check_ran
-from signalbox.core.effects import NO_BACKOFF
-from signalbox.core.names import CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern
+from signalbox.core.effects import NO_BACKOFF, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from signalbox.core.problems import NotFound, Problem, Unavailable, UnknownTask
+from signalbox.core.problems import NotFound, OtherBody, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.history import problems as history_problems
@@ -49,6 +53,7 @@ from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
+    from signalbox.adapters.http.events import ReceivedEvent
     from signalbox.batches.model.units import Completion
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
@@ -94,7 +99,8 @@ class RegisterTask(Protocol):
 
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
-RESERVED = (TASKS, "/objects/", "/flows/", TURNS)
+EVENTS = f"{DOCUMENT_EVENTS_PATH}/"
+RESERVED = (TASKS, "/objects/", "/flows/", TURNS, EVENTS)
 """Paths of the kit's own, below each function's address."""
 
 COMPLETION = "batch"
@@ -110,10 +116,23 @@ FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
 
 
+EVENT_MARGIN_BYTES = 8 * 1024
+"""Bytes of a task's payload for what an event has beside its data: a path of at most 6 KiB, and an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentHandler:
+    """A handler of `on_document`: its pattern, the kind of events, and its task."""
+
+    pattern: DocumentPattern
+    on: str
+    task: Task[..., Any]
+
+
 class Function:
     """A function of the catalogue. `name` is its entry's name there.
 
-    `document_pattern` is the pattern of `document_written`, or None.
+    `document_pattern` is the pattern of `document_written`, or None. `handlers` are those of `on_document`, by name.
     """
 
     def __init__(self, name: str) -> None:
@@ -123,6 +142,7 @@ class Function:
         self._access = AccessRules(name)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._events: Callable[..., Any] | None = None
+        self._handlers: dict[str, DocumentHandler] = {}
         self._objects: ObjectHost | None = None
         self._flows: FlowHost | None = None
         self._has_flow_routes = False
@@ -274,7 +294,8 @@ class Function:
     def document_written(self, pattern: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Handle each write of a record whose path matches `pattern` (``documents/{key}``), which is its trigger.
 
-        The handler's arguments are the `DocumentEvent` and each ``{part}``. Calls that it makes are idempotent, as in a
+        `on_document` makes the handler a task, which is the better choice unless it costs more than it saves. Here the
+        handler's arguments are the `DocumentEvent` and each ``{part}``. Calls that it makes are idempotent, as in a
         task. An event whose handler raises a `Problem` is kept as a failure and acknowledged. A function with an event
         handler has no routes and no tasks.
         """
@@ -303,6 +324,70 @@ class Function:
 
         return register
 
+    def on_document(
+        self,
+        pattern: str,
+        *,
+        on: str = WRITTEN,
+        attempts_max: int = TASKS_LIMITS.attempts_max,
+        queue: str = TASKS_QUEUE,
+    ) -> Callable[[Handler], Handler]:
+        """Run the handler as a task for each event of a document whose path matches `pattern` (``orders/{id}``).
+
+        `on` is ``created``, ``updated`` or ``deleted``; ``written`` is all of them. ``{path=**}`` at the end of a
+        pattern matches one segment or more. The handler's arguments are the `DocumentEvent`, then each ``{part}`` by
+        its name, and a `TaskContext` if it has such a parameter. The event is acknowledged once the task is enqueued,
+        under an id that its other deliveries have, too; `attempts_max` and `queue` are those of `task`. An event whose
+        data would not fit into a task arrives without it (`DocumentEvent.partial`).
+
+        Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
+        `TypeError` for a handler with other parameters.
+        """
+        parsed = DocumentPattern.parse(pattern)
+        if on not in KINDS:
+            raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
+        register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
+
+        def register(handler: Handler) -> Handler:
+            from signalbox.adapters.http.events import event_of_arguments  # its protobuf is only for such functions
+
+            check_plain(handler, "handler")
+            if not handler.__name__.isidentifier():
+                raise TypeError(f"the handler of {pattern!r} has no name, which its task needs: write a def")
+            context_name = _check_parameters(handler, parsed)
+
+            @wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+            def run(event: str, path: str, data: str, context: TaskContext) -> None:
+                parts = parsed.match(path) or {}
+                given = {context_name: context} if context_name else {}
+                check_ran(handler(event_of_arguments(event, path, data), **parts, **given), "handler", run.__name__)
+
+            del run.__wrapped__  # its parameters are not those of the task
+            self._handlers[run.__name__] = DocumentHandler(parsed, on, register_task(run))
+            return handler
+
+        return register
+
+    @property
+    def handlers(self) -> "Mapping[str, DocumentHandler]":
+        """The handlers of `on_document`, by name."""
+        return self._handlers
+
+    def _receive(self, name: str, event: "ReceivedEvent") -> None:
+        """Enqueue the task of an event, once. Raises `Unavailable` if this code has no such handler."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
+        if handler.pattern.match(event.path) is None or handler.on not in (WRITTEN, event.kind or handler.on):
+            return
+        arguments = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
+        try:
+            handler.task.call(**arguments).enqueue(id=name_of("event", self.name, name, event.id))
+        except OtherBody:
+            return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
+        except Problem as problem:
+            raise Unavailable(f"the event's task is not enqueued: {problem.detail}") from problem
+
     @property
     def class_names(self) -> frozenset[str]:
         """The names of its classes of objects."""
@@ -315,6 +400,8 @@ class Function:
 
     def entry_point(self) -> Callable[..., Any]:
         """Return the function that functions-framework calls, with a request or with an event."""
+        if self._events is not None and self._handlers:
+            raise ValueError(f"{self.name} has document_written and on_document: write on_document in all places")
         if self._events is not None:
             return self._events
         tasks = task_entry(self.name)(self._run)
@@ -326,7 +413,12 @@ class Function:
             self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True
         forwarding = forwarding_entry(self.name)
-        entry = _dispatch(self._routes.entry_point(), tasks, turns, forwarding, _nothing_here(self.name))
+        own = {TASKS: tasks, TURNS: turns}
+        if self._handlers:
+            from signalbox.adapters.http.events import receiving_entry  # as in `on_document`
+
+            own[EVENTS] = receiving_entry(self.name, self._receive)
+        entry = _dispatch(self._routes.entry_point(), own, forwarding, _nothing_here(self.name))
         return entry_point(self.name, _within(host.serving, entry) if host else entry)
 
     def _add_objects(self, host: "ObjectHost") -> None:
@@ -413,6 +505,20 @@ class Function:
         return self._flows or self._new_flow_host()
 
 
+def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
+    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
+    parameters, hints = list(inspect.signature(handler).parameters), get_type_hints(handler)
+    contexts = [name for name in parameters[1:] if hints.get(name) is TaskContext]
+    parts = [name for name in parameters[1:] if name not in contexts]
+    if not parameters or sorted(parts) != sorted(pattern.names) or len(contexts) > 1:
+        wanted = ", ".join(["event: DocumentEvent", *(f"{name}: str" for name in pattern.names)])
+        raise TypeError(
+            f"{handler.__name__} handles {pattern.text!r}: write def {handler.__name__}({wanted}), with "
+            "context: TaskContext at the end if it needs one"
+        )
+    return "".join(contexts)
+
+
 def _is_known(task: Task[Any, Any] | None, request: TaskDelivery) -> bool:
     """Return whether this code has a task that takes the arguments of a delivery. A group's first unit is looked at."""
     payloads = request.context.get(GROUP, {}).get("payloads") or [{}]
@@ -435,9 +541,9 @@ def _to_be_retried(run: Callable[[], None]) -> None:
 
 
 def _dispatch(
-    routes: EntryPoint, tasks: EntryPoint, turns: EntryPoint, forwarding: EntryPoint, nothing: EntryPoint
+    routes: EntryPoint, own: Mapping[str, EntryPoint], forwarding: EntryPoint, nothing: EntryPoint
 ) -> EntryPoint:
-    """Return an entry point that passes requests under the kit's own paths to `tasks` and `turns`, others to `routes`.
+    """Return an entry point that passes requests under the kit's own paths to those of `own`, others to `routes`.
 
     If only one part of the function is served, requests for the other part get a 404. The part for people passes tasks
     from a queue to `forwarding`.
@@ -447,8 +553,10 @@ def _dispatch(
         part, path = cloud_run.part_served(request), f"{request.path}/"
         if path.startswith((TASKS, TURNS)) and part == cloud_run.PEOPLE and QUEUE_HEADER in request.headers:
             return forwarding(request)
-        if path.startswith((TASKS, TURNS)) and part != cloud_run.PEOPLE:
-            return tasks(request) if path.startswith(TASKS) else turns(request)
+        if part != cloud_run.PEOPLE:
+            for beginning, entry_of_path in own.items():
+                if path.startswith(beginning):
+                    return entry_of_path(request)
         return nothing(request) if part == cloud_run.TASKS else routes(request)
 
     return entry

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from signalbox.adapters.settings import from_environment
-from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.catalogue.reading import Catalogue, CatalogueError, Trigger, load
 from signalbox.catalogue.writing import written
 from signalbox.history.model import HistoryRule
 from signalbox_infra import applied_state
@@ -52,8 +52,30 @@ def test_every_queue_is_set_as_the_catalogue_declares(found: AppliedState, catal
 
 
 def test_every_trigger_is_that_of_the_catalogue(found: AppliedState, catalogue: Catalogue) -> None:
-    wanted = [(each.function, each.event, each.document) for each in catalogue.triggers.values()]
-    assert [(each.function, each.event, each.document) for each in found.catalogue.triggers.values()] == wanted
+    assert set(map(declared, found.catalogue.triggers.values())) == set(map(declared, catalogue.triggers.values()))
+
+
+def declared(trigger: Trigger) -> tuple[str, str, str, str]:
+    return trigger.function, trigger.event, trigger.document, trigger.handler
+
+
+def test_a_trigger_with_a_handler_delivers_to_its_function_as_its_account(resources: Mapping[str, Resource]) -> None:
+    made = resources['google_eventarc_trigger.document["shop-ordered"]'].values
+    [destination] = made["destination"]
+    assert destination["cloud_run_service"] == [
+        {"service": "shop", "region": "us-central1", "path": "/document-events/ordered"}
+    ]
+    criteria = {each["attribute"]: (each["value"], each["operator"] or "") for each in made["matching_criteria"]}
+    assert criteria == {
+        "type": ("google.cloud.firestore.document.v1.created", ""),
+        "database": ("signalbox-prod", ""),
+        "document": ("orders/{order}", "match-path-pattern"),
+    }
+    account = "ev-shop@demo-project.iam.gserviceaccount.com"
+    assert (made["service_account"], made["event_data_content_type"]) == (account, "application/protobuf")
+    variables = resources[FUNCTIONS.format("shop")].values["service_config"][0]["environment_variables"]
+    assert variables["SIGNALBOX_EVENTS_ACCOUNT"] == account
+    assert resources[FUNCTIONS.format("shop")].values["event_trigger"] == []
 
 
 def test_every_schedule_is_that_of_the_catalogue(found: AppliedState, catalogue: Catalogue) -> None:
@@ -114,6 +136,7 @@ def test_functions_have_the_same_environment_but_for_their_threads(found: Applie
     for environment in (common, *environments.values()):
         environment.pop("SIGNALBOX_CALLING_QUEUES")
         environment.pop("SIGNALBOX_QUEUE_BACKOFFS")
+        environment.pop("SIGNALBOX_EVENTS_ACCOUNT", None)
     assert environments == {name: common | {"THREADS": threads[name]} | ended[name] for name in catalogue.functions}
     assert common["SIGNALBOX_SCHEDULER_ACCOUNT"] == "kit-scheduler@demo-project.iam.gserviceaccount.com"
     assert common["SIGNALBOX_SIGNATURES"] == "removed"

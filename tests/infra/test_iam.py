@@ -36,7 +36,7 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-shop | ann qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
+shop | ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
 smoke            | qu-tasks                             | batches tasks             | signalbox-prod
 social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
 social-sandbox   | qu-tasks                             | batches tasks             | signalbox-prod
@@ -52,6 +52,7 @@ yokes            | ann signalbox-deployer               | standings             
 
 OTHERS = """
 ev-link-fan-out | roles/eventarc.eventReceiver  | demo-project
+ev-shop         | roles/eventarc.eventReceiver | demo-project
 ev-standing-count | roles/eventarc.eventReceiver | demo-project
 kit-build       | roles/artifactregistry.writer | signalbox
 kit-build       | roles/logging.logWriter       | demo-project
@@ -65,6 +66,7 @@ roles/artifactregistry.admin
 roles/cloudfunctions.developer
 roles/cloudscheduler.admin
 roles/cloudtasks.admin
+roles/eventarc.developer
 roles/datastore.owner
 roles/iam.serviceAccountAdmin
 roles/iam.serviceAccountOpenIdTokenCreator | signalbox-deployer

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from signalbox.catalogue.reading import Trigger
 from signalbox_infra.deploy.commands import CommandFailed, Run
 from signalbox_infra.deploy.target import Target
 
@@ -45,29 +46,39 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
     if place is None:
         return True
     failed = False
-    for function in sorted({trigger.function for trigger in target.catalogue.triggers.values()}):
+    for trigger in sorted(target.catalogue.triggers.values(), key=lambda each: name_of(target, each)):
         try:
-            _ensure(target, function, place, run, say)
+            _ensure(target, trigger, place, run, say)
         except CommandFailed as error:
             failed = True
             say(
-                f"The trigger of {target.service(function)} does not keep the events that are given up; Eventarc drops "
+                f"The trigger of {name_of(target, trigger)} does not keep the events that are given up; Eventarc drops "
                 f"them after 24 hours. Run make deploy again.\n  {error}"
             )
     return not failed
 
 
-def topic_of(target: Target, function: str, run: Run) -> str:
-    """Return the topic through which a function's trigger delivers. Raises `CommandFailed`, also if it has none."""
-    where = (f"--region={target.region}", "--format=value(eventTrigger.pubsubTopic)")
-    topic = _gcloud(target, run, "functions", "describe", target.service(function), "--v2", *where).strip()
+def name_of(target: Target, trigger: Trigger) -> str:
+    """Return the name of a trigger in the cloud. Cloud Functions adds a number to that of a function's own trigger."""
+    return f"{target.begin}{trigger.name}" if trigger.handler else target.service(trigger.function)
+
+
+def topic_of(target: Target, trigger: Trigger, run: Run) -> str:
+    """Return the topic through which a trigger delivers. Raises `CommandFailed`, also if it has none."""
+    name = name_of(target, trigger)
+    if trigger.handler:
+        where = (f"--location={target.database_location}", "--format=value(transport.pubsub.topic)")
+        topic = _gcloud(target, run, "eventarc", "triggers", "describe", name, *where).strip()
+    else:
+        where = (f"--region={target.region}", "--format=value(eventTrigger.pubsubTopic)")
+        topic = _gcloud(target, run, "functions", "describe", name, "--v2", *where).strip()
     if not topic:
-        raise CommandFailed(f"{target.service(function)} has no trigger with a Pub/Sub topic.")
+        raise CommandFailed(f"{name} has no trigger with a Pub/Sub topic.")
     return topic
 
 
-def _ensure(target: Target, function: str, place: Place, run: Run, say: Callable[[str], None]) -> None:
-    topic = topic_of(target, function, run)
+def _ensure(target: Target, trigger: Trigger, place: Place, run: Run, say: Callable[[str], None]) -> None:
+    topic = topic_of(target, trigger, run)
     listed = _gcloud(target, run, "pubsub", "topics", "list-subscriptions", topic, "--format=json")
     for subscription in SUBSCRIPTION.findall(listed):
         found = json.loads(_gcloud(target, run, "pubsub", "subscriptions", "describe", subscription, "--format=json"))
@@ -79,7 +90,7 @@ def _ensure(target: Target, function: str, place: Place, run: Run, say: Callable
         kept = f"--message-retention-duration={KEPT}"
         _gcloud(target, run, "pubsub", "subscriptions", "update", subscription, *letters, kept)
         say(
-            f"Events that {target.service(function)} does not handle in {ATTEMPTS} deliveries are kept (make failures)."
+            f"Events that {name_of(target, trigger)} does not handle in {ATTEMPTS} deliveries are kept (make failures)."
         )
 
 

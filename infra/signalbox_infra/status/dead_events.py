@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from signalbox.catalogue.reading import url_segment
+from signalbox.catalogue.reading import Trigger
 from signalbox_infra.deploy import dead_letters
 from signalbox_infra.deploy.commands import CommandFailed, Run, run
 from signalbox_infra.deploy.target import Target
@@ -32,12 +32,17 @@ class DeadEvent:
 
     ack_id: str
     function: str
-    known: bool
+    trigger: Trigger | None
     document: str
     time: str
     deliveries: str
     data: str
     attributes: Mapping[str, str]
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The function and the name of its trigger, which is empty if there is none."""
+        return self.function, self.trigger.name if self.trigger else ""
 
 
 class DeadEvents:
@@ -63,13 +68,14 @@ class DeadEvents:
         delivered: dict[str, int] = {}
         kept: dict[str, int] = {}
         for pulled in self._pulled():
-            for function in sorted({each.function for each in pulled}):
-                events = [each for each in pulled if each.function == function]
-                if not events[0].known:
+            for source in sorted({each.source for each in pulled}):
+                events = [each for each in pulled if each.source == source]
+                function, trigger = events[0].function, events[0].trigger
+                if trigger is None:
                     kept[function] = kept.get(function, 0) + len(events)
                     continue
                 messages = [{"data": each.data, "attributes": dict(each.attributes)} for each in events]
-                self._call(dead_letters.topic_of(self.target, function, self._run), "publish", messages=messages)
+                self._call(dead_letters.topic_of(self.target, trigger, self._run), "publish", messages=messages)
                 self._call(self._subscription, "acknowledge", ackIds=_ids(events))
                 delivered[function] = delivered.get(function, 0) + len(events)
         if not delivered and not kept:
@@ -93,11 +99,11 @@ class DeadEvents:
         message = received["message"]
         attributes: Mapping[str, str] = message.get("attributes", {})
         source = attributes.get(f"{ADDED}Subscription", "")
-        function = self._function(source)
+        trigger = self._trigger(source)
         return DeadEvent(
             received["ackId"],
-            function or source,
-            bool(function),
+            trigger.function if trigger else source,
+            trigger,
             attributes.get("ce-document", ""),
             attributes.get("ce-time", ""),
             attributes.get(f"{ADDED}DeliveryCount", "?"),
@@ -105,16 +111,20 @@ class DeadEvents:
             {name: value for name, value in attributes.items() if not name.startswith(ADDED)},
         )
 
-    def _function(self, subscription: str) -> str:
-        """Return the function whose trigger a subscription belongs to, or an empty text."""
+    def _trigger(self, subscription: str) -> Trigger | None:
+        """Return the trigger that a subscription belongs to, if it is still in the catalogue."""
         location = re.escape(self.target.database_location)
-        named = re.fullmatch(rf"eventarc-{location}-(.+)-\d+-sub-\d+", subscription.rpartition("/")[2])
-        return "" if named is None else self._by_trigger.get(named[1], "")
+        named = re.fullmatch(rf"eventarc-{location}-(.+)-sub-\d+", subscription.rpartition("/")[2])
+        return next((each for each in self._triggers if named and self._is_of(each, named[1])), None)
+
+    def _is_of(self, trigger: Trigger, name: str) -> bool:
+        """Return whether a trigger has a name in the cloud."""
+        number = r"" if trigger.handler else r"-\d+"
+        return bool(re.fullmatch(re.escape(dead_letters.name_of(self.target, trigger)) + number, name))
 
     @cached_property
-    def _by_trigger(self) -> Mapping[str, str]:
-        triggers = self.target.catalogue.triggers.values()
-        return {f"{self.target.begin}{url_segment(each.function)}": each.function for each in triggers}
+    def _triggers(self) -> Sequence[Trigger]:
+        return tuple(self.target.catalogue.triggers.values())
 
     @property
     def _subscription(self) -> str:

@@ -48,6 +48,7 @@ class Settings:
       the queues that a call may name. None allows any.
     - ``calling_queues``: the queues that call a function, by its name. ``tasks_account``: the account as which a queue
       calls, with ``{queue}`` for the queue's name. ``scheduler_account``: that of schedules.
+      ``events_account``: as which the triggers of this function's `on_document` call it.
     - ``keys_url``: serves the keys (PEM by id) that verify their tokens. ``signatures_removed``: Cloud Run has verified
       the tokens and removed their signatures.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.
@@ -108,6 +109,7 @@ class Settings:
     callback_keys: str = field(default="", repr=False)
     task_parameters: str = "{}"
     spans_endpoint: str = ""
+    events_account: str = ""
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
@@ -178,6 +180,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         task_queues=_names(get("SIGNALBOX_TASK_QUEUES")),
         calling_queues=_names_by_name(get("SIGNALBOX_CALLING_QUEUES")) or {},
         scheduler_account=get("SIGNALBOX_SCHEDULER_ACCOUNT", ""),
+        events_account=get("SIGNALBOX_EVENTS_ACCOUNT", ""),
         keys_url=get("SIGNALBOX_KEYS_URL") or GOOGLE_KEYS_URL,
         signatures_removed=_signatures(get("SIGNALBOX_SIGNATURES") or "checked") == "removed",
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container

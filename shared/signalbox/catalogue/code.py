@@ -11,7 +11,8 @@ semaphore and a batch. A queue that the code names (``queue="slow"``) counts too
 decorated with ``@app.access("NAME")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
-follows from ``@app.document_written("orders/{id}")``, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
+follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
+handler is a task, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
 
 The arguments of tasks are those of their functions, by name. An argument that the kit fills (``lease: Lease``) is not
 among them. One whose annotation reading cannot follow may be filled, so it counts as optional. Nothing is known of a
@@ -26,6 +27,7 @@ from functools import lru_cache
 from typing import Any, TypeGuard
 
 from signalbox.catalogue.entries import CatalogueError, Function, url_segment
+from signalbox.core.document_patterns import KINDS, WRITTEN
 from signalbox.core.names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
@@ -71,6 +73,10 @@ FLOW_DECORATOR = frozenset({"flow"})
 RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
+DOCUMENT_DECORATOR = frozenset({"on_document"})
+OF_HANDLERS = ("event", "path", "data")
+"""The arguments of the task of an event (`signalbox.adapters.http.events.ReceivedEvent`)."""
+
 CALLBACKS = frozenset({"callbacks"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})
 RESOURCES = ("add_resource", "resource")
@@ -109,12 +115,22 @@ class Usage:
     """The first place where it serves HTTP, by kind: ``http``, ``add_resource``, ``resource``."""
     events: Mapping[str, str] = field(default_factory=dict)
     """The places of its event handlers, by the patterns of their documents."""
+    handlers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The place of each handler that is a task, and the `event` and `document` of its trigger, by its name."""
     schedules: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """The place and the entry of each schedule, by its name."""
     each_user: str = ""
     """The place of the first resource with ``each_user=True``, or an empty text."""
     parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The arguments of each task whose arguments are known, an optional one with a question mark."""
+
+
+EVENT_TYPES = "google.cloud.firestore.document.v1."
+
+
+def trigger_name(function: str, handler: str) -> str:
+    """Return the name of the trigger of a handler that is a task: ``orders-packed``."""
+    return f"{url_segment(function)}-{url_segment(handler.lower()).strip('-')}"
 
 
 def usage_of(sources: Mapping[str, bytes]) -> Usage:
@@ -133,6 +149,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     main_names: frozenset[str] | None = None
     routes: dict[str, str] = {}
     events: dict[str, str] = {}
+    handlers: dict[str, tuple[str, Mapping[str, Any]]] = {}
     schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
     each_user = ""
     parameters: dict[str, Sequence[str]] = {}
@@ -150,6 +167,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         main_names = module.names() if path == MAIN else main_names
         routes = {**module.routes(), **routes}
         events = {**module.events(), **events}
+        handlers = {**module.handlers(), **handlers}
         for name, schedule in module.schedules().items():
             if name in schedules:
                 raise CatalogueError(f"{schedule[0]} is a second schedule {name}: give it a name=")
@@ -168,6 +186,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         main_names,
         routes,
         events,
+        handlers,
         schedules,
         each_user,
         parameters,
@@ -206,8 +225,8 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     """
     if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
         raise CatalogueError(
-            "its code calls app.task, app.object or app.flow other than as a decorator: list its tasks, objects and "
-            "flows in the entry"
+            "its code calls app.task, app.object, app.flow or app.on_document other than as a decorator: list its "
+            "tasks, objects and flows in the entry"
         )
     places = {
         "enqueues": usage.queues,
@@ -231,7 +250,9 @@ def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
         return {"event": _first(usage.events)}
     served = {**usage.routes, **usage.objects, **usage.flows}
     people = {"people": _first(served)} if served or not (called or scheduled) else {}
-    return {**people, **({"queue": _first(called)} if called else {}), **({"schedule": ""} if scheduled else {})}
+    events = {"event": next(iter(usage.handlers.values()))[0]} if usage.handlers else {}
+    queue = {"queue": _first(called)} if called else {}
+    return {**people, **queue, **events, **({"schedule": ""} if scheduled else {})}
 
 
 def _first(places: Mapping[str, str]) -> str:
@@ -317,10 +338,11 @@ class _Module:
     def parameters(self) -> dict[str, Sequence[str]]:
         """Return the arguments of the tasks whose decorators are all the kit's."""
         tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_plain_task(node)]
-        return {
+        written = {
             task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
             for task in tasks
         }
+        return {**dict.fromkeys(self.handlers(), OF_HANDLERS), **written}
 
     def _argument(self, parameter: ast.arg, has_default: bool) -> str:
         """Return an argument's name, with a question mark if it may be left out; empty if the kit fills it."""
@@ -395,6 +417,26 @@ class _Module:
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and _is_decorator(node, EVENT_DECORATOR))
         return {str(_constants(self._path, call)[0][0]): f"{self._path}:{call.lineno}" for call in calls if call.args}
 
+    def handlers(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the places and the triggers of the handlers that are tasks, by name. Raises `CatalogueError`."""
+        functions = (node for node in self._nodes if isinstance(node, FUNCTIONS))
+        decorated = ((node, each) for node in functions for each in node.decorator_list if isinstance(each, ast.Call))
+        found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for handler, call in decorated:
+            if _is_decorator(call, DOCUMENT_DECORATOR):
+                place = f"{self._path}:{call.lineno}"
+                patterns, options = _constants(self._path, call)
+                kind = options.get("on", WRITTEN)
+                if len(patterns) != 1 or kind not in KINDS:
+                    raise CatalogueError(
+                        f'{place}: write on_document("orders/{{id}}", on="created"), with one pattern and one of '
+                        f"{', '.join(KINDS)}"
+                    )
+                if handler.name in found:
+                    raise CatalogueError(f"{place}: {handler.name} has a pattern already: write a second handler")
+                found[handler.name] = place, {"event": f"{EVENT_TYPES}{kind}", "document": str(patterns[0])}
+        return found
+
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """Return the places and the entries of the schedules of tasks, by their names. Raises `CatalogueError`."""
         tasks = (node for node in self._nodes if isinstance(node, FUNCTIONS))
@@ -422,11 +464,12 @@ class _Module:
         return {str(argument.value): f"{self._path}:{call.lineno}" for argument, call in named}
 
     def makes_tasks_otherwise(self) -> bool:
-        """Return whether ``app.task``, ``app.object`` or ``app.flow`` is called other than as a decorator."""
+        """Return whether ``app.task`` or another decorator of tasks is called other than as a decorator."""
         decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
         decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
         calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
-        return any(_is_decorator(call, TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR) for call in calls)
+        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR
+        return any(_is_decorator(call, names) for call in calls)
 
     def queues(self) -> dict[str, str]:
         """Return the places of the first use of each queue."""
@@ -448,13 +491,19 @@ class _Module:
         elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
-                yield from _queue_named(decorator, names=TASK_DECORATOR) if isinstance(decorator, ast.Call) else ()
+                yield from self._queues_of_decorator(decorator)
             if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
         elif _is_object_class(node):
             yield from OBJECT_QUEUES
         elif _is_flow(node):
             yield from FLOW_QUEUES
+
+    def _queues_of_decorator(self, decorator: ast.expr) -> Iterator[str]:
+        """Iterate over the queue that a task's decorator names; that of a handler of events is enqueued to."""
+        if isinstance(decorator, ast.Call):
+            named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
+            yield from named or ([TASKS_QUEUE] if _is_decorator(decorator, DOCUMENT_DECORATOR) else [])
 
     def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
         """Return the queues of ``flow.NAME(…)`` and ``standings(KIND).NAME(…)``."""
@@ -557,7 +606,7 @@ def _is_enqueue(call: ast.Call) -> bool:
 
 
 def _is_task_decorator(node: ast.expr) -> bool:
-    return _is_decorator(node, TASK_DECORATOR) or (
+    return _is_decorator(node, TASK_DECORATOR | DOCUMENT_DECORATOR) or (
         isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
     )
 
@@ -567,6 +616,8 @@ def _is_plain_task(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
     if _is_scheduled_flow(function):
         return all(_is_decorator(each, FLOW_DECORATOR) for each in others)
+    if any(_is_decorator(each, DOCUMENT_DECORATOR) for each in others):
+        return False  # its arguments are `OF_HANDLERS`
     return isinstance(function, ast.FunctionDef) and bool(others) and all(map(_is_task_decorator, others))
 
 

@@ -17,7 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.core import queries
 from signalbox.core.calls import Call
-from signalbox.core.names import CALL_OBJECT, CALLBACK_KEYS
+from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.names import CALL_OBJECT, CALLBACK_KEYS, DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
@@ -142,8 +143,9 @@ class Function:
         for invoker in self.invoked_by:
             refuse(invoker not in INVOKERS, f"invoked_by contains {invoker!r}; choose from {', '.join(INVOKERS)}")
         refuse(
-            self._for_events and len(self.invoked_by) > 1,
-            "a function that events invoke receives CloudEvents only: add another function for the other callers",
+            "event" in self.invoked_by and not self._for_events and "queue" not in self.invoked_by,
+            "a function with document_written receives CloudEvents only: write on_document, which makes tasks and "
+            "needs queue in invoked_by, or add another function for the other callers",
         )
 
     def _is_open_to_people_only(self) -> None:
@@ -264,7 +266,8 @@ class Function:
 
     @property
     def _for_events(self) -> bool:
-        return "event" in self.invoked_by
+        """Whether it receives only CloudEvents. With `queue`, its triggers have handlers, which are tasks."""
+        return self.invoked_by == ("event",)
 
     @property
     def signature_type(self) -> str:
@@ -296,22 +299,39 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """Firestore's `event` of documents under the pattern `document` (``documents/{key}``) invokes `function`."""
+    """Firestore's `event` of documents under the pattern `document` (``documents/{key}``) invokes `function`.
+
+    With a `handler`, the function enqueues that task of its own for the event, and may have more such triggers.
+    """
 
     name: str
     function: str
     event: str
     document: str
+    handler: str = ""
 
     def __post_init__(self) -> None:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
         refuse(self.event not in EVENTS, f"event is {self.event!r}; choose from {', '.join(EVENTS)}")
+        if self.handler:
+            self._pattern_is_known()
         segments = self.document.split("/")
-        paths_a_document = len(segments) % 2 == 0 and all(segments)
+        paths_a_document = self.document.endswith("=**}") or len(segments) % 2 == 0
         refuse(
-            not paths_a_document,
+            not (paths_a_document and all(segments)),
             f"document is {self.document!r}; write COLLECTION/{{ID}}, in pairs, no slash at an end",
         )
+
+    def _pattern_is_known(self) -> None:
+        try:
+            DocumentPattern.parse(self.document)
+        except ValueError as error:
+            raise CatalogueError(f"document is {error}") from error
+
+    @property
+    def path(self) -> str:
+        """The path at which the function receives its events, below its address; empty: the address itself."""
+        return f"{DOCUMENT_EVENTS_PATH}/{self.handler}" if self.handler else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

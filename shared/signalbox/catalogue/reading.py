@@ -11,8 +11,8 @@ Keys that a function's entry omits are derived from its code (`signalbox.catalog
 entry may be ``orders: {}``.
 
 The entries are also checked against each other: every queue that a function enqueues to exists, something calls a
-function in each way that it declares, a function has at most one trigger, and a class of objects or a flow has one
-function.
+function in each way that it declares, a function has at most one trigger without a handler, and a class of objects or a
+flow has one function.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from signalbox.catalogue.code import FROM_CODE, Usage, check_writer, completed, usage_of
+from signalbox.catalogue.code import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
 from signalbox.catalogue.entries import (
     ENQUEUING,
     EVENTS,
@@ -84,7 +84,10 @@ SEMAPHORES = "semaphores"
 RATES = "rates"
 """The kit's function that creates rates."""
 
-ONE_EACH = "Cloud Functions allows one trigger for each function: add another function for this trigger"
+ONE_EACH = (
+    "Cloud Functions allows one trigger for each function: write on_document, which may have any number of patterns, "
+    "or add another function for this trigger"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +325,15 @@ class Catalogue:
     def _one_trigger_each(self) -> None:
         first: dict[str, str] = {}
         for name, trigger in self.triggers.items():
-            earlier = first.setdefault(trigger.function, name)
-            refuse(earlier != name, f"triggers.{name}: {trigger.function} already has {earlier}. {ONE_EACH}")
+            function = self.functions[trigger.function]
+            if trigger.handler:
+                unknown = f"triggers.{name}: {function.name} has no handler {trigger.handler!r}"
+                refuse(trigger.handler not in function.tasks, f"{unknown}; its tasks: {', '.join(function.tasks)}")
+            else:
+                earlier = first.setdefault(trigger.function, name)
+                refuse(earlier != name, f"triggers.{name}: {trigger.function} already has {earlier}. {ONE_EACH}")
+                mixed = len(function.invoked_by) > 1
+                refuse(mixed, f"triggers.{name}: {function.name} has other callers, too: name a handler (on_document)")
 
     def _addresses_differ(self) -> None:
         for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:
@@ -477,6 +487,14 @@ def _with_code(sections: Mapping[str, Any], root: Path) -> tuple[dict[str, Any],
                 schedules[schedule], places[f"schedules.{schedule}"] = {"function": name, **entry}, {"cron": place}
         places_of_events = ", ".join(usage.events.values())
         refuse(len(usage.events) > 1, f"functions.{name}: {places_of_events} handle events of two patterns. {ONE_EACH}")
+        both = ", ".join((*usage.events.values(), *(place for place, _ in usage.handlers.values())))
+        mixed = f"functions.{name}: {both} have document_written and on_document: write on_document in all places"
+        refuse(bool(usage.events and usage.handlers), mixed)
+        for handler, (place, trigger) in usage.handlers.items():
+            named = trigger_name(name, handler)
+            if named not in triggers:
+                triggers[named] = {"function": name, **trigger, "handler": handler}
+                places[f"triggers.{named}"] = {"document": place}
         for pattern, place in usage.events.items() if name not in triggered else ():
             triggers[url_segment(name)] = {"function": name, "event": EVENTS[0], "document": pattern}
             places[f"triggers.{url_segment(name)}"] = {"document": place}

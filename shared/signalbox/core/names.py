@@ -26,6 +26,9 @@ CALLED_BY_QUEUES_ONLY = frozenset({BATCH_EXPAND, LINK_REFRESH, LINK_VERIFY, SEMA
 LINK_FAN_OUT = "link_fan_out"
 """Handles the events of documents. It is not deployed if only the kit writes documents."""
 
+DOCUMENT_EVENTS_PATH = "/document-events"
+"""The path below which a user's function receives the events of its handlers that are tasks."""
+
 # Internal tasks of users' functions
 CALL_OBJECT = "call_object"
 """Calls a method of an object: a continuation or an effect of a transaction. A function with objects has it."""

@@ -33,8 +33,10 @@ from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
+from signalbox.core.document_patterns import WRITTEN, matches
 from signalbox.core.effects import Effect
-from signalbox.core.ports import DocumentEvent, Ports, Query, Snapshot
+from signalbox.core.names import DOCUMENT_EVENTS_PATH
+from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateSettings
@@ -70,18 +72,16 @@ class UnknownFunction(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Events of the type that ends in `kind`, of records under the pattern `document`, invoke `function`."""
+    """Events of the type that ends in `kind`, of records under the pattern `document`, invoke `function` at `path`."""
 
     function: str
     document: str
-    kind: str = "written"
+    kind: str = WRITTEN
+    path: str = ""
 
     def fits(self, event: DocumentEvent) -> bool:
         """Return whether the event invokes the function."""
-        pattern, path = self.document.split("/"), event.path.split("/")
-        same_length = len(pattern) == len(path)
-        fitting = all(part == segment or part.startswith("{") for part, segment in zip(pattern, path, strict=False))
-        return same_length and fitting and self.kind in ("written", kind_of(event))
+        return matches(self.document, event.path) and self.kind in (WRITTEN, kind_of(event))
 
 
 class _KnownTasks(dict[str, frozenset[str]]):
@@ -103,7 +103,7 @@ class FunctionTable:
         self._open: dict[str, frozenset[str]] = {}
         self._parameters: dict[str, dict[str, list[str]]] = {}
         self.triggers = [
-            Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2])
+            Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2], trigger.path)
             for trigger in self._catalogue.triggers.values()
         ]
 
@@ -134,6 +134,7 @@ class FunctionTable:
         `auth` is as in the catalogue; so is `exposes`, and None: the function is private.
         """
         self._apps[function.name] = application(function)
+        self.triggers = [each for each in self.triggers if each.function != function.name]
         self._note_code(function.name, function.class_names, function.flow_names)
         self._auth[function.name] = auth
         self._parameters[function.name] = function.task_parameters
@@ -142,6 +143,8 @@ class FunctionTable:
             self._open[function.name] = frozenset(exposes)
         if function.document_pattern is not None:
             self.triggers.append(Trigger(function.name, function.document_pattern))
+        for name, handler in function.handlers.items():
+            self._listen(function.name, name, handler.pattern.text, handler.on)
 
     def load(self, folder: Path, name: str, signature_type: str) -> None:
         """Add the function of ``main.py`` in `folder`."""
@@ -149,6 +152,14 @@ class FunctionTable:
         usage = usage_of(python_files(folder))
         self._parameters[name] = {task: list(each) for task, each in usage.parameters.items()}
         self._note_code(name, usage.objects, usage.flows)
+        for handler, (_, trigger) in usage.handlers.items():
+            self._listen(name, handler, trigger["document"], trigger["event"].rpartition(".")[2])
+
+    def _listen(self, function: str, handler: str, document: str, kind: str) -> None:
+        """Add the trigger of a handler, if it is not there yet."""
+        path = f"{DOCUMENT_EVENTS_PATH}/{handler}"
+        if all((each.function, each.path) != (function, path) for each in self.triggers):
+            self.triggers.append(Trigger(function, document, kind, path))
 
     def _note_code(self, function: str, classes: Iterable[str], flows: Iterable[str]) -> None:
         """Note the function that has the code of these classes and flows."""
@@ -279,6 +290,13 @@ class Platform:
         """Return the ids of all records of a collection, in order."""
         return [snapshot.id for snapshot in self.store.query(Query(collection, limit=RECORDS_MAX))]
 
+    def write_record(self, path: str, data: Mapping[str, Any] | None) -> None:
+        """Write the record at a path as a client of Firestore does, or delete it (None): its events wait in `events`.
+
+        For records of your own collections, such as ``orders/7``; documents have `signalbox.documents`.
+        """
+        self.store.commit([Delete(path) if data is None else Put(path, data)])
+
     # --- one delivery ---
 
     def deliver_task(self, task: Effect, *, executions: int | None = None, retries: int | None = None) -> Delivery:
@@ -303,9 +321,9 @@ class Platform:
         """Deliver an event once to each function with a matching trigger, as `deliver_task` does."""
         if event in self.events:
             self.events.remove(event)
-        functions = [trigger.function for trigger in self.functions.triggers if trigger.fits(event)]
-        what = f"event of {event.path}"
-        return [self._deliver(what, function, "/", body_of(event), headers_of(event)) for function in functions]
+        triggers = [trigger for trigger in self.functions.triggers if trigger.fits(event)]
+        what, sent = f"event of {event.path}", (body_of(event), headers_of(event))
+        return [self._deliver(what, trigger.function, trigger.path or "/", *sent) for trigger in triggers]
 
     def run_schedule(self, schedule: str) -> Delivery:
         """Make the call of a schedule of the catalogue now. Raises `TaskFailed`."""

@@ -46,6 +46,7 @@ def answers() -> dict[str, Any]:
         f"functions list --v2 --regions={REGION}": [],
         "firestore databases list": [],
         "functions describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-link-fan-out-123456-789",
+        "eventarc triggers describe": f"projects/{PROJECT}/topics/eventarc-{REGION}-dev-shop-ordered-789",
         "pubsub topics list-subscriptions": f'["projects/{PROJECT}/subscriptions/eventarc-{REGION}-a-123456-sub-1"]',
         "pubsub subscriptions describe": {},
         "pubsub subscriptions add-iam-policy-binding": "",

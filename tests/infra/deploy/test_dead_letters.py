@@ -20,7 +20,9 @@ PLACE = dead_letters.Place(
     f"projects/{PROJECT}/subscriptions/dev-signalbox-dead-events",
     "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com",
 )
-TRIGGERED = sorted(DEV.service(each.function) for each in DEV.catalogue.triggers.values())
+TRIGGERED = sorted(dead_letters.name_of(DEV, each) for each in DEV.catalogue.triggers.values())
+HANDLED = "dev-shop-ordered"
+"""A trigger of a handler, which Terraform names; Cloud Functions names its own, with a number."""
 
 
 class PubSub:
@@ -38,7 +40,8 @@ class PubSub:
         """Make a function again: its trigger gets another subscription."""
         self.subscriptions = {name: each for name, each in self.subscriptions.items() if f"-{function}-" not in name}
         number = 100 + len(self.granted)
-        name = f"projects/{PROJECT}/subscriptions/eventarc-us-central1-{function}-123456-sub-{number}"
+        numbered = function if function == HANDLED else f"{function}-123456"
+        name = f"projects/{PROJECT}/subscriptions/eventarc-us-central1-{numbered}-sub-{number}"
         self.subscriptions[name] = {"messageRetentionDuration": "86400s"}
 
     def __call__(self, command: Sequence[str], **_: Any) -> Outcome:
@@ -51,9 +54,12 @@ class PubSub:
                 if function in self.refusing:
                     return Outcome(1, error="ERROR: (gcloud.functions.describe) refused")
                 return Outcome(0, f"projects/{PROJECT}/topics/eventarc-us-central1-{function}-123456-7\n")
+            case ["eventarc", "triggers", "describe", trigger]:
+                assert (trigger, options["location"]) == (HANDLED, "us-central1")
+                return Outcome(0, f"projects/{PROJECT}/topics/eventarc-us-central1-{trigger}-7\n")
             case ["pubsub", "topics", "list-subscriptions", topic]:
-                function = topic.removeprefix(f"projects/{PROJECT}/topics/eventarc-us-central1-").rsplit("-", 2)[0]
-                return Outcome(0, json.dumps([name for name in self.subscriptions if f"-{function}-123456-" in name]))
+                trigger = topic.removeprefix(f"projects/{PROJECT}/topics/eventarc-us-central1-").rsplit("-", 1)[0]
+                return Outcome(0, json.dumps([name for name in self.subscriptions if f"-{trigger}-sub-" in name]))
             case ["pubsub", "subscriptions", "describe", name]:
                 return Outcome(0, json.dumps(self.subscriptions[name]))
             case ["pubsub", "subscriptions", "add-iam-policy-binding", name]:
@@ -92,6 +98,7 @@ def test_what_is_set_already_is_left_alone_and_a_recreated_function_is_set_again
     ensured(gcloud)
     assert ensured(gcloud) == (True, [])
     assert gcloud.updates == len(TRIGGERED)
+    assert HANDLED in TRIGGERED
     gcloud.recreate(TRIGGERED[0])
     assert len(ensured(gcloud)[1]) == 1
     assert gcloud.updates == len(TRIGGERED) + 1

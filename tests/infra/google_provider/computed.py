@@ -192,6 +192,7 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_compute_region_network_endpoint_group": _global("networkEndpointGroups", "regions/{region}"),
     "google_compute_target_https_proxy": _global("targetHttpsProxies"),
     "google_compute_url_map": _global("urlMaps"),
+    "google_eventarc_trigger": _within("triggers"),
     "google_firestore_backup_schedule": _backup_schedule,
     "google_firestore_database": _database,
     "google_firestore_field": _field,

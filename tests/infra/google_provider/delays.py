@@ -130,6 +130,8 @@ class Delays:
             yield Refused(texts.QUEUE_NAME)
         if kind == FUNCTION:
             yield from self._late_function(value)
+        if kind == "google_eventarc_trigger" and not self._known("agent of eventarc"):
+            yield Refused(texts.EVENTARC)
         if kind == "google_monitoring_slo":
             for metric in re.findall(r"logging\.googleapis\.com/user/([\w-]+)", str(value)):
                 if not self._known(f"metric {metric}"):

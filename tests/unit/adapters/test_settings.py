@@ -57,6 +57,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_CATALOGUE": "bucket/catalogue.json",
             "SIGNALBOX_TASK_PARAMETERS": '{"kitchen": {"cook": ["dish", "pot?"]}}',
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:5",
+            "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -97,6 +98,7 @@ def test_every_setting_has_its_variable() -> None:
         "a key of callbacks",
         '{"kitchen": {"cook": ["dish", "pot?"]}}',
         "http://h:5",
+        "events@p.example",
     )
 
 

@@ -308,7 +308,7 @@ def index(**changes: Any) -> dict[str, Any]:
         (function(enqueues=["later", "later"]), r"functions\.keep: enqueues contains a name twice"),
         (function(invoked_by=[]), r"functions\.keep: invoked_by must name"),
         (function(invoked_by=["cats"]), r"functions\.keep: invoked_by contains 'cats'"),
-        (function(invoked_by=["people", "event"]), r"functions\.keep: a function that events invoke"),
+        (function(invoked_by=["people", "event"]), r"functions\.keep: a function with document_written"),
         (function(invoked_by=["queue"], public=True), r"functions\.keep: public is for"),
         (
             function(invoked_by=["people", "schedule"], public=True),

@@ -140,6 +140,30 @@ def report(pages: int = 1): ...
     assert (trigger.function, trigger.document) == ("orders", "orders/{id}")
 
 
+def test_each_handler_of_documents_is_a_task_with_a_trigger_next_to_everything_else(tmp_path: Path) -> None:
+    code = """
+@app.on_document("orders/{id}", on="created", queue="slow")
+def ordered(event, id): ...
+@app.on_document("orders/{id}/{rest=**}")
+def Below_(event, id, rest): ...
+@app.http("GET")
+def show(request): ...
+@app.task
+def pack(n: int): ...
+"""
+    found = catalogue(tmp_path, code, {})
+    orders, kind = found.functions["orders"], "google.cloud.firestore.document.v1"
+    assert (orders.invoked_by, orders.tasks) == (("people", "queue", "event"), ("Below_", "ordered", "pack"))
+    assert (orders.enqueues, orders.signature_type) == (("slow", "tasks"), "http")
+    assert orders.parameters["ordered"] == ["event", "path", "data"]
+    assert {(name, each.event, each.document, each.path) for name, each in found.triggers.items()} == {
+        ("orders-ordered", f"{kind}.created", "orders/{id}", "/document-events/ordered"),
+        ("orders-below", f"{kind}.written", "orders/{id}/{rest=**}", "/document-events/Below_"),
+    }
+    assert "document: orders/{id}  # from main.py:5" in written(found, places=True)
+    assert parse(yaml.safe_load(written(found)), found.root) == found
+
+
 def test_a_schedule_of_a_flow_is_that_of_the_task_which_starts_it(tmp_path: Path) -> None:
     code = """
 @app.schedule("0 6 * * 1", time_zone="Europe/Berlin", arguments={"pages": 3})
@@ -170,6 +194,13 @@ WRONG = {
     '@app.schedule("* * * * *", arguments={[]: 1})\n@app.task\ndef report(): ...': "an argument that is not a constant",
     "@app.document_written('a/{id}')\ndef first(event, id): ...\n@app.document_written('b/{id}')\n"
     "def second(event, id): ...": "main.py:4, main.py:6 handle events of two patterns",
+    "@app.on_document(PATTERN)\ndef seen(event): ...": "calls app.on_document with an argument that is not a constant",
+    "@app.on_document('a/{id}', on='changed')\ndef seen(event, id): ...": "main.py:4: write on_document",
+    "@app.on_document('a/{id}')\n@app.on_document('b/{id}')\ndef seen(event, id): ...": "write a second handler",
+    "@app.on_document('a')\ndef seen(event): ...": "triggers.orders-seen: document is 'a' is the path of a collection",
+    "@app.on_document('a/{id}')\ndef seen(event, id): ...\n@app.document_written('b/{id}')\n"
+    "def second(event, id): ...": "write on_document in all places",
+    "@app.on_document('a/{id}')\nasync def seen(event, id): ...\npack = app.on_document('b/{id}')(print)": "list its",
     "pack = app.task(print)": "list its tasks, objects and flows in the entry",
     "def": r"functions.orders: main.py does not compile",
 }

@@ -19,13 +19,13 @@ DEAD = "projects/demo-project/subscriptions/dev-signalbox-dead-events"
 DATA = base64.b64encode(b"\x0a\xff\x00protobuf").decode()
 
 
-def message(number: int, trigger: str = "dev-link-fan-out") -> dict[str, Any]:
+def message(number: int, trigger: str = "dev-link-fan-out-123456") -> dict[str, Any]:
     attributes = {
         "ce-id": f"event-{number}",
         "ce-document": f"documents/d{number}",
         "ce-time": "2026-11-20T10:00:00Z",
         "content-type": "application/protobuf",
-        f"{ADDED}Subscription": f"eventarc-nam5-{trigger}-123456-sub-789",
+        f"{ADDED}Subscription": f"eventarc-nam5-{trigger}-sub-789",
         f"{ADDED}DeliveryCount": "100",
     }
     return {"messageId": str(number), "data": DATA, "attributes": attributes}
@@ -65,6 +65,9 @@ def gcloud(command: Sequence[str], **_: Any) -> Outcome:
             return Outcome(0, "a-token\n")
         case ("functions", "describe"):
             return Outcome(0, f"projects/demo-project/topics/eventarc-nam5-{command[3]}-654321-987\n")
+        case ("eventarc", "triggers"):
+            assert "--location=nam5" in command
+            return Outcome(0, f"projects/demo-project/topics/eventarc-nam5-{command[4]}-987\n")
     raise AssertionError(command)
 
 
@@ -96,8 +99,17 @@ def test_an_event_is_published_as_it_was_in_the_topic_of_its_functions_trigger_a
     }
 
 
+def test_an_event_of_a_handler_is_published_in_the_topic_of_its_own_trigger() -> None:
+    pubsub = PubSub(message(0), message(1, trigger="dev-shop-ordered"))
+    assert sorted(events(pubsub).replay()) == [
+        "1 events are delivered to link_fan_out again.",
+        "1 events are delivered to shop again.",
+    ]
+    assert "projects/demo-project/topics/eventarc-nam5-dev-shop-ordered-987" in {topic for topic, _ in pubsub.published}
+
+
 def test_an_event_of_a_function_that_is_gone_stays() -> None:
-    pubsub = PubSub(message(0), message(1, trigger="dev-removed"))
+    pubsub = PubSub(message(0), message(1, trigger="dev-removed-123456"))
     said = list(events(pubsub).replay())
     assert said[1] == "1 events stay: no function has a trigger named eventarc-nam5-dev-removed-123456-sub-789."
     assert list(pubsub.kept) == ["1"]

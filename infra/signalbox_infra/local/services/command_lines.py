@@ -141,9 +141,8 @@ def _events_deliver(layout: StackLayout) -> Service:
 
 
 def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
-    functions = layout.catalogue.functions
     triggers = layout.catalogue.triggers.values()
-    routes = [f"--route={each.name}={layout.base_url}{functions[each.function].segment}" for each in triggers]
+    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{each.path}" for each in triggers]
     return _module(
         "signalbox_infra.local.event_bridge", half, f"--database={layout.databases / 'events.sqlite'}", *routes, *more
     )

@@ -151,6 +151,11 @@ def task_body(request: flask.Request, bytes_max: int) -> Json:
     return parse(_read(request, bytes_max))
 
 
+def event_body(request: flask.Request, bytes_max: int) -> bytes:
+    """Return an event's body, which is not JSON. Raises `TooLarge` or `IncompleteBody`."""
+    return _read(request, bytes_max)
+
+
 def check_json_type(request: flask.Request) -> None:
     """Raise `UnsupportedMediaType` unless the media type is of JSON.
 

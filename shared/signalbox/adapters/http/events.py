@@ -3,12 +3,17 @@
 An event has the record's path and its data before and after the write; a large event may be delivered without the data
 (`DocumentEvent.partial`). Only a non-2xx response causes a retry: a `Problem` is acknowledged and logged as an ERROR,
 all other exceptions are retried.
+
+The handlers of `on_document` are tasks. Their events reach `receiving_entry`, which acknowledges an event once its task
+is enqueued, and no other event: an event that it cannot take stays with Eventarc, which keeps it as a dead letter.
 """
 
+import base64
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import flask
 from google.events.cloud.firestore import DocumentEventData
@@ -16,11 +21,21 @@ from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnava
 
 from signalbox.adapters import runtime
 from signalbox.adapters.firestore.values import decode_fields, timestamp
+from signalbox.adapters.http.bodies import event_body
+from signalbox.adapters.http.cloud_run import calling_account
 from signalbox.adapters.http.request_log import entry_point, logged_request
+from signalbox.adapters.http.responses import (
+    EntryPoint,
+    internal_error_response,
+    problem_response,
+    unavailable_response,
+)
 from signalbox.adapters.logs import Headers
+from signalbox.adapters.settings import settings
+from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
 from signalbox.core.formats import check_record
 from signalbox.core.ports import Data, DocumentEvent
-from signalbox.core.problems import BadValue, Problem, Unavailable
+from signalbox.core.problems import BadValue, MethodNotAllowed, PermissionDenied, Problem, Unavailable
 
 if TYPE_CHECKING:
     from cloudevents.http import CloudEvent
@@ -90,6 +105,84 @@ def document_event(attributes: Mapping[str, Any], body: bytes | None) -> Documen
         update_time=_time(data.value, "update_time"),
         create_time=_time(data.value, "create_time"),
     )
+
+
+# --- events whose handlers are tasks ---
+
+
+EVENT_BYTES_MAX = 10 * 1024 * 1024
+"""Bytes of an event's body: more than two records of 1 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """An event as it is received: its id, the record's path, its body, and which of its sides have data."""
+
+    id: str
+    path: str
+    body: bytes
+    kind: str
+    """``created``, ``updated`` or ``deleted``; empty if it has no data."""
+
+    def arguments(self, bytes_max: int) -> dict[str, str]:
+        """Return the arguments of its task. An event with more bytes than that is passed on without its data."""
+        text = base64.b64encode(self.body).decode()
+        return {"event": self.id, "path": self.path, "data": text if len(text) <= bytes_max else ""}
+
+
+def event_of_arguments(event: str, path: str, data: str) -> DocumentEvent:
+    """Return the event in a task's arguments, as `ReceivedEvent.arguments` wrote them. Raises as `document_event`."""
+    return document_event({"id": event, "document": quote(path)}, base64.b64decode(data))
+
+
+def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]) -> EntryPoint:
+    """Return the entry point for the events of `on_document`. `receive` enqueues the task of the handler of that name.
+
+    The last segment of the path names the handler. Only a response of 204 acknowledges the event: a problem is
+    answered with its status, and Eventarc repeats the delivery.
+    """
+
+    def entry(request: flask.Request) -> flask.Response:
+        with logged_request(function, request.headers, task=request.headers.get("ce-id", "")) as log_entry:
+            response = _received(request, receive)
+            log_entry.status = response.status_code
+            return response
+
+    return entry_point(function, entry)
+
+
+def _received(request: flask.Request, receive: Callable[[str, ReceivedEvent], None]) -> flask.Response:
+    if request.method != "POST":
+        return problem_response(MethodNotAllowed("Triggers POST.", headers={"Allow": "POST"}))
+    if settings().in_cloud and (not settings().events_account or calling_account(request) != settings().events_account):
+        refused = PermissionDenied("Only the triggers of this function call this address.")
+        runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
+        return problem_response(refused)
+    try:
+        receive(request.path.rstrip("/").rpartition("/")[2], _event(request))
+    except Problem as problem:
+        runtime.log().error("event refused", problem=problem.slug(), detail=problem.detail, exception=problem)
+        return problem_response(problem)
+    except Unavailable as error:
+        runtime.log().info("unavailable", reason=str(error))
+        return unavailable_response(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, Eventarc must retry and the alert must fire
+        runtime.log().error("unhandled exception", exception=error)
+        return internal_error_response()
+    return flask.Response(status=204)
+
+
+def _event(request: flask.Request) -> ReceivedEvent:
+    """Parse a request in CloudEvents' binary mode. Raises `BadValue`, `TooLarge` or `IncompleteBody`."""
+    event_id = request.headers.get("ce-id", "")
+    if not event_id:
+        raise BadValue("The request has no header ce-id: it is not a CloudEvent.")
+    body = event_body(request, EVENT_BYTES_MAX)
+    data = _parse(body)
+    path = _path(data.value.name or data.old_value.name, {"document": request.headers.get("ce-document", "")})
+    before, after = data.HasField("old_value"), data.HasField("value")
+    kind = (UPDATED if before else CREATED) if after else DELETED if before else ""
+    return ReceivedEvent(event_id, path, body, kind)
 
 
 def _parse(body: bytes) -> Any:

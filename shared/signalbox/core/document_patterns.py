@@ -1,0 +1,70 @@
+"""Patterns of documents' paths, as Eventarc's triggers have them: ``orders/{id}``, ``orders/{id}/{path=**}``.
+
+``{name}`` matches one segment of a path. ``{name=**}``, at the end, matches one segment or more.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+CREATED, UPDATED, DELETED, WRITTEN = "created", "updated", "deleted", "written"
+KINDS = (WRITTEN, CREATED, UPDATED, DELETED)
+"""The kinds of events that a trigger selects; `WRITTEN` selects all."""
+
+OF_EACH_EVENT = frozenset({"outbox", "receipts", "attempts", "failures"})
+"""Collections to which the kit itself writes for an event, so that events of them would never end."""
+
+_NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(=\*\*)?\}")
+_PLAIN = re.compile(r"[^{}*/]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPattern:
+    """A pattern that was checked. `names` are those of its parts, in order."""
+
+    text: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Check a pattern. Raises `ValueError`, which says what to write."""
+        segments = text.split("/")
+        first, *others = segments
+        if not _PLAIN.fullmatch(first):
+            raise ValueError(f"{text!r} must begin with a collection's name, without a slash: orders/{{id}}")
+        if first in OF_EACH_EVENT:
+            raise ValueError(f"{text!r}: the kit writes {first} for each event, so the events would never end")
+        found = [_NAMED.fullmatch(segment) for segment in others]
+        for segment, named in zip(others, found, strict=True):
+            if named is None and not _PLAIN.fullmatch(segment):
+                raise ValueError(f"{text!r}: {segment!r} is neither a name nor {{part}} nor {{part=**}}")
+        rest = [bool(named and named[2]) for named in found]
+        if any(rest[:-1]):
+            raise ValueError(f"{text!r}: {{part=**}} matches the rest of the path, so it must be the last part")
+        if not any(rest) and len(segments) % 2:
+            raise ValueError(f"{text!r} is the path of a collection; a document's is COLLECTION/{{id}}, in pairs")
+        names = tuple(named[1] for named in found if named)
+        if len(set(names)) < len(names):
+            raise ValueError(f"{text!r} has two parts of one name: rename one")
+        return cls(text, names)
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """Return the values of the parts in a path of a document, or None if it does not match."""
+        pattern, segments = self.text.split("/"), path.split("/")
+        if pattern[-1].endswith("=**}") and len(segments) > len(pattern):
+            last = len(pattern) - 1
+            segments[last:] = ["/".join(segments[last:])]
+        if len(pattern) != len(segments) or not all(segments):
+            return None
+        parts = {}
+        for part, segment in zip(pattern, segments, strict=True):
+            if named := _NAMED.fullmatch(part):
+                parts[named[1]] = segment
+            elif part != segment:
+                return None
+        return parts
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a path matches the pattern of a trigger, which is not checked again."""
+    return DocumentPattern(pattern, ()).match(path) is not None

@@ -1,0 +1,365 @@
+"""Handlers of documents' events that are tasks: what reaches which handler, how often, and what is refused."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from signalbox import DocumentEvent, Function, Problem, TaskContext, functions
+from signalbox.adapters import settings
+from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.problems import Unavailable
+from signalbox.tasks.service import enqueues
+from signalbox.testing import Faults, Harness
+from signalbox.testing.fixtures import harness as harness
+
+
+class SoldOut(Problem):
+    status = 409
+    title = "Sold out"
+
+
+def shop() -> tuple[Function, list[tuple[str, str]]]:
+    """Return a function with a route, a task and three handlers, and a list of what they handled."""
+    app, seen = Function("shop"), list[tuple[str, str]]()
+
+    @app.on_document("orders/{id}", on="created")
+    def ordered(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        assert event.after is not None
+        seen.append(("ordered", f"{id} {event.after['item']}"))
+
+    @app.on_document("orders/{id}", on="deleted")
+    def cancelled(event: DocumentEvent, id: str, context: TaskContext) -> None:  # noqa: A002  as the path names it
+        assert event.before is not None
+        seen.append(("cancelled", f"{id} {event.before['item']} {context.attempt}"))
+
+    @app.on_document("orders/{id}/{rest=**}")
+    def below(event: DocumentEvent, rest: str, id: str) -> None:  # noqa: A002  as the path names it
+        seen.append(("below", f"{id} {rest} {event.key}"))
+
+    @app.task
+    def note(text: str) -> None:
+        seen.append(("note", text))
+
+    @app.http("POST", "/notes")
+    def noted(_: Any) -> None:
+        note.call("route").enqueue()
+
+    return app, seen
+
+
+def test_each_handler_gets_the_events_of_its_pattern_and_kind_next_to_routes_and_tasks(harness: Harness) -> None:
+    app, seen = shop()
+    harness.add(app)
+    harness.write_record("orders/7", {"item": "tea"})
+    harness.write_record("orders/7", {"item": "salt"})
+    harness.write_record("orders/7", None)
+    harness.write_record("orders/7/lines/a/parts/b", {})
+    harness.write_record("others/7", {})
+    assert harness.post("shop/notes", json={}).status == 204
+    harness.run()
+    assert sorted(seen) == [
+        ("below", "7 lines/a/parts/b b"),
+        ("cancelled", "7 salt 1"),
+        ("note", "route"),
+        ("ordered", "7 tea"),
+    ]
+
+
+def test_a_task_has_the_data_of_its_event_and_an_event_that_is_too_large_comes_without(harness: Harness) -> None:
+    app, seen = Function("shop"), list[DocumentEvent]()
+
+    @app.on_document("orders/{id}")
+    def note(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        assert id == event.key
+        seen.append(event)
+
+    harness.add(app)
+    data = {"at": harness.clock.now, "n": [1, 2.5, None], "b": {"x": "ü"}}
+    harness.write_record("orders/ü", data)
+    harness.write_record("orders/large", {"text": "x" * 100_000})
+    events = list(harness.events)
+    harness.run()
+    assert seen[0] == events[0]
+    assert (seen[1].path, seen[1].id, seen[1].partial) == ("orders/large", events[1].id, True)
+
+
+def test_a_problem_of_a_handler_is_a_failure_that_can_be_retried(harness: Harness) -> None:
+    app, stock = Function("shop"), [0]
+
+    @app.on_document("orders/{id}")
+    def pack(_: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        if not stock[0]:
+            raise SoldOut(f"no tea for {id}")
+        stock[0] -= 1
+
+    harness.add(app)
+    harness.write_record("orders/7", {"item": "tea"})
+    harness.run()
+    [failure] = harness.get("failures").json["failures"]
+    assert (failure["task"], failure["problem"], failure["payload"]["path"]) == ("pack", "sold-out", "orders/7")
+    stock[0] = 1
+    assert harness.post(f"failures/{failure['id']}/retry").status == 202
+    harness.run()
+    assert stock == [0]
+
+
+def test_a_flow_starts_from_an_event_in_one_line(harness: Harness) -> None:
+    app, shipped = Function("shop"), list[str]()
+
+    @app.task
+    def ship(key: str) -> None:
+        shipped.append(key)
+
+    @app.flow
+    async def order(key: str) -> None:
+        await ship.call(key)
+
+    @app.on_document("orders/{id}", on="created")
+    def ordered(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        order.start(event.id, key=id)
+
+    harness.add(app)
+    harness.write_record("orders/7", {})
+    [event] = harness.events
+    for _ in range(2):
+        harness.run()
+        harness.events.append(event)
+    assert shipped == ["7"]
+
+
+# --- none is lost, and each takes effect once ---
+
+
+WEEK = 7 * 86_400
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SEEDS = 20
+CALLS_MAX = 7
+"""Calls of the store and the queue, and one more, while an event reaches its two handlers."""
+
+
+class Killed(BaseException):
+    """The process ends here: none of its code runs after it."""
+
+
+def killed_at(harness: Harness, event: DocumentEvent, calls: int) -> None:
+    """Deliver an event to a process that is killed after it has called the store or the queue that often."""
+    left = [calls]
+
+    def mortal(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return call(*args)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        patch.setattr(harness.store, "commit", mortal(harness.store.commit))
+        patch.setattr(harness.queue, "create", mortal(harness.queue.create))
+        harness.deliver_event(event)
+
+
+def noted(harness: Harness) -> list[tuple[str, str]]:
+    """Return a list of the tasks of events that the queue accepts from now on."""
+    enqueued, create = list[tuple[str, str]](), harness.queue.create
+
+    def noting(effects: Sequence[Effect]) -> None:
+        before = len(harness.tasks)
+        create(effects)
+        for task in harness.tasks[before:]:
+            if "event" in task.payload and "path" in task.payload:
+                enqueued.append((task.task, f"{task.payload['event']} {task.payload['path'].rpartition('/')[2]}"))
+
+    harness.queue.create = noting  # type: ignore[method-assign]  # the queue of this harness only
+    return enqueued
+
+
+def world(seed: int, *, swept: bool = True) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the events that each handler should handle, and those whose tasks were enqueued and have run.
+
+    Deliveries are repeated, late, reordered and killed, in some seeds all events come from the dead letters a week
+    later, and in some seeds all come again. The names of tasks are free again after a while.
+    """
+    draw = random.Random(seed)
+    with Harness() as harness:
+        app, ran = Function("shop"), set[tuple[str, str, str]]()
+
+        @app.on_document("orders/{id}")
+        def packed(event: DocumentEvent, context: TaskContext, id: str) -> None:  # noqa: A002  as the path names it
+            ran.add(("packed", f"{event.id} {id}", context.operation))
+
+        @app.on_document("orders/{id}", on="created")
+        def ordered(event: DocumentEvent, context: TaskContext, id: str) -> None:  # noqa: A002  as the path names it
+            ran.add(("ordered", f"{event.id} {id}", context.operation))
+
+        harness.add(app)
+        enqueued = noted(harness)
+        expected: list[tuple[str, str]] = []
+        for number in range(3):
+            harness.write_record(f"orders/{number}", {"n": 1})
+            expected.append(("ordered", f"{harness.events[-1].id} {number}"))
+            harness.write_record(f"orders/{number}", {"n": 2})
+        expected += [("packed", f"{event.id} {event.key}") for event in harness.events]
+        written = list(harness.events)
+        for event in written:
+            if draw.random() < 0.5:
+                killed_at(harness, event, draw.randrange(CALLS_MAX))
+        harness.advance(30)
+        if swept:
+            harness.run_schedule("sweep")
+        if draw.random() < 0.5:
+            harness.advance(WEEK)
+            harness.queue.names.clear()
+        harness.events[:] = written
+        faults = Faults(duplicate=0.3, late=0.2, lose_answer=0.2, unavailable=0.2, reorder=True, seed=seed)
+        harness.run(faults)
+        if draw.random() < 0.5:
+            harness.advance(WEEK)
+            harness.queue.names.clear()
+            harness.events[:] = written
+            harness.run(faults)
+        assert {each[:2] for each in ran} == set(enqueued)
+        assert len(ran) == len(set(enqueued)), "an event has two operations"
+        return sorted(expected), sorted(enqueued)
+
+
+def test_each_event_takes_effect_once_whatever_happens_to_its_deliveries() -> None:
+    for seed in range(SEEDS):
+        expected, ran = world(seed)
+        assert ran == expected, seed
+
+
+FAULTS: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "another id in each delivery": lambda patch: patch.setattr(functions, "name_of", lambda *_: uuid4().hex),
+    "one id for all handlers": lambda patch: patch.setattr(functions, "name_of", lambda *parts: name_of(parts[-1])),
+    "the name of a task, and no receipt": lambda patch: patch.setattr(
+        enqueues, "by_id", lambda ports, request: ports.queue.create([request.effect(request.name, NOW)])
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    FAULTS[fault](monkeypatch)
+    assert any(map(is_noticed, range(SEEDS)))
+
+
+def is_noticed(seed: int) -> bool:
+    try:
+        expected, enqueued = world(seed)
+    except AssertionError:
+        return True
+    return expected != enqueued
+
+
+def test_without_the_sweeper_the_task_of_a_killed_receiver_is_lost() -> None:
+    assert any(left != right for left, right in (world(seed, swept=False) for seed in range(SEEDS)))
+
+
+# --- what is not acknowledged ---
+
+
+def post(harness: Harness, handler: str, **headers: str) -> int:
+    return harness.call("shop", f"/document-events/{handler}", method="POST", data=b"", headers=headers).status_code
+
+
+def test_what_the_receiver_cannot_take_stays_with_eventarc(harness: Harness) -> None:
+    app, seen = shop()
+    harness.add(app)
+    event = {"ce-id": "1", "ce-document": "orders/7"}
+    assert post(harness, "ordered", **{**event, "ce-id": ""}) == 400
+    assert post(harness, "ordered", **{"ce-id": "1"}) == 400
+    assert post(harness, "removed", **event) == 503
+    harness.queue.refusal = Unavailable("the queue is down")
+    assert post(harness, "ordered", **event) == 204  # the task is in the outbox
+    harness.queue.refusal = None
+    assert harness.call("shop", "/document-events/ordered").status_code == 405
+    assert (harness.tasks, seen) == ([], [])
+
+
+def test_an_event_that_no_longer_fits_is_acknowledged_without_a_task(harness: Harness) -> None:
+    app, _ = shop()
+    harness.add(app)
+    assert post(harness, "ordered", **{"ce-id": "1", "ce-document": "others/7"}) == 204
+    assert harness.tasks == []
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"), [("ev-shop@p.iam.gserviceaccount.com", 204), ("ann@example.com", 403), (None, 403)]
+)
+def test_in_the_cloud_only_the_triggers_account_is_heard(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caller: str | None, status: int
+) -> None:
+    app, _ = shop()
+    harness.add(app)
+    account = "ev-shop@p.iam.gserviceaccount.com"
+    bound = replace(settings.settings(), in_cloud=True, events_account=account)
+    monkeypatch.setattr("signalbox.adapters.http.events.settings", lambda: bound)
+    monkeypatch.setattr("signalbox.adapters.http.events.calling_account", lambda _: caller)
+    assert post(harness, "ordered", **{"ce-id": "1", "ce-document": "others/7"}) == status
+
+
+# --- what is refused when the code is loaded ---
+
+
+PATTERNS = {
+    "/orders/{id}": "must begin with a collection's name",
+    "{any}/{id}": "must begin with a collection's name",
+    "{all=**}": "must begin with a collection's name",
+    "orders": "is the path of a collection",
+    "orders/{id}/lines": "is the path of a collection",
+    "orders/{id=*}": "neither a name nor",
+    "orders/*": "neither a name nor",
+    "orders//x": "neither a name nor",
+    "orders/{all=**}/lines/{id}": "must be the last part",
+    "orders/{id}/lines/{id}": "two parts of one name",
+    "receipts/{id}": "would never end",
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_that_no_trigger_has_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=PATTERNS[pattern]):
+        Function("shop").on_document(pattern)
+
+
+def test_patterns_match_whole_paths() -> None:
+    rest = DocumentPattern.parse("users/{user}/{rest=**}")
+    assert rest.match("users/7/a/b") == {"user": "7", "rest": "a/b"}
+    assert rest.match("users/7/a") == {"user": "7", "rest": "a"}
+    assert [rest.match(path) for path in ("users/7", "others/7/a/b", "users//a/b")] == [None] * 3
+    assert DocumentPattern.parse("orders/{id}").match("orders/7/lines/1") is None
+
+
+def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refused() -> None:
+    app, _ = shop()
+    with pytest.raises(TypeError, match=r"write def seen\(event: DocumentEvent, id: str\)"):
+
+        @app.on_document("orders/{id}")
+        def seen(event: DocumentEvent, key: str) -> None: ...
+
+    with pytest.raises(ValueError, match="write one of written, created, updated, deleted"):
+        app.on_document("orders/{id}", on="changed")
+    with pytest.raises(ValueError, match="two tasks of the name ordered"):
+
+        @app.on_document("orders/{id}")
+        def ordered(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+    with pytest.raises(TypeError, match="write a def"):
+        app.on_document("orders/{id}")(lambda event, id: None)  # noqa: A006, ARG005  as the path names it
+    with pytest.raises(TypeError, match="async def"):
+
+        @app.on_document("orders/{id}")
+        async def waited(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+    app.document_written("orders/{id}")(lambda event, id: None)  # noqa: A006, ARG005  as the path names it
+    with pytest.raises(ValueError, match="write on_document in all places"):
+        app.entry_point()
