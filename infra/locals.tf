@@ -7,7 +7,7 @@ data "google_project" "this" {
 locals {
   catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `make catalogue` and every deployment write it
   queues    = local.catalogue.queues
-  triggers  = local.catalogue.triggers
+  triggers  = { for name, trigger in local.catalogue.triggers : name => trigger if contains(keys(local.entries), trigger.function) }
   schedules = local.catalogue.schedules
   indexes   = lookup(local.catalogue, "indexes", null) == null ? {} : local.catalogue.indexes
   history   = values(merge({}, lookup(local.catalogue, "history", null))) # in the order of their names

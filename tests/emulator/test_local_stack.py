@@ -27,6 +27,7 @@ functions:
   notes: {invoked_by: [people], enqueues: [chores]}
   note_written: {invoked_by: [event]}
   note_task: {invoked_by: [queue]}
+  note_desk: {}
   tick: {invoked_by: [schedule]}
 queues:
   chores:
@@ -96,6 +97,37 @@ from signalbox.core.ports import Put
 def note_task(task):
     runtime.ports().store.commit([Put(f"done/{task.payload['key']}", {"done": True})])
 """
+DESK = """
+from signalbox import DocumentEvent, Function
+from signalbox.adapters import runtime
+from signalbox.core.ports import Delete, Put
+
+app = Function("note_desk")
+
+def keep(path, **data):
+    runtime.ports().store.commit([Put(path, data)])
+
+@app.on_document("desks/{key}", on="created", queue="chores")
+def opened(event: DocumentEvent, key: str) -> None:
+    keep(f"opened/{key}", number=event.after["number"])
+
+@app.on_document("desks/{key}", on="deleted", queue="chores")
+def closed(event: DocumentEvent, key: str) -> None:
+    keep(f"closed/{key}", number=event.before["number"])
+
+@app.on_document("desks/{key}/{rest=**}", queue="chores")
+def below(event: DocumentEvent, key: str, rest: str) -> None:
+    keep(f"below/{key}", rest=rest)
+
+@app.http("POST")
+def write(request) -> None:
+    keep("desks/a", number=1)
+    keep("desks/a", number=2)
+    keep("desks/a/lines/b", number=3)
+    runtime.ports().store.commit([Delete("desks/a")])
+
+note_desk = app.entry_point()
+"""
 TICK = """
 from signalbox.adapters import runtime
 from signalbox.adapters.http.tasks import schedule_entry
@@ -108,8 +140,8 @@ def tick():
 
 
 def project(folder: Path) -> Path:
-    """Write a project with four small functions; two have a file of the same name next to ``main.py``."""
-    sources = {"notes": NOTES, "note_written": NOTE_WRITTEN, "note_task": NOTE_TASK, "tick": TICK}
+    """Write a project with five small functions; two have a file of the same name next to ``main.py``."""
+    sources = {"notes": NOTES, "note_written": NOTE_WRITTEN, "note_task": NOTE_TASK, "note_desk": DESK, "tick": TICK}
     for name, source in sources.items():
         (folder / "functions" / name).mkdir(parents=True)
         (folder / "functions" / name / "main.py").write_text(source)
@@ -161,6 +193,14 @@ def test_a_write_reaches_the_event_function_and_files_of_one_name_do_not_collide
         assert http.get("notes/seen/first").json() == {"number": 1, "by": "note_written"}
 
 
+def test_each_handler_of_documents_gets_the_events_of_its_pattern_and_kind(stack: Stack) -> None:
+    with client(stack) as http:
+        assert http.post("note-desk", json={}).status_code == 204
+        stack.wait_until_idle(SECONDS_MAX)
+        found = [http.get(f"notes/{kind}/a").json() for kind in ("opened", "closed", "below")]
+    assert found == [{"number": 1}, {"number": 2}, {"rest": "lines/b"}]
+
+
 def test_a_schedule_is_called_and_a_task_runs(stack: Stack) -> None:
     with client(stack) as http:
         assert http.post("notes/chore").status_code == 202
@@ -171,7 +211,7 @@ def test_a_schedule_is_called_and_a_task_runs(stack: Stack) -> None:
 def test_the_front_page_lists_what_people_may_call_and_anything_else_is_a_problem(stack: Stack) -> None:
     with client(stack) as http:
         pages = {name: stack.base_url + name for name in ("docs", "console")}
-        listed = {"functions": {"notes": stack.base_url + "notes"}, **pages}
+        listed = {"functions": {name: stack.base_url + name for name in ("notes", "note-desk")}, **pages}
         assert http.get("").json() == listed
         refused = http.get("nothing-here")
         assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")

@@ -46,7 +46,7 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
     if place is None:
         return True
     failed = False
-    for trigger in sorted(target.catalogue.triggers.values(), key=lambda each: name_of(target, each)):
+    for trigger in sorted(target.triggers, key=lambda each: name_of(target, each)):
         try:
             _ensure(target, trigger, place, run, say)
         except CommandFailed as error:

@@ -5,13 +5,13 @@ repeated here, and `tests/infra/deploy` checks that both agree.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from signalbox.catalogue.project import KIT, Project
-from signalbox.catalogue.reading import Catalogue, load, url_segment
+from signalbox.catalogue.reading import Catalogue, Trigger, load, url_segment
 
 REGION_DEFAULT = "us-central1"
 SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MULTILINE)
@@ -48,6 +48,13 @@ class Target:
     def catalogue(self) -> Catalogue:
         """The catalogue as it is now. Raises `CatalogueError`."""
         return load(self.folder.catalogue)
+
+    @property
+    def triggers(self) -> Sequence[Trigger]:
+        """The triggers of the environment: those of the kit's examples only if it deploys these (infra/locals.tf)."""
+        catalogue, all_deployed = self.catalogue, self.setting("examples", "false") == "true"
+        examples = {name for name, each in catalogue.functions.items() if self.root / "examples" in each.folder.parents}
+        return [each for each in catalogue.triggers.values() if all_deployed or each.function not in examples]
 
     @property
     def work(self) -> Path:

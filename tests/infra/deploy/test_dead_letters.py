@@ -114,6 +114,12 @@ def test_a_trigger_that_cannot_be_set_is_reported_and_the_others_are_set() -> No
     assert gcloud.updates == len(TRIGGERED) - 1
 
 
+def test_triggers_of_examples_that_are_not_deployed_are_left_out() -> None:
+    prod = target.read(PROJECT, "prod")
+    assert {each.function for each in prod.triggers} == {"link_fan_out", "standing_count"}
+    assert {each.function for each in DEV.triggers} == {"link_fan_out", "standing_count", "shop"}
+
+
 def test_without_triggers_nothing_is_asked() -> None:
     said = list[str]()
     assert dead_letters.ensure(DEV, dead_letters.place_of(None), Script().without("gcloud"), said.append)

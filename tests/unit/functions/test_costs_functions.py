@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from signalbox import Function, Lease, Unit, batch, semaphore
+from signalbox import DocumentEvent, Function, Lease, Unit, batch, semaphore
 from signalbox.adapters.meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.testing import Harness
@@ -54,6 +54,21 @@ def test_a_unit_costs_one_round_trip_and_two_writes_and_its_batch_is_looked_up_o
 
 def test_a_continuation_costs_a_claim_and_a_signal(harness: Harness) -> None:
     assert costs(harness, "stir") == [Cost(round_trips=4, reads=2, writes=2, deletes=1)]
+
+
+def test_an_event_costs_an_enqueue_under_an_id_and_its_second_delivery_a_read(harness: Harness) -> None:
+    app = Function("orders")
+
+    @app.on_document("orders/{id}")
+    def noted(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        assert event.key == id
+
+    harness.add(app)
+    harness.write_record("orders/7", {"n": 1})
+    [event] = harness.events
+    assert [each.cost for each in harness.deliver_event(event)] == [row_cost("tasks", "event")]
+    assert [each.cost for each in harness.deliver_event(event)] == [row_cost("tasks", "event_again")]
+    assert harness.deliver_task(harness.take("noted")).cost == row_cost("tasks", "first")
 
 
 def rinse(*, broken: bool = False) -> Effect:

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from google.events.cloud.firestore import DocumentEventData
 
-from signalbox.adapters.http.routes import match
 from signalbox.adapters.settings import Settings
+from signalbox.core.document_patterns import matches
 from signalbox.core.ports import Snapshot, Store
 from signalbox.testing.delivery import fill_record
 from signalbox.testing.memory_store import MemoryStore, Record
@@ -73,7 +73,7 @@ class EventSender:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._patterns = {name: tuple(pattern.split("/")) for name, pattern in settings.triggers.items()}
+        self._patterns = settings.triggers
         self._waiting: deque[_Event] = deque()
         self._more = threading.Semaphore(0)
         self._connection: http.client.HTTPConnection | None = None
@@ -91,9 +91,8 @@ class EventSender:
 
     def observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Queue the events of a change, without waiting."""
-        segments = tuple(path.split("/"))
         for trigger, pattern in self._patterns.items():
-            if match(pattern, segments) is not None:
+            if matches(pattern, path):
                 self._waiting.append(_Event(trigger, path, before, after))
                 self._more.release()
 
