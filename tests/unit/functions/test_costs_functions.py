@@ -57,14 +57,14 @@ def test_a_continuation_costs_a_claim_and_a_signal(harness: Harness) -> None:
 
 
 def test_an_event_costs_an_enqueue_under_an_id_and_its_second_delivery_a_read(harness: Harness) -> None:
-    app = Function("orders")
+    app = Function("parcels")
 
-    @app.on_document("orders/{id}")
+    @app.on_document("parcels/{id}")
     def noted(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
         assert event.key == id
 
     harness.add(app)
-    harness.write_record("orders/7", {"n": 1})
+    harness.write_record("parcels/7", {"n": 1})
     [event] = harness.events
     assert [each.cost for each in harness.deliver_event(event)] == [row_cost("tasks", "event")]
     assert [each.cost for each in harness.deliver_event(event)] == [row_cost("tasks", "event_again")]
