@@ -29,7 +29,8 @@ def deployments_of(function: Function, calling_queues: Iterable[str] = ()) -> It
 
 def _halves(function: Function, calling_queues: Iterable[str]) -> Iterator[Deployment]:
     yield Deployment(function.segment, PEOPLE, _for_people(function, calling_queues))
-    private = replace(function, invoked_by=("queue",), public=False, auth="", cors=(), exposes=())
+    callers = tuple(each for each in function.invoked_by if each in ("queue", "event"))
+    private = replace(function, invoked_by=callers, public=False, auth="", cors=(), exposes=())
     yield Deployment(function.segment + TASKS_SUFFIX, TASKS, private)
 
 

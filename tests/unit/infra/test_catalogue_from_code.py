@@ -14,6 +14,7 @@ from signalbox.catalogue.cron import times
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
 from signalbox.core.names import CALL_OBJECT
+from signalbox_infra.deployments import deployments_of
 
 QUEUE = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1, "backoff_min_seconds": 0.1}
 QUEUES = {
@@ -162,6 +163,13 @@ def pack(n: int): ...
     }
     assert "document: orders/{id}  # from main.py:5" in written(found, places=True)
     assert parse(yaml.safe_load(written(found)), found.root) == found
+
+
+def test_of_an_open_function_only_the_part_for_tasks_receives_events(tmp_path: Path) -> None:
+    code = "@app.on_document('orders/{id}')\ndef seen(event, id): ...\n@app.http('GET')\ndef show(request): ..."
+    found = catalogue(tmp_path, code, {"public": True}).functions["orders"]
+    people, tasks = (each.function for each in deployments_of(found, {"tasks"}))
+    assert (people.invoked_by, tasks.invoked_by) == (("people", "queue"), ("queue", "event"))
 
 
 def test_a_schedule_of_a_flow_is_that_of_the_task_which_starts_it(tmp_path: Path) -> None:
