@@ -143,7 +143,7 @@ def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]
     """
 
     def entry(request: flask.Request) -> flask.Response:
-        with logged_request(function, request.headers, task=request.headers.get("ce-id", "")) as log_entry:
+        with logged_request(function, request.headers, "event", task=request.headers.get("ce-id", "")) as log_entry:
             response = _received(request, receive)
             log_entry.status = response.status_code
             return response
