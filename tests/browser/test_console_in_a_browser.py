@@ -366,6 +366,34 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     assert dict(console.rows("Runs and waits")) == {"Semaphores with waiters": "5", "Batches, sealed": "1"}
 
 
+def test_the_map_draws_what_calls_which_function_and_a_choice_shows_what_is_next_to_it(console: Console) -> None:
+    line = {"name": "queue tasks", "text": "3 waiting", "well": True}
+    console.page.route("**/console/status", lambda route: route.fulfill(json={"lines": [line]}))
+    console.open("map", "Map")
+    console.page.wait_for_selector("svg.map text:has-text('tasks: 3 waiting')")
+    assert [row[1] for row in console.rows("Queues") if row[0] == "tasks"] == ["3 waiting"]
+    nodes, catalogue = console.attributes("svg.map [data-node]", "node"), load()
+    assert {node for node in nodes if node.startswith("function:")} == {
+        f"function:{name}" for name in catalogue.functions
+    }
+    assert {node for node in nodes if node.startswith("queue:")} == {f"queue:{name}" for name in catalogue.queues}
+    assert {"source:people", "source:schedule sweep", "source:trigger documents"} <= set(nodes)
+    all_edges = console.attributes("svg.map [data-edge]", "edge")
+    console.page.click("table >> text=shop")
+    console.page.wait_for_selector("main >> text=Show all")
+    shop = catalogue.functions["shop"]
+    edges = {
+        "source:people→function:shop",
+        *(f"function:shop→queue:{queue}" for queue in shop.enqueues),
+        *(f"queue:{queue}→function:shop" for queue in catalogue.calling_queues["shop"]),
+    }
+    assert set(console.attributes("svg.map [data-edge]", "edge")) == edges < set(all_edges)
+    [row] = [row for row in console.rows("Functions") if row[0] == "shop"]
+    assert row[1:3] == ["people, queue", ", ".join(shop.enqueues)]
+    console.page.click("table >> text=checkout")
+    console.page.wait_for_function("() => document.querySelector('h1').textContent === 'Runs of checkout'")
+
+
 def test_an_overview_of_nothing_says_what_to_do(console: Console) -> None:
     console.open("", "Overview")
     text = console.page.inner_text("main")
@@ -526,7 +554,7 @@ def confirm(page: Page, button: str, **fields: str) -> None:
     for name, value in fields.items():
         page.fill(f"dialog [name={name}]", value)
     page.click("dialog [name=confirm]")
-    page.wait_for_selector("dialog:not([open])", state="attached")
+    page.wait_for_selector("#action:not([open])", state="attached")
 
 
 def stuck_at_the_dock(harness: Harness, *ids: str) -> None:
@@ -561,7 +589,7 @@ def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harn
     page.wait_for_function("() => document.querySelector('#action-what').textContent === '6 match.'")
     page.fill("dialog [name=reason]", "the dock is there")
     page.keyboard.press("Enter")
-    page.wait_for_selector("dialog:not([open])", state="attached")
+    page.wait_for_selector("#action:not([open])", state="attached")
     harness.run()
     assert {state_of(harness, id_) for id_ in ids} == {"completed"}
 
@@ -581,7 +609,7 @@ def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: 
     page.wait_for_selector("dialog >> text=The value is not JSON")
     page.fill("dialog [name=value]", '{"approved": false, "by": "Ann"}')
     page.click("dialog [name=confirm]")
-    page.wait_for_selector("dialog:not([open])", state="attached")
+    page.wait_for_selector("#action:not([open])", state="attached")
     harness.run()
     assert state_of(harness, "o-1", "checkout") == "failed"
 
@@ -703,7 +731,7 @@ def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_ma
     assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"stuck"}
     page.unroute("**/shop/flows/ship?*count=true*")
     page.click("dialog [name=confirm]")
-    page.wait_for_selector("dialog:not([open])", state="attached")
+    page.wait_for_selector("#action:not([open])", state="attached")
     harness.run()
     assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"completed"}
 

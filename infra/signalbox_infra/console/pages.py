@@ -3,6 +3,7 @@
     GET {base}console           the page
     GET {base}console/NAME      its stylesheet, icon and modules
     GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
+    GET {base}console/map       the functions, queues, triggers and schedules of the catalogue
     GET {base}console/status    the lines of `make status` that its server can read
 
 The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from
@@ -63,6 +64,8 @@ class Console:
                 return _file("index.html")
             case ["console", "about"]:
                 return _json(self._about())
+            case ["console", "map"]:
+                return _json(map_of(self.catalogue))
             case ["console", "status"]:
                 return _json({"lines": [_line(each) for each in self.status()]})
             case ["console", name]:
@@ -87,6 +90,39 @@ class Console:
     @staticmethod
     def _listed(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> list[dict[str, str]]:
         return [{"function": segment, kind: name} for segment, names in named for name in names]
+
+
+def map_of(catalogue: Catalogue) -> Mapping[str, Any]:
+    """Return what calls which function of a catalogue: users' functions first, then the kit's, each by name."""
+    functions = sorted(catalogue.functions.values(), key=lambda each: (catalogue.is_of_the_kit(each), each.name))
+    return {
+        "functions": [
+            {
+                "name": each.name,
+                "segment": each.segment,
+                "own": not catalogue.is_of_the_kit(each),
+                "open": each.public or bool(each.auth),
+                **{name: list(getattr(each, name)) for name in ("invoked_by", "enqueues", "tasks", "objects", "flows")},
+            }
+            for each in functions
+        ],
+        "queues": [
+            {
+                "name": queue.name,
+                "dispatches_per_second": queue.dispatches_per_second,
+                "calls": sorted(name for name, queues in catalogue.calling_queues.items() if queue.name in queues),
+            }
+            for queue in catalogue.queues.values()
+        ],
+        "triggers": [
+            {"name": each.name, "function": each.function, "document": each.document}
+            for each in catalogue.triggers.values()
+        ],
+        "schedules": [
+            {"name": each.name, "function": each.function, "cron": each.cron, "task": each.task}
+            for each in catalogue.schedules.values()
+        ],
+    }
 
 
 def is_file(request: Request) -> bool:

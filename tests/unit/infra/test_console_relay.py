@@ -308,7 +308,14 @@ def test_a_request_from_another_sites_page_is_refused(client: httpx.Client, depl
 
 def test_who_has_not_the_printed_key_gets_nothing(client: httpx.Client, deployment: Deployment) -> None:
     with httpx.Client(base_url=client.base_url, trust_env=False) as other:
-        for path in ("/semaphores/a", "/console/about", "/console/status", "/console/none.js", "/nothing"):
+        for path in (
+            "/semaphores/a",
+            "/console/about",
+            "/console/map",
+            "/console/status",
+            "/console/none.js",
+            "/nothing",
+        ):
             for headers in ({}, {KEY_HEADER: "guess"}, {KEY_HEADER: ""}):
                 answer = other.get(path, headers=headers)
                 assert (answer.status_code, answer.json()["title"]) == (403, "Key missing")

@@ -6,13 +6,14 @@ import { act, ask } from "./actions.js";
 import * as batches from "./batches.js";
 import * as documents from "./documents.js";
 import * as failures from "./failures.js";
+import * as map from "./map.js";
 import * as flows from "./flows.js";
 import * as objects from "./objects.js";
 import * as overview from "./overview.js";
 import * as semaphores from "./semaphores.js";
 import * as standings from "./standings.js";
 
-const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures };
+const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures, map };
 const FIRST = "overview";
 const PAUSE_MINUTES = 10;
 const RELAYED =
