@@ -50,17 +50,18 @@ def deployed(google: GoogleProvider, zips: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def first(zips: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    """Return a first deployment in a cloud of the module's own, with two open functions and an index of a user's."""
+    """Return a first deployment in a cloud of the module's own, with three open functions and an index of a user's."""
     with GoogleProvider() as google:
         made = Workspace(tmp_path_factory.mktemp("first"), google, zips)
-        made.edit_catalogue(open_two)
+        made.edit_catalogue(open_three)
         yield applied(made, folder_of_the_run(tmp_path_factory) / "first.json")
 
 
-def open_two(catalogue: dict[str, Any]) -> None:
-    """Open a function to the users of one page, and another to all callers."""
+def open_three(catalogue: dict[str, Any]) -> None:
+    """Open a function to the users of one page, and two to all callers, one of which handles documents' events."""
     catalogue["functions"]["quilt"].update(auth="firebase", cors=[PAGE])
     catalogue["functions"]["philosophers"].update(public=True, enqueues=["admit", "links"])
+    catalogue["functions"]["shop"].update(public=True)
     catalogue["indexes"] = {"near": {"collection": "documents", "fields": ["tags[]", "name"]}}
 
 

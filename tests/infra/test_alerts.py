@@ -134,6 +134,7 @@ def test_sweeps_that_fail_every_minute_are_noticed_in_ten(conditions: Mapping[st
 def test_events_are_watched_where_eventarc_keeps_them(conditions: Mapping[str, Any]) -> None:
     [pattern] = re.findall(r'regex\.full_match\("([^"]+)"\)', conditions["Events are not delivered"]["filter"])
     assert re.fullmatch(pattern, "eventarc-us-central1-link-fan-out-123456-sub-789")
+    assert re.fullmatch(pattern, "eventarc-us-central1-shop-ordered-sub-789"), "the trigger of a handler"
     assert not re.fullmatch(pattern, "eventarc-us-central1-dev-link-fan-out-123456-sub-789")
 
 

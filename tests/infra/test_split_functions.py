@@ -13,7 +13,7 @@ from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
 from signalbox_infra.deployments import deployments_of
 from signalbox_infra.local.stack_from_state import settings_of
-from tests.infra.conftest import PAGE, open_two
+from tests.infra.conftest import PAGE, open_three
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights, row_of, rows
 from tests.infra.workspace import Resource, Workspace
@@ -28,6 +28,8 @@ philosophers       | allUsers ann signalbox-deployer | admit links tasks | signa
 philosophers-tasks | qu-tasks                        | admit links       | signalbox-prod
 quilt              | allUsers ann signalbox-deployer | batches links tasks | signalbox-prod
 quilt-tasks        | qu-tasks                        | batches links tasks | signalbox-prod
+shop               | allUsers ann signalbox-deployer | admit flows links objects tasks | signalbox-prod
+shop-tasks         | ev-shop qu-flows qu-objects qu-tasks | admit flows links objects tasks | signalbox-prod
 """
 
 
@@ -38,11 +40,12 @@ def resources(first: Workspace) -> Mapping[str, Resource]:
 
 @pytest.fixture(scope="module")
 def asked_for() -> Catalogue:
-    """Return the project's catalogue with the two functions open."""
+    """Return the project's catalogue with the three functions open."""
     catalogue = load()
     opened = {
         "quilt": {"auth": "firebase", "cors": (PAGE,)},
         "philosophers": {"public": True, "enqueues": ("admit", "links")},
+        "shop": {"public": True},
     }
     functions = {
         name: dataclasses.replace(each, **opened.get(name, {}))  # type: ignore[arg-type]  # fields by name, of any type
@@ -84,6 +87,16 @@ def test_both_halves_are_built_from_one_zip_and_each_knows_its_part(resources: M
     ]
 
 
+def test_events_are_delivered_to_the_half_for_tasks_which_alone_knows_their_account(
+    resources: Mapping[str, Resource], found: AppliedState
+) -> None:
+    [destination] = resources['google_eventarc_trigger.document["shop-ordered"]'].values["destination"]
+    assert destination["cloud_run_service"][0]["service"] == "shop-tasks"
+    accounts = [from_environment(found.environments[name]).events_account for name in ("shop", "shop_tasks")]
+    assert accounts == ["", "ev-shop@demo-project.iam.gserviceaccount.com"]
+    assert found.catalogue.triggers["shop-ordered"].handler == "ordered"
+
+
 def test_only_the_half_for_people_is_reachable_from_outside(resources: Mapping[str, Resource]) -> None:
     ingress = [
         resources[FUNCTION.format(name)].values["service_config"][0]["ingress_settings"]
@@ -109,13 +122,13 @@ def test_what_was_applied_reads_back_as_the_catalogue(
             assert set(deployed.pop(field)) == set(wanted.pop(field))
         assert deployed == wanted
     (tmp_path / "catalogue.yaml").write_text(written(found.catalogue, elsewhere=True))
-    assert load(tmp_path / "catalogue.yaml").split_functions == {"quilt", "philosophers"}
+    assert load(tmp_path / "catalogue.yaml").split_functions == {"quilt", "philosophers", "shop"}
 
 
 def test_the_local_stack_takes_the_settings_of_both_halves(found: AppliedState) -> None:
     settings = settings_of(found)
     assert (settings.part, settings.auth) == ("", {"quilt": "firebase"})
-    assert settings.split_functions == {"quilt", "philosophers"}
+    assert settings.split_functions == {"quilt", "philosophers", "shop"}
 
 
 def test_each_half_knows_by_its_environment_alone_that_it_is_one(found: AppliedState) -> None:
@@ -131,7 +144,7 @@ def test_people_get_the_address_of_the_half_for_people(first: Workspace) -> None
 
 def test_the_prefix_leaves_room_for_the_longer_name(zips: Path, google: GoogleProvider, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips, prefix="nine-char")
-    made.edit_catalogue(open_two)
+    made.edit_catalogue(open_three)
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "the longest function leaves 8 for it" in complaint

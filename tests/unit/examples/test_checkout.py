@@ -88,3 +88,17 @@ def test_a_cancel_that_comes_while_an_order_is_undone_leaves_nothing_reserved(ha
 @pytest.mark.parametrize("body", [{"item": "", "count": 1}, {"item": "tea", "count": 0}, {"item": "tea"}])
 def test_a_delivery_with_invalid_fields_is_refused(harness: Harness, body: Any) -> None:
     assert harness.post("shop/stock", json=body).status == 400
+
+
+def test_an_order_that_a_page_writes_to_firestore_is_checked_out_once(harness: Harness) -> None:
+    open_shop(harness)
+    harness.write_record("orders/7", {"item": "tea", "count": 2, "amount": 30})
+    harness.write_record("orders/8", {"item": "tea"})
+    events = list(harness.events)
+    for _ in range(2):
+        harness.run()
+        harness.events += events
+    assert check(harness, "7") == "shipped"
+    assert stock(harness) == {"left": 8, "reserved": {"7": 2}}
+    [failure] = harness.get("failures").json["failures"]
+    assert (failure["task"], failure["detail"]) == ("ordered", "An order has item, count and amount.")

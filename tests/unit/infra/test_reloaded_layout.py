@@ -65,6 +65,7 @@ OF_NO_CATALOGUE = OF_THE_MACHINE | {
     "callback_keys",
     "catalogue",
     "database",
+    "events_account",
     "in_cloud",
     "location",
     "part",
