@@ -334,6 +334,55 @@ def test_a_document_is_drawn_with_its_links_from_it_and_to_it(console: Console, 
     assert console.attributes("[data-edge]", "edge") == ["town→ann", "fred→town"]
 
 
+def test_a_run_that_waits_for_a_stuck_one_says_so_and_a_lease_says_whose_it_is(
+    console: Console, harness: Harness
+) -> None:
+    page = console.page
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 600})
+    harness.post("semaphore-wait/dock", json={"id": "person"})
+    harness.post("shop/flows/ship/s", json={"arguments": {"order": "s", "item": "cup"}})
+    harness.travel(2)
+    console.open("semaphores/dock", "dock")
+    [waiter] = console.rows("The first hundred, in order")
+    assert waiter[3] == "ship/s step 0"
+    page.click("text=ship/s")
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'ship/s'")
+    assert console.spans() == [("pending", "lock dock")]
+    harness.delete("semaphores/dock/leases/person")
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    order = {"order": "7", "item": "tea", "count": 1, "amount": 3_000}
+    harness.post("shop/flows/checkout/7", json={"arguments": order})
+    harness.travel(2)
+    harness.delete("semaphores/dock")
+    harness.post("shop/flows/checkout/7/events/approval", json={"value": {"approved": True, "by": "Ann"}})
+    harness.travel(5, raise_errors=False)
+    console.open("flows/shop/checkout/7", "checkout/7")
+    page.wait_for_selector("main [role=alert]")
+    assert "which is stuck: NoSemaphore: Semaphore 'dock' does not exist." in page.inner_text("main [role=alert]")
+    assert "stuck below" in page.inner_text(".span.pending")
+
+
+OVERLAPS = """() => {
+    const boxes = (selector) => [...document.querySelectorAll(selector)].map((each) => each.getBoundingClientRect());
+    const apart = (one, other) =>
+        one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top;
+    const labels = boxes("svg .label");
+    const others = (at) => [...boxes("svg .node"), ...labels.filter((_, other) => other !== at)];
+    return labels.filter((label, at) => others(at).some((other) => !apart(label, other))).length;
+}"""
+
+
+@pytest.mark.parametrize("seats", [2, 3, 5])
+def test_no_label_of_the_wait_for_graph_covers_a_holder_or_another_label(
+    console: Console, harness: Harness, seats: int
+) -> None:
+    deadlock(harness, seats)
+    console.open("semaphores", "Semaphores")
+    console.page.wait_for_selector("svg .label")
+    assert console.page.locator("svg .label").count() == seats
+    assert console.page.evaluate(OVERLAPS) == 0
+
+
 def test_objects_standings_and_failures_are_listed_and_shown(console: Console, harness: Harness) -> None:
     harness.post("shop/stock", json={"item": "tea", "count": 10})
     harness.put("standings/likes", json={"by": ["item"]})
@@ -347,6 +396,7 @@ def test_objects_standings_and_failures_are_listed_and_shown(console: Console, h
     assert '"left": 10' in console.page.inner_text("pre")
     console.open("standings/likes", "likes")
     assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
+    assert "Order by: count sum average min max" in console.page.inner_text("main")
     console.open("failures", "Failures")
     [failure] = console.rows("The newest first")
     assert failure[1:3] == ["shop.charge", "failed"]

@@ -74,8 +74,8 @@ export function finder(label, parts, { name = "", value = "" } = {}) {
   return h("form", { "data-to": JSON.stringify(parts) }, h("label", {}, `${label} `, field), h("button", {}, "Show"));
 }
 
-/** Return links that choose a value of a query's parameter, as of a state. */
-export const choices = (label, parts, name, values, chosen) =>
+/** Return links that choose a value of a query's parameter, as of a state; `none` is what it is called without one. */
+export const choices = (label, parts, name, values, chosen, none = "all") =>
   h(
     "p",
     {},
@@ -83,8 +83,8 @@ export const choices = (label, parts, name, values, chosen) =>
     ["", ...values].map((value) => [
       " ",
       value === chosen
-        ? h("strong", { "aria-current": "true" }, value || "all")
-        : link(parts, value || "all", { [name]: value }),
+        ? h("strong", { "aria-current": "true" }, value || none)
+        : link(parts, value || none, { [name]: value }),
     ]),
   );
 

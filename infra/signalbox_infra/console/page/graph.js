@@ -30,7 +30,7 @@ export function graph(label, nodes, edges) {
     "svg",
     { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
     svg("defs", {}, arrows),
-    edges.map((edge) => arrow(edge, at)),
+    edges.map((edge) => arrow(edge, at, edges.some(({ from, to }) => from === edge.to && to === edge.from))),
     nodes.map((node) => box(node, at.get(node.id))),
   );
 }
@@ -65,8 +65,13 @@ function box({ id, to, marked }, { x, y }) {
   return to ? svg("a", { href: place(to) }, drawn) : drawn;
 }
 
-function arrow({ from, to, text, marked }, at) {
-  const [start, end] = [border(at.get(from), at.get(to)), border(at.get(to), at.get(from))];
+/** Draw an edge; one that `returns`, too, is beside the line between the middles, so that both are seen. */
+function arrow({ from, to, text, marked }, at, returns) {
+  const aside = returns ? shifted(at.get(from), at.get(to)) : { x: 0, y: 0 };
+  const [start, end] = [border(at.get(from), at.get(to)), border(at.get(to), at.get(from))].map(({ x, y }) => ({
+    x: x + aside.x,
+    y: y + aside.y,
+  }));
   const kind = marked ? "marked" : "";
   const short = text && text.length > LETTERS ? `…${text.slice(1 - LETTERS)}` : text;
   return svg(
@@ -84,12 +89,22 @@ function arrow({ from, to, text, marked }, at) {
           class: `label ${kind}`,
           x: start.x + 0.45 * (end.x - start.x),
           y: start.y + 0.45 * (end.y - start.y) + (isFlat(start, end) ? -7 : 4), // above a flat line, whose arrow it would hide
-          "text-anchor": "middle",
+          "text-anchor": !returns ? "middle" : aside.x < 0 ? "end" : "start",
+          dx: returns ? Math.sign(aside.x) * 6 : null,
         },
         short,
         svg("title", {}, text),
       ),
   );
+}
+
+const ASIDE = 9;
+
+/** Return by how much an edge moves to the right of its direction. */
+function shifted(from, to) {
+  const [dx, dy] = [to.x - from.x, to.y - from.y];
+  const length = Math.hypot(dx, dy) || 1;
+  return { x: (-dy / length) * ASIDE, y: (dx / length) * ASIDE };
 }
 
 const isFlat = (start, end) => Math.abs(end.y - start.y) < 12;

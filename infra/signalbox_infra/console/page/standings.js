@@ -4,7 +4,8 @@ import { address, get, taskName } from "./api.js";
 import { choices, facts, finder, h, link, nextPage, table } from "./dom.js";
 
 export const TITLE = "Standings";
-const ORDERS = ["count", "sum", "average", "min", "max"];
+const FIRST_ORDER = "count"; // that of the API, if none is named
+const ORDERS = [FIRST_ORDER, "sum", "average", "min", "max"];
 
 export function show({ parts: [kind, id], query }) {
   if (!kind) return kinds();
@@ -35,7 +36,7 @@ async function leaderboard(kind, { order_by = "", page_token }) {
   return [
     h("h1", {}, kind),
     finder("Id of a standing", ["standings", kind]),
-    choices("Order", ["standings", kind], "order_by", ORDERS, order_by),
+    choices("Order by", ["standings", kind], "order_by", ORDERS.slice(1), order_by === FIRST_ORDER ? "" : order_by, FIRST_ORDER),
     table(
       "The largest first",
       ["id", ...ORDERS],
