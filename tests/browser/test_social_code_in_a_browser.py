@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 USES = "[...document.querySelectorAll('#uses li')].map((each) => `${each.textContent} ${each.className}`)"
+NODES = "[...document.querySelectorAll('#graph a')].map((a) => `${a.getAttribute('href')} ${a.getAttribute('class')}`)"
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
@@ -98,12 +99,38 @@ def test_votes_choose_the_version_and_two_are_compared(opened: Page, harness: Ha
     harness.run()
     shows(opened, "#versions .current", "code 1 by ann, votes 1")
     shows(opened, "#authors", "ann 1")
+    first.get_by_label("take your vote back").press("Enter")
+    opened.wait_for_timeout(300)
+    harness.run()
+    shows(opened, "#versions li", "code 1 by ann, votes 0")
+    shows(opened, "#versions .current", "code 3 by bob")
     first.get_by_label("compare").press("Enter")
     opened.locator("#versions li").last.get_by_label("compare").press("Enter")
     assert [opened.inner_text(f"#diff {kind}") for kind in ("del", "ins")] == [
         "-     return a + b",
         "+     return b + a",
     ]
+    assert opened.evaluate(FITS)
+
+
+def test_the_graph_shows_who_uses_what_and_leads_there_by_the_keyboard(opened: Page, harness: Harness) -> None:
+    opened.wait_for_function(f"{NODES}.join() === '#Add passed,#Four passed,#Twice passed'")
+    opened.focus("#graph a[href='#Twice']")
+    opened.keyboard.press("Enter")
+    shows(opened, "#title", "Twice")
+    opened.wait_for_function(f"{NODES}.join().includes('#Add')")
+    assert opened.get_attribute("#graph a[href='#Add']", "aria-label") == "uses Add"
+    for number in range(14):
+        publish(
+            harness,
+            f"Use{number}",
+            code=f"# {{{{Twice}}}}\ndef Use{number}():\n    return Twice(1)",
+            tests="check(True)",
+        )
+    harness.run()
+    opened.reload()
+    opened.wait_for_function("document.querySelector('#graph').textContent.includes('and 2 more')")
+    opened.wait_for_function("document.querySelectorAll('#uses .passed').length === 14")
     assert opened.evaluate(FITS)
 
 
