@@ -394,6 +394,7 @@ def test_objects_standings_and_failures_are_listed_and_shown(console: Console, h
     console.open("objects/shop/Stock/tea", "Stock/tea")
     assert (console.facts()["exists"], console.facts()["calls that wait"]) == ("yes", "0")
     assert '"left": 10' in console.page.inner_text("pre")
+    assert "true" not in console.page.inner_text("main")
     console.open("standings/likes", "likes")
     assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
     assert "Order by: count sum average min max" in console.page.inner_text("main")

@@ -46,6 +46,6 @@ async function one(function_, class_, key, about) {
     }),
     shown.exists && [h("h2", {}, "State"), json(shown.state?.fields ?? shown.state)],
     shown.exists && buttons(about, ["delete-object"], { function: function_, class: class_, key }),
-    shown.exists || h("p", { class: "note" }, "It has never been called, or it was deleted. A call of a method creates it."),
+    !shown.exists && h("p", { class: "note" }, "It has never been called, or it was deleted. A call of a method creates it."),
   ];
 }
