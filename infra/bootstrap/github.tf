@@ -22,6 +22,7 @@ locals {
     "datastore.backupSchedules.get",
     "datastore.databases.getMetadata",
     "datastore.indexes.get",
+    "eventarc.triggers.get",
     "iam.serviceAccounts.get",
     "logging.buckets.get",
     "logging.exclusions.get",

@@ -52,6 +52,7 @@ READ_BY = {
     "google_compute_region_network_endpoint_group": "compute.regionNetworkEndpointGroups.get",
     "google_compute_target_https_proxy": "compute.targetHttpsProxies.get",
     "google_compute_url_map": "compute.urlMaps.get",
+    "google_eventarc_trigger": "eventarc.triggers.get",
     "google_firestore_backup_schedule": "datastore.backupSchedules.get",
     "google_firestore_database": "datastore.databases.getMetadata",
     "google_firestore_field": "datastore.indexes.get",
