@@ -130,6 +130,7 @@ LOST = (
 )
 
 
+@pytest.mark.marathon
 def test_resources_of_a_killed_apply_are_adopted(project: Project) -> None:
     project.flow([]).deploy()
     before = frozenset(project.google.cloud.existing)

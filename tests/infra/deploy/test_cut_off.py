@@ -16,6 +16,7 @@ MADE = 60  # some of what a deployment makes, by far not all
 KEPT = {"google_project_service", "google_cloud_tasks_queue"}  # APIs stay enabled, and queues keep their names
 
 
+@pytest.mark.marathon
 def test_what_was_made_before_ctrl_c_is_in_the_state(clone: Clone, own_google: GoogleProvider) -> None:
     deploying = clone.start("deploy", f"PROJECT={PROJECT}", "YES=1")
     while not _has_made_enough(own_google) and deploying.poll() is None:

@@ -66,6 +66,7 @@ def kill_the_next_apply(project: Project, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(subprocess, "Popen", Killed)
 
 
+@pytest.mark.marathon
 def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_that_are_adopted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

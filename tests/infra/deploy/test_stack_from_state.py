@@ -166,6 +166,7 @@ def test_names_and_places_are_those_of_the_cloud(stack: Stack) -> None:
     assert set(stats(stack.identity_url)) == {queues + name for name in load().queues}
 
 
+@pytest.mark.marathon
 def test_a_second_deployment_changes_nothing(site: Site, said: dict[str, str]) -> None:
     operations = len(site.google.cloud.operations)
     again = site.kit.make("deploy", f"PROJECT={PROJECT}")
@@ -173,12 +174,14 @@ def test_a_second_deployment_changes_nothing(site: Site, said: dict[str, str]) -
     assert len(site.google.cloud.operations) == operations
 
 
+@pytest.mark.marathon
 def test_two_environments_share_a_project_and_nothing_in_it(site: Site, said: dict[str, str]) -> None:
     of_prod = Counter(kind for kind, name in site.before if kind not in {*SHARED, *OF_PROD})
     of_dev = Counter(kind for kind, name in site.made if "greeter" not in name)
     assert of_dev == of_prod
 
 
+@pytest.mark.marathon
 def test_only_the_data_of_prod_is_protected(
     site: Site, said: dict[str, str], resources: Mapping[str, Resource]
 ) -> None:
@@ -188,6 +191,7 @@ def test_only_the_data_of_prod_is_protected(
     assert (dev["delete_protection_state"], dev["deletion_policy"]) == ("DELETE_PROTECTION_DISABLED", "DELETE")
 
 
+@pytest.mark.marathon
 def test_the_end_of_one_environment_leaves_the_other_as_it_was(site: Site, stack: Stack) -> None:
     shutil.rmtree(site.kit.folder / "dist")  # a clone that has packaged nothing can tear down too
     destroyed = site.kit.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
