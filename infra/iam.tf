@@ -13,6 +13,7 @@ resource "google_service_account" "kit" {
 # Terraform evaluates the map of a `for_each` once for each of its resources, so these maps are small.
 locals {
   account_ids = { for name, function in local.deployments : name => function.account_id }
+  with_rights = { for name, function in local.deployments : name => function.account_id if !function.isolated }
 }
 
 resource "google_service_account" "runtime" {
@@ -64,6 +65,7 @@ locals {
     function.open ? { everybody = "allUsers" } : {},
     function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
+    function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => google_service_account.runtime[caller].member if contains(other.invokes, function.function) },
     contains(local.called_by_triggers, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
   ) }
 
@@ -97,7 +99,7 @@ resource "google_service_account_iam_member" "act_as_queue" {
 
 # [open] The condition follows the documentation for named databases, and has not been tried in a real project.
 resource "google_project_iam_member" "database" {
-  for_each = local.account_ids
+  for_each = local.with_rights
   project  = var.project_id
   role     = "roles/datastore.user"
   member   = google_service_account.runtime[each.key].member
@@ -109,7 +111,7 @@ resource "google_project_iam_member" "database" {
 
 # Every function may read the shared part of the catalogue, and no other object of that bucket. [open] As above.
 resource "google_project_iam_member" "catalogue" {
-  for_each = local.account_ids
+  for_each = local.with_rights
   project  = var.project_id
   role     = "roles/storage.objectViewer"
   member   = google_service_account.runtime[each.key].member

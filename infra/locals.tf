@@ -42,6 +42,8 @@ locals {
     env       = merge({}, lookup(entry, "env", null))
     secrets   = merge({}, lookup(entry, "secrets", null))
     roles     = lookup(entry, "roles", [])
+    invokes   = lookup(entry, "invokes", [])
+    isolated  = lookup(entry, "isolated", false)
     vpc       = length(merge({}, lookup(entry, "vpc", null))) == 0 ? null : merge({ network = null, subnetwork = null, egress = "private-ranges" }, entry.vpc)
     auth      = lookup(entry, "auth", "")
     open      = lookup(entry, "public", false) || lookup(entry, "auth", "") != "" # the platform admits everybody

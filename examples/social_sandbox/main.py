@@ -1,21 +1,24 @@
 """Run code of strangers, with its tests, in a sandbox: the function of Social Code that does nothing else.
 
+    POST {base}social-sandbox/runs {"runs": [{"sources": [{"name": "Add", "code": "…"}], "tests": "…"}]}
+
 The interpreter is `pydantic-monty`, a subset of Python written in Rust without access to its host. Code gets `log` and
 `check`. Clock, entropy and sleep are constants, so that a run's result depends on its code alone. Each run has a
 process of its own, with limits of the operating system. If the interpreter has a hole, this process can open no file
-and no connection, and is killed at its deadline.
+and no connection, and is killed at its deadline. The function's account has no rights.
 """
 
 import os
 import resource
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic_monty import (
     Monty,
@@ -28,7 +31,7 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
-from signalbox import Function, Problem, Unavailable, Unit
+from signalbox import Function, Problem, Request, Unavailable, parse
 
 SECONDS_MAX = 1.0
 """Execution time of each source of a run."""
@@ -53,6 +56,9 @@ SOURCE_LENGTH_MAX = 10_000
 """Of each source, in characters."""
 
 SOURCES_MAX = 100
+RUNS_MAX = 20
+"""Of a request. If each ends at its deadline, the request takes half a minute."""
+
 RUNS_AT_ONCE_MAX = 4
 """Of an instance; others wait."""
 
@@ -65,7 +71,21 @@ app = Function("social_sandbox")
 
 
 class BadRun(Problem):
-    title = "A run has at most 100 sources of at most 10,000 characters"
+    title = "A request has at most 20 runs, each with at most 100 sources of at most 10,000 characters"
+
+
+class Source(TypedDict):
+    """The code of a function."""
+
+    name: str
+    code: str
+
+
+class Run(TypedDict):
+    """Sources in their order, and the tests that run after them."""
+
+    sources: list[Source]
+    tests: str
 
 
 @dataclass(slots=True)
@@ -98,14 +118,17 @@ class Checks:
         return condition is True
 
 
-@app.task
-def run(unit: Unit, sources: list[dict[str, str]], tests: str, name: str = "", run_id: str = "") -> dict[str, Any]:
-    """Run a function's tests as a unit of a batch: the unit's result is the run's, with the names that it was given."""
-    del unit
-    return {"name": name, "run_id": run_id, **run_tests(sources, tests)}
+@app.http("POST", "/runs")
+def run(request: Request) -> dict[str, Any]:
+    """Run each of `runs`; return the `results` of `run_tests` in their order."""
+    runs = parse(request.json_object().get("runs"), list[Run])
+    if len(runs) > RUNS_MAX:
+        raise BadRun("Send the runs in several requests.", field="runs")
+    with ThreadPoolExecutor(RUNS_AT_ONCE_MAX) as pool:
+        return {"results": list(pool.map(lambda each: run_tests(each["sources"], each["tests"]), runs))}
 
 
-def run_tests(sources: Sequence[Mapping[str, str]], tests: str) -> dict[str, Any]:
+def run_tests(sources: Sequence[Source], tests: str) -> dict[str, Any]:
     """Run sources (`name`, `code`) in their order, then the tests; return `success`, `message`, `logs` and `checks`.
 
     The code cannot make this raise: the result says how it ended. Raises `BadRun` if there is too much of it, and

@@ -165,6 +165,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         env={key: text for key, text in service["environment_variables"].items() if not _is_reserved(key)},
         secrets={each["key"]: _version(each) for each in service.get("secret_environment_variables") or ()},
         roles=tuple(sorted(_own_roles(state, values))),
+        invokes=tuple(sorted(_invoked(state, values))),
+        isolated=not _may_use_the_database(state, values),
         vpc=_vpc(service),
     )
 
@@ -190,6 +192,17 @@ def _own_roles(state: _State, values: Resource) -> set[str]:
     member = f"serviceAccount:{_service(values)['service_account_email']}"
     granted = (each for each in state.of(PROJECT_ROLE) if each["member"] == member and not each["condition"])
     return {each["role"] for each in granted}
+
+
+def _invoked(state: _State, values: Resource) -> set[str]:
+    """Return the other functions that a function's account may invoke."""
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    return {name for name, other in state.functions.items() if member in _callers(state, other)}
+
+
+def _may_use_the_database(state: _State, values: Resource) -> bool:
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    return any(each["member"] == member and each["role"] == "roles/datastore.user" for each in state.of(PROJECT_ROLE))
 
 
 def _histories(state: _State) -> Iterator[History]:

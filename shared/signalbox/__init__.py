@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from signalbox.adapters.http.access import Access as Access
+    from signalbox.adapters.http.invocations import invoke as invoke
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
     from signalbox.batches.api import SubBatch as SubBatch

@@ -435,12 +435,13 @@ def test_the_map_draws_what_calls_which_function_and_a_choice_shows_what_is_next
     shop = catalogue.functions["shop"]
     edges = {
         "source:people→function:shop",
+        "source:trigger shop-ordered→function:shop",
         *(f"function:shop→queue:{queue}" for queue in shop.enqueues),
         *(f"queue:{queue}→function:shop" for queue in catalogue.calling_queues["shop"]),
     }
     assert set(console.attributes("svg.map [data-edge]", "edge")) == edges < set(all_edges)
     [row] = [row for row in console.rows("Functions") if row[0] == "shop"]
-    assert row[1:3] == ["people, queue", ", ".join(shop.enqueues)]
+    assert row[1:3] == [", ".join(shop.invoked_by), ", ".join(shop.enqueues)]
     console.page.click("table >> text=checkout")
     console.page.wait_for_function("() => document.querySelector('h1').textContent === 'Runs of checkout'")
 

@@ -4,7 +4,7 @@ from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
 
 
-def kill(stack: Stack, part: str, seconds_max: float = 20) -> None:
+def kill(stack: Stack, part: str, seconds_max: float = 60) -> None:
     """Kill a service, and wait until it is restarted."""
     deaths = stack.deaths(part)
     stack.kill(part)

@@ -39,7 +39,7 @@ semaphores       | ann signalbox-deployer               | admit tasks           
 shop | ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
 smoke            | qu-tasks                             | batches tasks             | signalbox-prod
 social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
-social-sandbox   | qu-tasks                             | batches tasks             | signalbox-prod
+social-sandbox   | ann fn-social-code signalbox-deployer |                           |
 standing-count   | ev-standing-count                    | standings tasks           | signalbox-prod
 standing-fold    | qu-standings                         | standings tasks           | signalbox-prod
 standings        | ann kit-scheduler signalbox-deployer | standings                 | signalbox-prod
@@ -142,7 +142,11 @@ def test_a_function_calls_only_what_its_queues_call(resources: Mapping[str, Reso
 
 def test_the_rights_of_functions_are_granted_to_functions_only(resources: Mapping[str, Resource]) -> None:
     held = {right for right in rights(resources) if right[1] in OF_FUNCTIONS[1:] and right[0] not in (BUILDER, BUILD)}
-    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_ in expected()}
+    assert {member for member, _, _ in held} == {f"fn-{function}" for function, *_, database in expected() if database}
+
+
+def test_an_isolated_function_has_no_right_at_all(resources: Mapping[str, Resource]) -> None:
+    assert [right for right in rights(resources) if right[0] == "fn-social-sandbox"] == []
 
 
 def test_a_build_acts_as_the_accounts_that_it_sets_up_and_holds_no_other_right_here(
@@ -224,8 +228,11 @@ def row_asked_for(function: Function) -> Row:
         "schedule": "kit-scheduler",
         "event": f"ev-{function.segment}",
     }
-    callers = sorted(" ".join(accounts[each] for each in function.invoked_by).split() + ["allUsers"] * function.public)
-    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), "signalbox-prod")
+    invoking = [f"fn-{each.segment}" for each in load().functions.values() if function.name in each.invokes]
+    named = " ".join(accounts[each] for each in function.invoked_by).split()
+    callers = sorted(named + invoking + ["allUsers"] * function.public)
+    database = "" if function.isolated else "signalbox-prod"
+    return (function.segment, " ".join(callers), " ".join(sorted(function.enqueues)), database)
 
 
 def rights(resources: Mapping[str, Resource]) -> Iterator[tuple[str, str, str]]:
@@ -249,7 +256,7 @@ def row_of(function: str, held: set[tuple[str, str, str]]) -> Row:
         sorted(on for member, role, on in held if (member, role) == (f"fn-{function}", r)) for r in OF_FUNCTIONS[1:]
     )
     assert accounts == [f"qu-{queue}" for queue in queues], function
-    assert objects == [CATALOGUE], function
+    assert objects == [CATALOGUE] * bool(databases), function
     return (function, *(" ".join(cell) for cell in (callers, queues, databases)))
 
 

@@ -12,7 +12,7 @@ from signalbox_infra.packaging.checks import check, check_all
 from signalbox_infra.packaging.imports import PackagingError
 from tests.packaging.conftest import LOCKED, Project
 
-TASKS = """from signalbox import Function, Unit, batch, critical_section, semaphore, standings
+TASKS = """from signalbox import Function, Unit, batch, critical_section, invoke, semaphore, standings
 
 app = Function("one")
 
@@ -159,6 +159,8 @@ ONE_QUEUE = "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks]"
         (ONE_QUEUE, 'replace(wash.call(dish=dish), queue="slow")', "enqueues: [tasks, slow]"),
         (ALL, 'critical_section("s").run(wash.call(dish=dish))', "enqueues: [admit, tasks]"),
         (ALL, 'standings("kind").declare([])', "enqueues: [standings]"),
+        (f"{ALL}, invokes: []", 'invoke("two", "/")', "invokes: [two]"),
+        (ALL, "invoke(dish)", "invokes: [NAME, …]"),
     ],
 )
 def test_what_the_entry_lacks_is_named_with_the_line_to_write(
@@ -167,6 +169,13 @@ def test_what_the_entry_lacks_is_named_with_the_line_to_write(
     message = refusal(declared(project, entry, body))
     assert f"in the catalogue, functions.one, write  {line}" in message
     assert "main.py:" in message
+
+
+def test_an_isolated_function_uses_no_part_of_the_kit_that_needs_a_right(project: Project) -> None:
+    code = 'from signalbox import Function, documents\n\napp = Function("one")\none = app.entry_point()\n'
+    root = declared(project, "isolated: true")
+    (root / "mine/one/main.py").write_text(code)
+    assert "documents (main.py:1) needs a right, and the function is isolated" in refusal(root)
 
 
 def test_the_task_of_a_unit_completes_batches(project: Project) -> None:

@@ -8,7 +8,7 @@ with ``semaphore=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`;
 flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also enqueues to `tasks`,
 since its turns send the calls of methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a
 semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of an open function are
-decorated with ``@app.access("NAME")``.
+decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
@@ -64,6 +64,12 @@ OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
 }
 """The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
+
+INVOKE = "invoke"
+WITHOUT_RIGHTS = frozenset(
+    {"Access", "Function", "NotFound", "Problem", "Request", "Response", "Unavailable", "User", "parse"}
+)
+"""The public names that need no right: an isolated function may import these."""
 
 NAMES_A_QUEUE = frozenset({"Call", "replace"})
 TASK_DECORATOR = frozenset({"task"})
@@ -123,6 +129,10 @@ class Usage:
     """The place of the first resource with ``each_user=True``, or an empty text."""
     parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The arguments of each task whose arguments are known, an optional one with a question mark."""
+    invokes: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``invoke("NAME", …)``, by NAME; an empty text stands for a name that is not a constant."""
+    rights: Mapping[str, str] = field(default_factory=dict)
+    """The places where it imports public names that need a right, by name."""
 
 
 EVENT_TYPES = "google.cloud.firestore.document.v1."
@@ -153,6 +163,8 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
     each_user = ""
     parameters: dict[str, Sequence[str]] = {}
+    invokes: dict[str, str] = {}
+    rights: dict[str, str] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -173,6 +185,8 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
                 raise CatalogueError(f"{schedule[0]} is a second schedule {name}: give it a name=")
             schedules[name] = schedule
         each_user = each_user or module.each_user()
+        invokes = {**module.invoked(), **invokes}
+        rights = {**module.rights(), **rights}
         complete = complete and not module.makes_tasks_otherwise()
     return Usage(
         tasks,
@@ -190,6 +204,8 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         schedules,
         each_user,
         parameters,
+        invokes,
+        rights,
     )
 
 
@@ -233,6 +249,7 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
         "tasks": usage.tasks,
         "objects": usage.objects,
         "flows": usage.flows,
+        "invokes": {name: where for name, where in usage.invokes.items() if name},
         "invoked_by": _callers(usage, scheduled=scheduled),
     }
     found = {key: dict(where) for key, where in places.items() if where and key not in entry}
@@ -301,6 +318,13 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     if lacking := [name for name in function.exposes if name not in usage.rules]:
         rule = ", ".join(f'"{name}"' for name in lacking)
         yield f"exposes names {', '.join(lacking)}, and no rule decides who may: decorate one with @app.access({rule})"
+    if "" in usage.invokes and not function.invokes:
+        yield f"{usage.invokes['']} calls invoke with a name that is not a constant: {entry}  invokes: [NAME, …]"
+    called = {name: where for name, where in usage.invokes.items() if name and name not in function.invokes}
+    if called:
+        yield f"{_named(called)} not in invokes: {entry}  invokes: {_list([*function.invokes, *called])}"
+    if function.isolated and usage.rights:
+        yield f"{_named(usage.rights)} needs a right, and the function is isolated: remove it, or isolated"
     missing = {queue: where for queue, where in usage.queues.items() if queue not in (*function.enqueues, LINKS_QUEUE)}
     if missing:
         yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
@@ -349,7 +373,7 @@ class _Module:
         annotation = _unquoted(parameter.annotation)
         if annotation is None:
             return f"{parameter.arg}?" if has_default else parameter.arg
-        if self._kit_name(annotation) in FILLED:
+        if self._filled_with(annotation) in FILLED:
             return ""
         return f"{parameter.arg}?" if has_default or not _names(annotation) <= PLAIN else parameter.arg
 
@@ -399,6 +423,29 @@ class _Module:
             kind = "http" if _is_decorator(call, ROUTE_DECORATOR | CALLBACKS) else self._kit_name(call.func)
             if kind in ("http", *RESOURCES):
                 found.setdefault(kind, f"{self._path}:{call.lineno}")
+        return found
+
+    def invoked(self) -> dict[str, str]:
+        """Return the places of the first call of each function by `invoke`; see `Usage.invokes`."""
+        found: dict[str, str] = {}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == INVOKE)
+        for call in calls:
+            for name in [*call.args[:1], *(each.value for each in call.keywords if each.arg == "function")]:
+                constant = name.value if isinstance(name, ast.Constant) else None
+                found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
+        return found
+
+    def rights(self) -> dict[str, str]:
+        """Return the places of the first use of each public name that needs a right."""
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            used: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+                used = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Attribute):
+                used = [self._kit_name(node)]
+            for name in set(used) - WITHOUT_RIGHTS - {""}:
+                found.setdefault(name, f"{self._path}:{getattr(node, 'lineno', 1)}")
         return found
 
     def each_user(self) -> str:
@@ -492,7 +539,7 @@ class _Module:
             annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
             for decorator in node.decorator_list:
                 yield from self._queues_of_decorator(decorator)
-            if any(annotation is not None and self._kit_name(annotation) == "Unit" for annotation in annotations):
+            if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
                 yield from BATCH_QUEUES
         elif _is_object_class(node):
             yield from OBJECT_QUEUES
@@ -511,6 +558,12 @@ class _Module:
             return ()
         of = node.value.func if isinstance(node.value, ast.Call) else node.value
         return OF_METHODS.get(self._kit_name(of), {}).get(node.attr, ())
+
+    def _filled_with(self, annotation: ast.expr) -> str:
+        """Return the public name in the annotation of an argument, or in ``list[Unit]``, or an empty text."""
+        if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "list":
+            return self._kit_name(annotation.slice)
+        return self._kit_name(annotation)
 
     def _kit_name(self, node: ast.expr) -> str:
         """Return the public name of the kit that an expression refers to, or an empty text."""

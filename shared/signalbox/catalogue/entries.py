@@ -120,6 +120,8 @@ class Function:
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
+    invokes: tuple[str, ...] = ()
+    isolated: bool = False
     vpc: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
     """The arguments of each task whose arguments are known, an optional one with a question mark."""
@@ -134,6 +136,7 @@ class Function:
         self._exposed_code_exists()
         self._environment_is_its_own()
         self._roles_are_narrow()
+        self._needs_no_right_if_isolated()
         self._network_can_be_joined()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
         self._instance_can_be_had()
@@ -222,6 +225,16 @@ class Function:
                 f"roles names {role}, which can change the project or its permissions: name a narrower role, or "
                 "grant it by hand",
             )
+
+    def _needs_no_right_if_isolated(self) -> None:
+        needs = ("enqueues", "tasks", "objects", "flows", "secrets", "roles", "invokes")
+        for key in needs if self.isolated else ():
+            refuse(
+                bool(getattr(self, key)),
+                f"isolated: its account has no rights, so it can have no {key}: remove them, or isolated",
+            )
+        for caller in {"queue", "event"} & set(self.invoked_by) if self.isolated else ():
+            refuse(True, f"isolated: a function that {caller} invokes needs the database: remove {caller}, or isolated")
 
     def _network_can_be_joined(self) -> None:
         unknown = sorted(self.vpc.keys() - VPC_KEYS)

@@ -120,6 +120,7 @@ class Catalogue:
             for queue in function.queues:
                 unknown = f"no queue is named {queue!r}{_closest(queue, self.queues)}"
                 refuse(queue not in self.queues, f"functions.{function.name}: queues: {unknown}")
+            self._invoked_can_be_called(function)
             by_queue = "queue" in function.invoked_by and not self._calling(function)
             refuse(by_queue, f"functions.{function.name}: no queue may call it: name a queue in its queues")
             loses = set(function.queues) - self._forever if function.tasks else set()
@@ -257,6 +258,15 @@ class Catalogue:
     @property
     def _kits_own(self) -> Iterator[Function]:
         return filter(self.is_of_the_kit, self.functions.values())
+
+    def _invoked_can_be_called(self, function: Function) -> None:
+        for name in function.invokes:
+            called = self._function(f"functions.{function.name}: invokes", name)
+            refuse(
+                "people" not in called.invoked_by,
+                f"functions.{function.name}: invokes names {name}, which is closed to requests from outside: it needs "
+                "an @app.http route, and people in its invoked_by",
+            )
 
     def _no_queue_exceeds_its_functions(self) -> None:
         """Check that a queue runs no more tasks at once than its functions handle; Cloud Run would refuse the rest."""

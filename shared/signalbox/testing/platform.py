@@ -25,6 +25,7 @@ from werkzeug.test import TestResponse
 from signalbox import Function
 from signalbox.adapters import runtime, settings
 from signalbox.adapters.cloud_tasks import task_request
+from signalbox.adapters.http import invocations
 from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import forget_liveness
@@ -269,11 +270,13 @@ class Platform:
         """Use this store, queue and clock in all functions of this process while the context is entered."""
         before = runtime.bind(self.ports)
         settings_before = settings.bind(self.functions.settings())
+        sending_before = invocations.bind(self._invoke)
         if before is None or before.store is not self.ports.store:
             forget_liveness()
         try:
             yield
         finally:
+            invocations.bind(sending_before)
             settings.bind(settings_before)
             runtime.bind(before)
 
@@ -371,6 +374,10 @@ class Platform:
         app = self.functions.app(function)
         with self.bound():
             return app.test_client().open(path, **request)
+
+    def _invoke(self, call: invocations.Invocation) -> tuple[int, bytes]:
+        answer = self.call(call.function, call.path, method=call.method, data=call.body, headers=call.headers)
+        return answer.status_code, answer.data
 
     def _deliver(self, what: str, function: str, path: str, body: bytes, headers: Mapping[str, str]) -> Delivery:
         lines = len(self.log.infos), len(self.log.errors)

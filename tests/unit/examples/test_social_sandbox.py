@@ -12,7 +12,6 @@ import pytest
 
 from examples.social_sandbox import main as sandbox
 from examples.social_sandbox.main import BadRun, lock, run_tests
-from signalbox import Call, batch
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 
@@ -238,7 +237,10 @@ def test_runs_share_nothing_and_depend_on_their_code_alone() -> None:
 
 
 def test_sources_run_in_their_order_and_a_message_names_the_one_that_failed() -> None:
-    sources = [{"name": "Add", "code": ADD}, {"name": "Twice", "code": "def Twice(a):\n    return Add(a, a)"}]
+    sources: list[sandbox.Source] = [
+        {"name": "Add", "code": ADD},
+        {"name": "Twice", "code": "def Twice(a):\n    return Add(a, a)"},
+    ]
     result = run_tests(sources, "log('twice', Twice(2))\ncheck(Twice(2) == 4)\ncheck(Twice(3) == 5, 'three')")
     assert result == {"success": False, "message": "three", "logs": "twice 4\n", "checks": 2}
     assert run_tests([*sources, {"name": "Bad", "code": "1 / 0"}], "")["message"] == (
@@ -253,8 +255,21 @@ def test_too_much_code_is_refused() -> None:
         run_tests([{"name": "A", "code": ""}] * 101, "")
 
 
-def test_a_batch_runs_tests_as_its_units(harness: Harness) -> None:
+def test_a_request_has_its_runs_made_in_their_order(harness: Harness) -> None:
     runs = [{"sources": [{"name": "Add", "code": ADD}], "tests": f"check(Add(1, 2) == {n})"} for n in (3, 4)]
-    batch("b").populate([Call(function="social_sandbox", task="run", payload=each) for each in runs])
-    harness.run()
-    assert [unit["result"]["success"] for unit in batch("b").results()] == [True, False]
+    answer = harness.post("social-sandbox/runs", json={"runs": runs})
+    assert [each["success"] for each in answer.json["results"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "value"),
+        ({"runs": [{"sources": [], "tests": 1}]}, "value"),
+        ({"runs": [{"sources": [], "tests": ""}] * 21}, "several requests"),
+        ({"runs": [{"sources": [], "tests": "x" * 10_001}]}, "shorten"),
+    ],
+)
+def test_a_wrong_request_is_refused(harness: Harness, body: object, says: str) -> None:
+    answer = harness.post("social-sandbox/runs", json=body)
+    assert (answer.status, says in answer.json["detail"]) == (400, True)

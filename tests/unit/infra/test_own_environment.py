@@ -40,6 +40,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"roles": ("roles/storage.admin",)}, "name a narrower role"),
     ({"roles": ("roles/iam.serviceAccountUser",)}, "name a narrower role"),
     ({"roles": ("owner",)}, "write a predefined role: roles/aiplatform.user"),
+    ({"isolated": True}, "isolated: its account has no rights, so it can have no enqueues"),
+    ({"isolated": True, "enqueues": (), "tasks": ()}, "a function that queue invokes needs the database"),
+    ({"invokes": ("link_refresh",)}, "invokes names link_refresh, which is closed to requests from outside"),
+    ({"invokes": ("nothing",)}, "there is no function 'nothing'"),
     ({"instances_min": 11}, "instances_min must be from 0 to 10"),
 ]
 

@@ -1,4 +1,4 @@
-"""Enforce what IAM and ingress enforce in the cloud: the callers of a function, and the queues to which it enqueues.
+"""Enforce what IAM and ingress enforce in the cloud: a function's callers, its queues, and the functions that it calls.
 
 Both follow from its entry in the catalogue. The headers that queues, schedules and events send identify the caller; the
 function verifies them itself, as in the cloud. All functions share one process, so the current one is in a context
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from signalbox.adapters.http.invocations import InvocationFailed
 from signalbox.adapters.http.responses import problem_response
 from signalbox.adapters.meter import MeteredQueue
 from signalbox.catalogue.reading import Function
@@ -47,6 +48,13 @@ def _refusal(function: Function, environ: "WSGIEnvironment") -> Problem | None:
     if caller == "people":
         return NotFound(f"{function.name} is closed to the outside: invoked_by in the catalogue does not say people")
     return PermissionDenied(f"{function.name} may not be called so: invoked_by in the catalogue does not say {caller}")
+
+
+def check_may_invoke(called: str) -> None:
+    """Raise `InvocationFailed` unless the current function may call another one."""
+    function = _current.get()
+    if function is not None and called not in function.invokes:
+        raise InvocationFailed(f"Add {called} to the function's invokes in the catalogue")
 
 
 class AuthorizedQueue(MeteredQueue):

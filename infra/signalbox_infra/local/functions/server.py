@@ -18,23 +18,24 @@ from typing import TYPE_CHECKING
 
 from functions_framework.request_timeout import ThreadingTimeout
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.test import Client
 from werkzeug.wrappers import Request
 
 from signalbox import Function
 from signalbox.adapters import runtime
-from signalbox.adapters.http import cloud_run
+from signalbox.adapters.http import cloud_run, invocations
 from signalbox.adapters.http.responses import Response, problem_response, response_of
 from signalbox.adapters.http.routes import EXTENSION, Route
 from signalbox.adapters.settings import settings
 from signalbox.catalogue import reading as catalogues
-from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_infra.local.functions.console import local_console
 from signalbox_infra.local.functions.door import guarded
-from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
+from signalbox_infra.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
 from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
 from signalbox_infra.local.store.local_store import local_store
 
@@ -49,12 +50,27 @@ _connected = False
 def application(catalogue: str) -> "WSGIApplication":
     """Serve the functions of the catalogue file of that name."""
     app = labelled(mounted(catalogues.load(Path(catalogue))))
+    invocations.bind(_sent_to(app))
 
     def connected(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         connect()
         return app(environ, start_response)
 
     return connected
+
+
+def _sent_to(app: "WSGIApplication") -> invocations.Send:
+    """Return how a function calls another one: in its own thread, since callers that wait could take all threads."""
+    client = Client(app)
+
+    def send(call: invocations.Invocation) -> tuple[int, bytes]:
+        check_may_invoke(call.function)
+        path = f"/{url_segment(call.function)}{call.path}"
+        with ThreadingTimeout(call.timeout_seconds):  # the function then answers 500
+            answer = client.open(path, method=call.method, data=call.body, headers=call.headers)
+        return answer.status_code, answer.data
+
+    return send
 
 
 def connect() -> None:

@@ -1,0 +1,133 @@
+"""Calls of one function by another, over HTTPS, as the caller's own account.
+
+    answer = invoke("social_sandbox", "/runs", {"runs": […]}, timeout_seconds=60)
+
+The caller waits for the answer, so this is for functions that compute something and keep nothing, such as an `isolated`
+function that runs untrusted code. Work that must happen belongs in a task, which is retried.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.logs import current_trace
+from signalbox.adapters.settings import settings
+from signalbox.core.problems import Problem, Unavailable
+
+TRY_AGAIN = (429, 502, 503, 504)
+"""Statuses of a function that is starting, busy, or waiting for another service."""
+
+CLIENT_ERROR, SERVER_ERROR = 400, 500
+
+
+class InvocationRefused(Problem):
+    status = 502
+    title = "A called function refused the request"
+
+
+class InvocationFailed(Exception):
+    """A called function failed, or did not answer in time: it may have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call of `function` at a path below its address, with a JSON body."""
+
+    function: str
+    method: str
+    path: str
+    body: bytes
+    timeout_seconds: float
+
+    @property
+    def headers(self) -> dict[str, str]:
+        trace = current_trace()
+        return {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {})
+
+
+Send = Callable[[Invocation], tuple[int, bytes]]
+"""Make a call; return the status and the body of the answer. Raises `Unavailable`, `InvocationFailed`."""
+
+
+def invoke(
+    function: str, path: str = "/", body: object = None, *, method: str = "POST", timeout_seconds: float = 60
+) -> Any:
+    """Call a route of another function of the deployment, and return the parsed body of its answer, or None.
+
+    The catalogue must list the called function in the `invokes` of the caller; `signalbox catalogue` derives this
+    from a call whose first argument is a constant. `body` is sent as JSON; None sends no body.
+
+    Raises `Unavailable` if the function is not reached or answers 429, 502, 503 or 504, so that a task is delivered
+    again; `InvocationRefused`, a `Problem`, with the detail of any other problem between 400 and 499; and
+    `InvocationFailed` otherwise, also after `timeout_seconds`. In the last case the function may have run.
+    """
+    sent = b"" if body is None else render(body)
+    status, answer = (_bound or _send)(Invocation(function, method, path, sent, timeout_seconds))
+    if status in TRY_AGAIN:
+        raise Unavailable(f"{function} answered {status}: {_reason(answer)}", retry_after_seconds=1)
+    if status >= SERVER_ERROR:
+        raise InvocationFailed(f"{function} answered {status}: {_reason(answer)}")
+    if status >= CLIENT_ERROR:
+        if not _problem(answer):  # Cloud Run itself: a right that was just granted may not be in effect
+            raise InvocationFailed(f"{function} answered {status}: is it in `invokes` of this function's entry?")
+        raise InvocationRefused(f"{function} answered {status}: {_reason(answer)}")
+    return parse(answer) if answer.strip() else None
+
+
+def bind(send: Send | None) -> Send | None:
+    """Make calls by `send` from now on; None: over HTTPS. For tests and the local stack. Return the one before."""
+    global _bound
+    before, _bound = _bound, send
+    return before
+
+
+_bound: Send | None = None
+
+
+def _problem(answer: bytes) -> dict[str, Any]:
+    """Return the members of a problem document; empty if the answer is none."""
+    try:
+        found = parse(answer)
+    except Problem:
+        return {}
+    return found if isinstance(found, dict) and "title" in found else {}
+
+
+def _reason(answer: bytes) -> str:
+    problem = _problem(answer)
+    return ": ".join(str(problem[name]) for name in ("title", "detail") if name in problem) or "no reason given"
+
+
+def _send(invocation: Invocation) -> tuple[int, bytes]:
+    """Call over HTTPS with an identity token of this function's account, which the address accepts as its audience."""
+    from google.auth.exceptions import GoogleAuthError
+    from requests import RequestException, Timeout
+
+    address = settings().people_address_of(invocation.function)
+    try:
+        answer = _session(address).request(
+            invocation.method,
+            address + invocation.path,
+            data=invocation.body,
+            headers=invocation.headers,
+            timeout=invocation.timeout_seconds,
+        )
+    except Timeout as error:
+        raise InvocationFailed(f"{invocation.function} took over {invocation.timeout_seconds} s") from error
+    except (RequestException, GoogleAuthError) as error:
+        raise Unavailable(f"{invocation.function} was not reached: {error}", retry_after_seconds=1) from error
+    return answer.status_code, answer.content
+
+
+@lru_cache(maxsize=64)
+def _session(address: str) -> Any:
+    """Return the connections to a function; `google.auth` gets and renews their tokens."""
+    from google.auth.transport.requests import AuthorizedSession, Request
+    from google.oauth2.id_token import fetch_id_token_credentials
+    from requests import Session
+
+    if address.startswith("http://"):  # a server on this machine, which checks no token
+        return Session()
+    return AuthorizedSession(fetch_id_token_credentials(address, Request()))
