@@ -31,8 +31,9 @@ def storage() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def clone(google: GoogleProvider, zips: Path, tmp_path: Path, storage: dict[str, str]) -> Callable[..., Workspace]:
-    """Return a maker of workspaces whose state is in the bucket, under an environment's name."""
+def clone(zips: Path, tmp_path: Path, storage: dict[str, str]) -> Iterator[Callable[..., Workspace]]:
+    """Return a maker of workspaces in one cloud whose state is in the bucket, under an environment's name."""
+    google = GoogleProvider()
 
     def make(folder: str, environment: str) -> Workspace:
         made = Workspace(tmp_path / folder, google, zips, named=environment)
@@ -41,7 +42,8 @@ def clone(google: GoogleProvider, zips: Path, tmp_path: Path, storage: dict[str,
         made.run("init", "-input=false", f"-backend-config=bucket={BUCKET}", f"-backend-config=prefix={environment}")
         return made
 
-    return make
+    with google:
+        yield make
 
 
 def test_the_state_is_found_again_and_environments_do_not_see_each_other(clone: Callable[..., Workspace]) -> None:
@@ -50,6 +52,5 @@ def test_the_state_is_found_again_and_environments_do_not_see_each_other(clone: 
     listed = [
         clone(folder, name).run("state", "list").stdout for folder, name in (("second", "dev"), ("third", "prod"))
     ]
-    first.destroy()
     assert sorted(listed[0].splitlines())[-2:] == [f'{ACCOUNT}["{name}"]' for name in ("build", "scheduler")]
     assert listed[1] == ""
