@@ -13,12 +13,20 @@ current implementation follows from the versions, their votes and the runs of pr
 tests of all dependants run.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from callers import (
+    NAME,
+    BadVote,
+    TooManyVersions,
+    author_of,
+    check_spelling,
+    check_texts,
+    published_version,
+)
 from inputs import (
     DOCUMENTS_AT_ONCE,
     PAGE_SIZE,
@@ -37,7 +45,6 @@ from signalbox import (
     Completion,
     Function,
     NotFound,
-    Problem,
     Request,
     Response,
     Transaction,
@@ -57,20 +64,14 @@ from versions import (
     Json,
     current_counts,
     digest,
-    imported,
     is_full,
     is_undecided,
     new_record,
-    version,
     with_current,
     with_published,
     with_votes,
 )
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
-AUTHOR = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
-SOURCE_LENGTH_MAX = 10_000
-IMPORTS_MAX = 50
 ROUNDS_MAX = 100
 """Changes of current implementations that follow from each other. Functions that exclude each other would never end."""
 
@@ -84,28 +85,6 @@ SANDBOX_SECONDS_MAX = 120
 PAGE = (Path(__file__).parent / "page.html").read_bytes()
 
 app = Function("social_code")
-
-
-class BadFunction(Problem):
-    title = "The function cannot be saved"
-
-
-class BadAuthor(Problem):
-    title = "The author is not known"
-
-
-class BadVote(Problem):
-    title = "A vote is 1 or -1"
-
-
-class NameTaken(Problem):
-    status = 409
-    title = "A name is unique regardless of case"
-
-
-class TooManyVersions(Problem):
-    status = 409
-    title = "The function has too many versions"
 
 
 # --- routes ---
@@ -464,44 +443,7 @@ def votes_for(version_id: str) -> int:
         token = next_token
 
 
-# --- what callers sent ---
-
-
-def author_of(request: Request) -> str:
-    """Return the user who signed in. Without `auth: firebase`, IAM admits callers, and they name themselves."""
-    with suppress(RuntimeError):
-        return str(request.user.id)
-    author = request.header("X-Author") or "anyone"
-    if not AUTHOR.fullmatch(author):
-        raise BadAuthor("X-Author has up to 128 letters, digits and _ . @ -", field="X-Author")
-    return author
-
-
-def check_texts(name: str, texts: Json) -> None:
-    """Check what a draft holds. Raises `BadFunction`."""
-    if not NAME.fullmatch(name):
-        raise BadFunction("A name is a letter, then up to 79 letters, digits and underscores.", field="name")
-    for kind, text in texts.items():
-        if not isinstance(text, str) or len(text) > SOURCE_LENGTH_MAX:
-            raise BadFunction(f"`{kind}` is a text of at most {SOURCE_LENGTH_MAX:,} characters.", field=kind)
-        if len(imported(text, name)) > IMPORTS_MAX:
-            raise BadFunction(f"A text imports at most {IMPORTS_MAX} functions.", field=kind)
-    if not any(text.strip() for text in texts.values()):
-        raise BadFunction(f"Write one of these: {', '.join(KINDS)}.", field="code")
-
-
-def check_spelling(record: Json | None, name: str) -> None:
-    """Check that a name is not taken in another spelling. Raises `NameTaken`."""
-    if record is not None and record["name"] != name:
-        raise NameTaken(f"There is {record['name']}: use that spelling, or another name.", field="name")
-
-
-def published_version(name: str, version_id: str) -> Json:
-    """Return a published version. Raises `NotFound`."""
-    try:
-        return version(Functions().record(name.lower()), version_id)
-    except KeyError as error:
-        raise NotFound(f"{name} has no version {version_id}.") from error
+# --- what is shown ---
 
 
 def state_of(run: Json | None) -> str:
