@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from signalbox.adapters.http.invocations import invoke as invoke
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
+    from signalbox.adapters.rows import read_rows as read_rows
+    from signalbox.adapters.rows import write_rows as write_rows
     from signalbox.batches.api import SubBatch as SubBatch
     from signalbox.batches.api import batch as batch
     from signalbox.batches.api import sub_batch as sub_batch

@@ -1,0 +1,181 @@
+"""Rows in files, on this machine or in Cloud Storage: as the units of a batch, and from its results.
+
+    batch("import").populate((load.call(**row) for row in read_rows("gs://shop/orders-*.ndjson")), per_task=20)
+    write_rows("gs://shop/results.ndjson", batch("import").results())
+
+A file has one JSON object a line (``.ndjson``, ``.jsonl``), or is a table with the names in its first line (``.csv``);
+each may be compressed (``.gz``). One row and a megabyte of the file are in memory at a time.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any
+
+from signalbox.adapters.http.bodies import parse, render
+from signalbox.core.problems import NotFound, Problem
+
+CLOUD = "gs://"
+WILDCARDS = "*?["
+COMPRESSED = ".gz"
+LINES = (".ndjson", ".jsonl")
+TABLE = ".csv"
+CHUNK_BYTES = 1024 * 1024
+"""Of Cloud Storage's objects, read and written at a time; a multiple of 256 KiB."""
+
+LINE_BYTES_MAX = 1024 * 1024
+"""Of a row: more than the payload of a task can have."""
+
+
+class BadRows(Problem):
+    title = "A file of rows cannot be read"
+
+
+def read_rows(source: str | Path) -> Iterator[dict[str, Any]]:
+    """Iterate over the rows of a file, or of all files that match a pattern, in the order of their names.
+
+    `source` is a path, or ``gs://BUCKET/NAME``; its last part may have ``*``, ``?`` and ``[…]``. A row of a table has
+    strings. A repeat yields the same rows in the same order while the files do not change. Raises `NotFound` if no file
+    matches, and `BadRows` naming file and line. Cloud Storage needs the package google-cloud-storage, and the role
+    roles/storage.objectViewer for the function's account.
+    """
+    for name, opened in _files(str(source)):
+        with opened as stream:
+            yield from _rows(name, stream)
+
+
+def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows to a file, one JSON object a line, and return their number. The file is replaced as a whole, or not.
+
+    `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. Raises
+    `BadRows`. Cloud Storage needs the role roles/storage.objectUser.
+    """
+    name = str(target)
+    if _kind(name) not in LINES:
+        raise BadRows(f"{name} must end in .ndjson or .jsonl, or in one of these and .gz.")
+    if name.startswith(CLOUD):
+        bucket, path = _place(name)
+        with _client().bucket(bucket).blob(path).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
+            return _write(name, stream, rows)
+    part = Path(f"{name}.part")
+    try:
+        with part.open("wb") as stream:
+            count = _write(name, stream, rows)
+        part.replace(name)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+    found = sorted(_objects(source) if source.startswith(CLOUD) else _paths(source), key=lambda each: each[0])
+    if not found:
+        raise NotFound(f"No file matches {source}.")
+    for name, _ in found:
+        if _kind(name) not in (*LINES, TABLE):
+            raise BadRows(f"{name} must end in .ndjson, .jsonl or .csv, or in one of these and .gz.")
+    for name, file in found:
+        yield name, file.open("rb") if isinstance(file, Path) else _reading(file)
+
+
+def _paths(source: str) -> Iterator[tuple[str, Path]]:
+    path = Path(source)
+    found = path.parent.glob(path.name) if set(path.name) & set(WILDCARDS) else [path]
+    return ((str(each), each) for each in found if each.is_file())
+
+
+def _objects(source: str) -> Iterator[tuple[str, Any]]:
+    """Iterate over the objects that match; ``*`` also matches a slash, as Cloud Storage's names have no folders."""
+    bucket, pattern = _place(source)
+    end = min((pattern.index(sign) for sign in WILDCARDS if sign in pattern), default=len(pattern))
+    for each in _client().list_blobs(bucket, prefix=pattern[:end]):
+        if each.name == pattern or fnmatchcase(each.name, pattern):
+            yield f"{CLOUD}{bucket}/{each.name}", each
+
+
+def _reading(file: Any) -> Any:
+    """Open one generation of an object: a read that finds another one raises."""
+    return file.open("rb", chunk_size=CHUNK_BYTES, if_generation_match=file.generation)
+
+
+def _place(name: str) -> tuple[str, str]:
+    bucket, _, path = name.removeprefix(CLOUD).partition("/")
+    if not (bucket and path):
+        raise BadRows(f"{name}: write gs://BUCKET/NAME.")
+    return bucket, path
+
+
+def _client() -> Any:
+    try:
+        from google.cloud.storage import Client
+    except ImportError as error:
+        raise BadRows(
+            "gs:// needs the package google-cloud-storage: add it to the function's requirements.in."
+        ) from error
+    return Client()
+
+
+def _kind(name: str) -> str:
+    return Path(name.removesuffix(COMPRESSED)).suffix.lower()
+
+
+def _rows(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    plain: Any = gzip.GzipFile(fileobj=stream) if name.endswith(COMPRESSED) else stream
+    try:
+        yield from _of_table(name, plain) if _kind(name) == TABLE else _of_lines(name, plain)
+    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        raise BadRows(f"{name}: {error}.") from error
+
+
+def _of_lines(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    number = 0
+    while line := stream.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise BadRows(f"{name}, line {number}: it has more than {LINE_BYTES_MAX:,} bytes.")
+        if line.strip():
+            yield _object(f"{name}, line {number}", line)
+
+
+def _object(where: str, line: bytes) -> dict[str, Any]:
+    try:
+        row = parse(line.strip())
+    except Problem as problem:
+        raise BadRows(f"{where}: {problem.detail.replace(' of the body', '')}") from problem
+    if not isinstance(row, dict):
+        raise BadRows(f"{where}: write an object, {{…}}.")
+    return row
+
+
+def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    lines = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""))
+    try:
+        names = next(lines, [])
+        if len(set(names)) < len(names) or not all(names):
+            raise BadRows(f"{name}, line 1: each column needs a name of its own.")
+        for values in lines:
+            if values and len(values) != len(names):
+                raise BadRows(f"{name}, line {lines.line_num}: {len(values)} values for {len(names)} columns.")
+            if values:
+                yield dict(zip(names, values, strict=True))
+    except csv.Error as error:
+        raise BadRows(f"{name}, line {lines.line_num}: {error}.") from error
+
+
+def _write(name: str, stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:
+    if name.endswith(COMPRESSED):
+        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as compressed:  # the same bytes each time
+            return _lines(compressed, rows)
+    return _lines(stream, rows)
+
+
+def _lines(stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:
+    count = 0
+    for row in rows:
+        stream.write(render(row) + b"\n")
+        count += 1
+    return count
