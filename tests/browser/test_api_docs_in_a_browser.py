@@ -89,6 +89,7 @@ def test_the_description_has_the_routes_of_all_other_functions(app: WSGIApplicat
         "quilt",
         "shop",
         "social-code",
+        "social-sandbox",
         "todos",
     }
     called = served["paths"]["/atlas/cities/{id}"]["patch"]

@@ -37,7 +37,14 @@ def called() -> set[tuple[str, str]]:
     text = OPERATIONS.read_text("utf-8")
     text = re.sub(r"`(.*)/\$\{action\}`", '"\\1/cancel", client.POST("\\1/terminate", client.POST("\\1/resume"', text)
     text = text.replace("POST(call,", 'POST("/{function}/objects/{class_name}/{key}/{method}",')
-    watched = {("GET", "/batches/{id}/events")} if "client.events(" in text else set()
+    watched = {
+        ("GET", path)
+        for path, start in (
+            ("/batches/{id}/events", "batches/"),
+            ("/{function}/flows/{flow}/{id}/events", "shop/flows/"),
+        )
+        if f'client.events("{start}' in text
+    }
     return watched | set(re.findall(r'client\.(GET|PUT|POST|PATCH|DELETE)\(\s*"([^"]+)"', text))
 
 

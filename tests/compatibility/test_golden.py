@@ -302,7 +302,8 @@ def test_no_shape_is_written_that_the_golden_records_do_not_show() -> None:
     assert differences(SEEDS_QUICK) == [], HINT
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
+@pytest.mark.timeout(600)
 def test_no_shape_is_written_in_more_worlds_that_the_golden_records_do_not_show() -> None:
     assert differences(SEEDS) == [], HINT
 

@@ -126,6 +126,7 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
     ]
 
 
+@pytest.mark.marathon
 def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) -> None:
     EMULATOR.require()  # the bench measures the emulator
     with own.stepping(tmp_path) as client:

@@ -37,6 +37,7 @@ class Killer:
             self.stack.kill("functions")
 
 
+@pytest.mark.marathon
 def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_outs(
     killable: Stack, client: Documents
 ) -> None:

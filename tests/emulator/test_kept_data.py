@@ -96,7 +96,7 @@ recorder = app.entry_point()
 """
 
 
-@pytest.fixture(params=["emulator", EMBEDDED])
+@pytest.fixture(params=[pytest.param("emulator", marks=pytest.mark.marathon), EMBEDDED])
 def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == EMBEDDED:
         monkeypatch.setenv("SIGNALBOX_STORE", EMBEDDED)
@@ -114,6 +114,7 @@ def stack_of(project: Path, port: int) -> Stack:
     return Stack(port, project / ".local", catalogue=project / "infra" / "catalogue.yaml", data=project / "data")
 
 
+@pytest.mark.parametrize("project", ["emulator", EMBEDDED], indirect=True)
 def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path) -> None:
     port = processes.free_port()
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:

@@ -157,6 +157,9 @@ async function flows(): Promise<void> {
   await travel();
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}", run)))?.state, "completed");
   await ok(client.GET("/{function}/flows/{flow}/{id}/log", run));
+  const seen: string[] = [];
+  for await (const { event: name } of client.events("shop/flows/checkout/o-7/events")) seen.push(name);
+  assert.equal(seen.at(-1), "complete");
   await ok(client.GET("/{function}/flows/{flow}", run));
   for (const action of ["cancel", "terminate", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });

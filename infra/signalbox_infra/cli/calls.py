@@ -371,19 +371,14 @@ def cancel_run(function: str, flow: str, id: str, reason: str | None, **place: s
 @_of_a_place
 def tail_run(function: str, flow: str, id: str, **place: str) -> int:
     """Print a run's log entries as they are made, until it has ended. The status is 1 if it did not complete."""
-    shown, state = 0, "running"
+    status: Any = {}
     with _client(**place) as client:
-        run = client.flow(function, flow).run(id)
-        while True:
-            status = run.show(wait_seconds=1)
-            if status["log_length"] != shown:
-                entries = list(run.log())
-                _show_each(entries[shown:], (), as_json=True)
-                shown = len(entries)
-            state = status["state"]
-            if state in ("completed", "failed", "cancelled"):
-                _show(_outcome(status))
-                return 0 if state == "completed" else 1
+        for event in client.flow(function, flow).run(id).watch():
+            if event["event"] == "entry":
+                _show_each([event["data"]], (), as_json=True)
+            status = event["data"]
+    _show(_outcome(status))
+    return 0 if status["state"] == "completed" else 1
 
 
 @flows.command("replay")

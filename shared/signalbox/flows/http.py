@@ -1,14 +1,17 @@
-"""The routes and renderings of flows: start a run, look at it and its log, send events, cancel, end, resume, delete.
+"""The routes and renderings of flows: start a run, show it and its log, watch it, send events, cancel, resume, delete.
 
 A function with callbacks also has the route of their addresses, whose token is all that a caller needs. GET shows a
 page whose button sends the event by POST, so a program that only follows links, such as a mail scanner, sends nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
@@ -54,6 +57,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("DELETE", RUN)(handlers.delete)
     routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
+    routes.on("GET", f"{RUN}/events", query=("last_event_id",))(handlers.watch)
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
     routes.on("POST", f"{RUN}/terminate")(handlers.terminate)
@@ -118,6 +122,14 @@ class FlowRoutes:
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         ]
 
+    def watch(self, request: Request, flow: str, id: str) -> Response:
+        """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
+        address = self._address(Access(request, "log", flow, id))
+        last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
+        service.get(runtime.ports(), address)
+        STREAMS.take(LIMITS.flow_watch_streams_max)
+        return event_streams.response(_events(address, last, traces=not request.is_open), STREAMS.leave)
+
     def event(self, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
@@ -167,6 +179,58 @@ class FlowRoutes:
         known = self._local().definitions
         if access.name not in known:
             raise NotFound(f"This function has no flow {access.name!r}. Its flows: {', '.join(sorted(known))}.")
+
+
+# --- watching ---
+
+STREAMS = event_streams.Places()
+
+SEEN = re.compile(r"([0-9A-Za-z_-]{1,64})\.([0-9]{1,10})")
+"""The id of an event: the id of the run's execution, and the number of its log entries that were sent."""
+
+
+def _last_seen(id: str | None) -> tuple[str, int]:
+    """Return the execution and the number of entries in an event's id. Raises `BadQuery`."""
+    found = SEEN.fullmatch(id or "none.0")
+    if found is None:
+        raise BadQuery("`last_event_id` must be the `id:` of an event of this run.", field="last_event_id")
+    return found[1], int(found[2])
+
+
+def _events(address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Iterator[str]:
+    """Yield the text of the events, until the run or the stream ends. In quiet times, yield an id alone.
+
+    Each watcher reads the run's header once a second, and older parts of its log only to catch up.
+    """
+    yield event_streams.RETRY
+    (execution, sent), shown, quiet_until = last, None, 0.0
+    ends_at = time.monotonic() + LIMITS.flow_watch_seconds
+    while time.monotonic() < ends_at:
+        try:
+            header = service.get(runtime.ports(), address)
+            sent = sent if header.execution_id == execution else 0
+            entries = service.entries_after(runtime.ports().store, header, sent)
+        except Unavailable as error:
+            runtime.log().info("unavailable", reason=str(error))
+            return
+        except Problem:  # it was deleted
+            return
+        execution = header.execution_id
+        for entry in entries:
+            sent += 1
+            yield event_streams.event("entry", shown_entry(entry), f"{execution}.{sent}")
+        status = shown_status(header, traces=traces)
+        if header.end:
+            yield event_streams.event("complete", status, f"{execution}.{sent}")
+            return
+        if status != shown:
+            yield event_streams.event("progress", status, f"{execution}.{sent}")
+        elif time.monotonic() >= quiet_until:
+            yield event_streams.quiet(f"{execution}.{sent}")
+        if status != shown or entries or time.monotonic() >= quiet_until:
+            quiet_until = time.monotonic() + LIMITS.flow_watch_quiet_seconds
+        shown = status
+        time.sleep(LIMITS.flow_watch_pause_seconds)
 
 
 # --- callbacks ---

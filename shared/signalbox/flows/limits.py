@@ -139,6 +139,18 @@ class FlowLimits(Limits):
     flow_log_page: int = 1_000
     """Entries of a flow's log in one response."""
 
+    flow_watch_pause_seconds: float = 1
+    """The pause between two reads of a watched run, for each watcher."""
+
+    flow_watch_seconds: float = 240
+    """The time after which a stream of a run's events ends and a browser connects again."""
+
+    flow_watch_quiet_seconds: float = 10
+    """The interval at which a stream without events sends an id, which shows whether its watcher is still connected."""
+
+    flow_watch_streams_max: int = 8
+    """Streams of runs that one process serves: each occupies one of its 16 threads."""
+
     flows_listed_max: int = 100
     """Flows in one response."""
 

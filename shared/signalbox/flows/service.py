@@ -322,6 +322,13 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
     return header, read_log(store, header).entries
 
 
+def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:
+    """Return the entries of a flow's log after the first `count`. Reads only if the header has not all of them."""
+    if count >= header.log.held:
+        return header.log.tail[count - header.log.held :]
+    return read_log(store, header).entries[count:]
+
+
 def _read(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:
     [read] = store.read(header_path(address.base))
     header = header_of(read, address)

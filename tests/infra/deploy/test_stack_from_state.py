@@ -63,7 +63,7 @@ TESTS = (
     "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -266,6 +266,8 @@ def runs(client: Any, harness: Harness) -> None:
     harness.travel(5)
     assert run.result(timeout_seconds=1)["paid"] == "receipt of 7"
     assert next(entry["entry"] for entry in run.log()) == "done"
+    events = list(run.watch())
+    assert (events[0]["event"], events[-1]["event"], events[-1]["data"]["state"]) == ("entry", "complete", "completed")
     late = checkout.start("o-8", **order | {"order": "8"})
     late.cancel("too late")
     harness.travel(5)

@@ -9,18 +9,19 @@ after its position. The first watcher that asks reads, one watcher at a time, an
 the feed no longer has a watcher's position, the watcher catches up by reads of its own.
 """
 
-import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import read_parameters
+from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.access import check_calls, check_unit_calls
 from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.event_streams import RETRY, Places, event, quiet
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches import storage
@@ -150,16 +151,8 @@ def retry(request: Request, id: str) -> Response:
     return Response(202, {"id": id})
 
 
-RETRY_AFTER_SECONDS = 5
-
 CHUNKS_MAX = 300
 """Reads that a feed keeps: those of some minutes."""
-
-HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""No proxy may buffer events. The last header is for nginx."""
-
-RETRY_MILLISECONDS = 1_000
-"""The time after which a browser reconnects."""
 
 
 # --- feeds ---
@@ -233,19 +226,18 @@ class Feeds:
         self._lock = threading.Lock()
         self._feeds: dict[BatchRun, Feed] = {}
         self._watchers: Counter[BatchRun] = Counter()
+        self._places = Places()
 
     def join(self, ports: Ports, run: BatchRun) -> Feed:
         """Return the feed of a batch for one more watcher. Raises `Unavailable` if the process has too many."""
+        self._places.take(LIMITS.watch_streams_max)
         with self._lock:
-            if self._watchers.total() >= LIMITS.watch_streams_max:
-                raise Unavailable(
-                    "this instance serves as many streams as it may", retry_after_seconds=RETRY_AFTER_SECONDS
-                )
             self._watchers[run] += 1
             return self._feeds.setdefault(run, Feed(ports, run))
 
     def leave(self, run: BatchRun) -> None:
         """Count one watcher less, and drop a feed without watchers."""
+        self._places.leave()
         with self._lock:
             self._watchers[run] -= 1
             if not self._watchers[run]:
@@ -267,36 +259,12 @@ def stream(batch: str, last_event_id: str | None) -> Response:
     run, header = storage.read_header(ports, batch)
     position = start_of(last_event_id, header)
     feed = FEEDS.join(ports, run)
-    return Response(200, Stream(_events(feed, run, position), lambda: FEEDS.leave(run)), HEADERS)
-
-
-class Stream:
-    """An iterator that calls `ended` once: at its end, or when it is closed, even if iteration never began."""
-
-    def __init__(self, events: Iterator[str], ended: Callable[[], None]) -> None:
-        self._events, self._ended = events, ended
-        self._open = True
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return next(self._events).encode()
-        except BaseException:  # the end of iteration is an exception, too
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Release the stream's place among those of this process."""
-        if self._open:
-            self._open = False
-            self._ended()
+    return event_streams.response(_events(feed, run, position), lambda: FEEDS.leave(run))
 
 
 def _events(feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
     """Yield the text of the events, until the batch or the stream ends. In quiet times, yield an id alone."""
-    yield f"retry: {RETRY_MILLISECONDS}\n\n"
+    yield RETRY
     ends_at = time.monotonic() + LIMITS.watch_stream_seconds
     quiet_until, shown = 0.0, None
     while time.monotonic() < ends_at:
@@ -308,21 +276,17 @@ def _events(feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
         except Problem:
             return
         for ended in after(position, chunk.news.outcomes):
-            yield _event("unit", ended.record.to_json(), Cursor(run.incarnation, ended.position))
+            yield event("unit", ended.record.to_json(), Cursor(run.incarnation, ended.position))
         position = max(position, chunk.news.end)
         cursor = Cursor(run.incarnation, position)
         if chunk.status is not None and chunk.news.complete:
-            yield _event("complete", chunk.status.to_json(), cursor)
+            yield event("complete", chunk.status.to_json(), cursor)
             return
         if chunk.status is not None and chunk.status != shown:
             shown = chunk.status
-            yield _event("progress", shown.to_json(), cursor)
+            yield event("progress", shown.to_json(), cursor)
         elif time.monotonic() >= quiet_until:
-            yield f"id: {cursor}\n\n"
+            yield quiet(cursor)
         else:
             continue
         quiet_until = time.monotonic() + LIMITS.watch_quiet_seconds
-
-
-def _event(name: str, data: dict[str, Any], cursor: Cursor) -> str:
-    return f"event: {name}\nid: {cursor}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

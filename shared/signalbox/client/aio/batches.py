@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 from typing import Any
 
-import httpx
-
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import EventReader, Patience
+from signalbox.client.machine import Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
 
@@ -100,20 +98,8 @@ class Batch:
 
         A stream that breaks is opened again where it ended.
         """
-        reader = EventReader()
-        while True:
-            headers = {"Last-Event-ID": reader.last_id or None}
-            try:
-                async with self._transport.stream(
-                    request("GET", "batches", self.id, "events", headers=headers)
-                ) as response:
-                    async for line in response.aiter_lines():
-                        if (event := reader.line(line)) is not None:
-                            yield event
-                            if event["event"] == "complete":
-                                return
-            except httpx.TransportError:
-                await sleep(1.0)
+        async for event in self._transport.events("batches", self.id, "events"):
+            yield event
 
     async def result(self, timeout_seconds: float) -> BatchShown:
         """Wait until the batch has ended, and return its counts. Raises `TimeoutError`."""

@@ -9,7 +9,7 @@ from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
 from signalbox.client.machine import Patience
-from signalbox.client.model import Json, RunShown, TaskCall
+from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import given, keyed
 
@@ -170,6 +170,14 @@ class Run:
     def log(self) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
         return pages(self._transport, "entries", *self._address, "log")
+
+    async def watch(self) -> AsyncIterator[Event]:
+        """Iterate over the run's events (``entry`` of its log, ``progress``, ``complete``) until it has ended.
+
+        A stream that breaks is opened again where it ended.
+        """
+        async for event in self._transport.events(*self._address, "events"):
+            yield event
 
     async def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""

@@ -11,8 +11,8 @@ import httpx
 
 from signalbox.client.aio.waiting import in_thread, sleep
 from signalbox.client.identity import Fetch, Tokens, default_token
-from signalbox.client.machine import Answered, Attempts
-from signalbox.client.model import Json
+from signalbox.client.machine import Answered, Attempts, EventReader
+from signalbox.client.model import Event, Json
 from signalbox.client.requests import Request, request
 
 TIMEOUT_SECONDS = 60.0
@@ -54,6 +54,21 @@ class Transport:
             if response is not None and response.is_success:
                 return response, json.loads(response.content) if response.content else None
             await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
+
+    async def events(self, *segments: object) -> AsyncIterator[Event]:
+        """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again."""
+        reader = EventReader()
+        while True:
+            headers = {"Last-Event-ID": reader.last_id or None}
+            try:
+                async with self.stream(request("GET", *segments, headers=headers)) as response:
+                    async for line in response.aiter_lines():
+                        if (event := reader.line(line)) is not None:
+                            yield event
+                            if event["event"] == "complete":
+                                return
+            except httpx.TransportError:
+                await sleep(1.0)
 
     @asynccontextmanager
     async def stream(self, asked: Request) -> AsyncIterator[httpx.Response]:

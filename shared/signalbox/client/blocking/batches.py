@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-import httpx
-
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import EventReader, Patience
+from signalbox.client.machine import Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
 
@@ -99,18 +97,8 @@ class Batch:
 
         A stream that breaks is opened again where it ended.
         """
-        reader = EventReader()
-        while True:
-            headers = {"Last-Event-ID": reader.last_id or None}
-            try:
-                with self._transport.stream(request("GET", "batches", self.id, "events", headers=headers)) as response:
-                    for line in response.iter_lines():
-                        if (event := reader.line(line)) is not None:
-                            yield event
-                            if event["event"] == "complete":
-                                return
-            except httpx.TransportError:
-                sleep(1.0)
+        for event in self._transport.events("batches", self.id, "events"):
+            yield event
 
     def result(self, timeout_seconds: float) -> BatchShown:
         """Wait until the batch has ended, and return its counts. Raises `TimeoutError`."""

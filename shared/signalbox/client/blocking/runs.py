@@ -10,7 +10,7 @@ from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import sleep
 from signalbox.client.machine import Patience
-from signalbox.client.model import Json, RunShown, TaskCall
+from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import given, keyed
 
@@ -171,6 +171,14 @@ class Run:
     def log(self) -> Iterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
         return pages(self._transport, "entries", *self._address, "log")
+
+    def watch(self) -> Iterator[Event]:
+        """Iterate over the run's events (``entry`` of its log, ``progress``, ``complete``) until it has ended.
+
+        A stream that breaks is opened again where it ended.
+        """
+        for event in self._transport.events(*self._address, "events"):
+            yield event
 
     def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
