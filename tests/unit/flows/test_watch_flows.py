@@ -76,10 +76,10 @@ def test_a_watcher_that_connects_again_misses_nothing_and_gets_nothing_twice(har
         chain.start("1", count=12)
         harness.run()
         entries = harness.get("shop/flows/chain/1/log").json["entries"]
-        ids = [id for name, _, id in watched(harness) if name == "entry"]
+        ids = [cursor for name, _, cursor in watched(harness) if name == "entry"]
         assert len(ids) == len(set(ids)) == len(entries) == 12
-        for count, id in enumerate(ids, 1):
-            query = f"shop/flows/chain/1/events?last_event_id={id}"
+        for count, cursor in enumerate(ids, 1):
+            query = f"shop/flows/chain/1/events?last_event_id={cursor}"
             assert [data for name, data, _ in watched(harness, path=query) if name == "entry"] == entries[count:]
 
 
