@@ -27,7 +27,7 @@ def work(n: int) -> int:
 
 
 @app.flow
-async def chain(count: int, rounds: int = 0) -> int:
+async def chain(count: int, rounds: int = 0) -> Any:
     for n in range(count):
         flow.progress(n)
         await work.call(n=n)
