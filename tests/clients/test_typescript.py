@@ -35,7 +35,11 @@ def described() -> set[tuple[str, str]]:
 def called() -> set[tuple[str, str]]:
     """Return the operations that the program calls, as its text names them."""
     text = OPERATIONS.read_text("utf-8")
-    text = re.sub(r"`(.*)/\$\{action\}`", '"\\1/cancel", client.POST("\\1/terminate", client.POST("\\1/resume"', text)
+    text = re.sub(
+        r"`(.*)/\$\{action\}`",
+        '"\\1/cancel", client.POST("\\1/terminate", client.POST("\\1/suspend", client.POST("\\1/resume"',
+        text,
+    )
     text = text.replace("POST(call,", 'POST("/{function}/objects/{class_name}/{key}/{method}",')
     watched = {
         ("GET", path)

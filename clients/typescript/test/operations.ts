@@ -161,7 +161,7 @@ async function flows(): Promise<void> {
   for await (const { event: name } of client.events("shop/flows/checkout/o-7/events")) seen.push(name);
   assert.equal(seen.at(-1), "complete");
   await ok(client.GET("/{function}/flows/{flow}", run));
-  for (const action of ["cancel", "terminate", "resume"] as const)
+  for (const action of ["cancel", "terminate", "suspend", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });
   await ok(client.DELETE("/{function}/flows/{flow}/{id}", run));
 }

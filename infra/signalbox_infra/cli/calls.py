@@ -315,7 +315,7 @@ def flows() -> None:
 @flows.command("ls")
 @click.argument("function")
 @click.argument("flow")
-@click.option("--state", help="Only runs in this state: running, stuck, completed, failed, cancelled.")
+@click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
 @_JSON_LINES
 @_of_a_place
 def list_runs(function: str, flow: str, state: str | None, as_json: bool, **place: str) -> None:
@@ -362,6 +362,29 @@ def cancel_run(function: str, flow: str, id: str, reason: str | None, **place: s
     """Cancel a run, whose code can clean up."""
     with _client(**place) as client:
         client.flow(function, flow).run(id).cancel(reason)
+
+
+@flows.command("suspend")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.option("--reason", help="The status shows it.")
+@_of_a_place
+def suspend_run(function: str, flow: str, id: str, reason: str | None, **place: str) -> None:
+    """Let a run take no further step until it is resumed."""
+    with _client(**place) as client:
+        client.flow(function, flow).run(id).suspend(reason)
+
+
+@flows.command("resume")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@_of_a_place
+def resume_run(function: str, flow: str, id: str, **place: str) -> None:
+    """Let a suspended run continue, or replay a stuck one now."""
+    with _client(**place) as client:
+        client.flow(function, flow).run(id).resume()
 
 
 @flows.command("tail")

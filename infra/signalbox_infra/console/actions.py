@@ -58,7 +58,17 @@ ACTIONS: Mapping[str, Action] = {
         reason="body",
     ),
     "resume": Action(
-        "Resume", "POST", f"{RUN}/resume", "The run is replayed now: after a deployment of fixed code it continues."
+        "Resume",
+        "POST",
+        f"{RUN}/resume",
+        "A suspended run continues. A stuck one is replayed now: with fixed code it continues.",
+    ),
+    "suspend": Action(
+        "Suspend",
+        "POST",
+        f"{RUN}/suspend",
+        "The run takes no further step until it is resumed. Events and outcomes are kept; its tasks run.",
+        reason="body",
     ),
     "terminate": Action(
         "Terminate",

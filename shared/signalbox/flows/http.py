@@ -61,6 +61,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
     routes.on("POST", f"{RUN}/terminate")(handlers.terminate)
+    routes.on("POST", f"{RUN}/suspend")(handlers.suspend)
     routes.on("POST", f"{RUN}/resume")(handlers.resume)
 
 
@@ -146,8 +147,13 @@ class FlowRoutes:
         sweep.terminate(runtime.ports(), self._address(Access(request, "terminate", flow, id)), _reason(request))
         return Response(200, {"flow": flow, "id": id})
 
+    def suspend(self, request: Request, flow: str, id: str) -> Response:
+        """Let a run take no further step until it is resumed."""
+        service.suspend(runtime.ports(), self._address(Access(request, "suspend", flow, id)), _reason(request))
+        return Response(200, {"flow": flow, "id": id})
+
     def resume(self, request: Request, flow: str, id: str) -> Response:
-        """Wake a run, so that a stuck one is replayed."""
+        """Wake a run, so that a suspended one continues and a stuck one is replayed."""
         service.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
         return Response(202, {"flow": flow, "id": id})
 
@@ -357,6 +363,7 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, 
         **({"labels": dict(header.labels)} if header.labels else {}),
         **({"deadline_at": header.deadline_at} if header.deadline_at else {}),
         **({"problem": _problem(header, traces=traces)} if header.stuck else {}),
+        **({"suspended": dict(header.suspended)} if header.suspended else {}),
         **({"trace": header.trace} if header.trace and traces else {}),
     }
 

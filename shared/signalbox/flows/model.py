@@ -34,7 +34,7 @@ LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
-RUNNING, STUCK = "running", "stuck"
+RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 SUB_FLOW = "flow"
 """The kind of a command that runs another flow."""
@@ -42,7 +42,7 @@ SUB_FLOW = "flow"
 RUNNING_STEPS = "running"
 """The field of the header with the claims of inline steps."""
 
-STATES = (RUNNING, STUCK, COMPLETED, FAILED, CANCELLED)
+STATES = (RUNNING, SUSPENDED, STUCK, COMPLETED, FAILED, CANCELLED)
 
 
 # --- the flow: its address and its code ---
@@ -477,6 +477,7 @@ class FlowHeader:
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
     `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
+    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
     and `trace` the stack trace of the problem that ended the run.
     """
@@ -507,6 +508,7 @@ class FlowHeader:
     stuck: Mapping[str, str] | None = None
     end: End | None = None
     trace: str = ""
+    suspended: Mapping[str, str] | None = None
 
     @property
     def execution_id(self) -> str:
@@ -516,7 +518,9 @@ class FlowHeader:
     @property
     def state(self) -> str:
         """One of `STATES`."""
-        return self.end.state if self.end else STUCK if self.stuck else RUNNING
+        if self.end:
+            return self.end.state
+        return SUSPENDED if self.suspended else STUCK if self.stuck else RUNNING
 
     @property
     def context(self) -> FlowContext:
@@ -541,7 +545,8 @@ class FlowHeader:
 
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
-        return replace(self, end=end, pending={}, running={}, cancel_waits=False, leases={}, stuck=None)
+        waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
+        return replace(self, end=end, stuck=None, suspended=None, **waits)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
@@ -577,6 +582,7 @@ class FlowHeader:
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
             **({"trace": self.trace} if self.trace else {}),
+            **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
         }
 
     def _children(self) -> dict[str, str]:
@@ -620,6 +626,7 @@ class FlowHeader:
             labels=json.loads(data.get("labels", "{}")),
             deadline_at=data.get("deadline_at"),
             trace=data.get("trace", ""),
+            suspended=json.loads(data.get("suspended", "null")),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

@@ -16,8 +16,9 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect, complete_wake_ups, name_of
+from signalbox.core.effects import Decision, Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
@@ -263,13 +264,50 @@ def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None
             _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max], parent=parent))
 
 
-def resume(ports: Ports, address: FlowAddress) -> None:
-    """Wake a flow: a stuck one is replayed with the code that is deployed now, a running one repeats its commands.
+def suspend(ports: Ports, address: FlowAddress, reason: str = "") -> None:
+    """Suspend a flow: its messages are kept, and no turn takes them until it is resumed. A repeat changes nothing.
 
-    Raises `NoFlow`.
+    Tasks that it has scheduled run. Raises `NoFlow`, or `FlowEnded`.
     """
-    header, read_time = _read(ports.store, address)
-    ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read_time))
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        header = _present(read[0], address)
+        if header.end:
+            raise FlowEnded(f"The run {address.key!r} has ended, so there is nothing to suspend.", field="id")
+        if header.suspended:
+            return Decision((), None)
+        suspended = {"at": rfc3339(read[0].read_time), "reason": reason[: CORE_LIMITS.error_letters_max]}
+        return Decision(_moved(read[0], header, replace(header, suspended=suspended)), None)
+
+    perform(ports, [header_path(address.base)], decide)
+
+
+def resume(ports: Ports, address: FlowAddress) -> None:
+    """Wake a flow: a suspended one continues, a running one repeats its commands.
+
+    A stuck one is replayed with the code that is deployed now. Raises `NoFlow`.
+    """
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[FlowHeader, datetime]]:
+        return _resumed(read[0], _present(read[0], address))
+
+    (header, now), committed = perform(ports, [header_path(address.base)], decide)
+    if committed is None:
+        ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], now))
+
+
+def _resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
+    """Return the writes and the wake-up that let a suspended flow continue; of another flow there are no writes.
+
+    The wake-ups of the messages that wait have ended at the suspended header.
+    """
+    writes = _moved(read, header, replace(header, suspended=None)) if header.suspended else ()
+    return Decision(writes, (header, read.read_time), (repeat_flow(header.address.base, header.function),))
+
+
+def _moved(read: Snapshot, before: FlowHeader, after: FlowHeader) -> Writes:
+    """Return the writes of a header whose state has changed, and of its listing."""
+    return header_write(read, after, read.read_time), *listing_writes(read, before, after)
 
 
 def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
@@ -331,11 +369,15 @@ def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Mess
 
 def _read(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:
     [read] = store.read(header_path(address.base))
+    return _present(read, address), read.read_time
+
+
+def _present(read: Snapshot, address: FlowAddress) -> FlowHeader:
     header = header_of(read, address)
     if header is None:
         detail = f"There is no run {address.key!r} of {address.name}: it was never started, or it was removed."
         raise NoFlow(detail, field="id")
-    return header, read.read_time
+    return header
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +504,8 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
     if header is None or header.end:
         _drop_all(ports, read, flows.function)
         return Advanced(complete=True)
+    if suspended := _of_suspended(header):
+        return suspended
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
@@ -481,6 +525,11 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         live = _live(turn, snapshot, commit, committed) if commit and committed else unchanged
     leaves_steps = commit is None and None in turn.wake_times()
     return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
+
+
+def _of_suspended(header: FlowHeader) -> Advanced | None:
+    """Return the turn of a suspended flow, which leaves everything in the mailbox; None if it is not suspended."""
+    return Advanced(complete=False) if header.suspended else None
 
 
 def _has_steps_to_run(turn: FlowTurn) -> bool:
@@ -616,19 +665,33 @@ def _refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
 def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:
     """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
 
-    A cancel that must wait for the code of an inline step is left.
+    A cancel that must wait for the code of an inline step is left, unless a result behind it ends that step.
     """
     taken: list[StoredMessage] = []
+    left: list[StoredMessage] = []
     for stored in _cancels_before_events(page):
         if turn.is_over:
             return taken
         message = message_from_record(stored.data)
         if turn.must_wait(message):
+            left.append(stored)
             continue
         turn.take(message)
         taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)
+    return taken + _take_left(turn, left)
+
+
+def _take_left(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """Apply cancels that were left if they need not wait any more; return these. An ended flow is woken to drop them."""
+    taken = []
+    for stored in cancels:
+        turn.cancels_left -= 1
+        message = message_from_record(stored.data)
+        if not turn.is_over and not turn.must_wait(message):
+            turn.take(message)
+            taken.append(stored)
     return taken
 
 

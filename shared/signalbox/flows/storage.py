@@ -418,11 +418,14 @@ def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) ->
 def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: Any = None) -> dict[str, Any]:
     """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
-    A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn.
+    A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn. A suspended one
+    has neither.
     """
     listing = {**_shown_in_lists(header), "created_at": created_at}
     if header.end:
         return listing | {"ended_at": header.end.at, "due_at": header.end.kept_until}
+    if header.suspended:
+        return listing
     if header.stuck:
         return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
     return listing | {"checked_at": checked_at or now}

@@ -124,7 +124,7 @@ def _check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None
     """Let a flow that had no turn for an hour repeat its commands, and note when it was looked at."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
-    if header is None or header.end or header.stuck:
+    if header is None or header.end or header.suspended or header.stuck:
         _set_checked(ports, listing, REMOVE)  # the listing is being changed
     elif read.update_time is not None and read.update_time > read.read_time - _silent():
         _set_checked(ports, listing, read.update_time)

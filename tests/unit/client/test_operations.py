@@ -278,7 +278,10 @@ def runs(client: Any, harness: Harness) -> None:
     assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
+    ended.suspend("a test")
+    assert (ended.show()["state"], ended.show()["suspended"]["reason"]) == ("suspended", "a test")
     ended.resume()
+    assert ended.show()["state"] == "running"
     ended.terminate("a test")
     assert sorted(each["id"] for each in checkout.runs(state="cancelled")) == ["o-8", "o-9"]
     for each in (run, late, ended):

@@ -74,6 +74,8 @@ class Case:
         if self.state in ("stuck", "ended"):
             self.shop.event("work", "go" if self.state == "stuck" else "end")
         self.shop.settle()
+        if self.state == "suspended":
+            service.suspend(self.shop.ports, ADDRESS, "a test")
         self.deploy(self.sound)
         assert self.now == {"ended": "completed"}.get(self.state, self.state)
 
@@ -114,7 +116,7 @@ class Case:
 
     def turn(self) -> None:
         """Run a turn with the event `go`, which a stuck flow has in its mailbox."""
-        if self.state == "running":
+        if self.state in ("running", "suspended"):
             self.shop.event("work", "go")
         else:
             service.resume(self.shop.ports, ADDRESS)
@@ -141,6 +143,8 @@ class Case:
                 service.cancel(ports, ADDRESS)
             case "terminate":
                 sweep.terminate(ports, ADDRESS)
+            case "suspend":
+                service.suspend(ports, ADDRESS)
             case "resume":
                 service.resume(ports, ADDRESS)
             case "delete":
@@ -176,10 +180,10 @@ def test_each_row_of_the_header_s_table_holds(command: str, state: str, conditio
 
 def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
     covered = {(command, state) for command, state, _, _ in HEADER_ROWS}
-    states = ("none", "running", "stuck", "ended")
-    commands = ("start", "event", "cancel", "terminate", "resume", "delete")
+    states = ("none", "running", "suspended", "stuck", "ended")
+    commands = ("start", "event", "cancel", "terminate", "suspend", "resume", "delete")
     expected = {(command, state) for command in commands for state in states}
-    expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[2:]}
+    expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[3:]}
     assert covered == expected
 
 

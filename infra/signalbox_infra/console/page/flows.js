@@ -6,9 +6,9 @@ import { badge, choices, facts, finder, h, json, link, nextPage, short, table } 
 import { happened, timeline } from "./timeline.js";
 
 export const TITLE = "Flows";
-const STATES = ["running", "stuck", "completed", "failed", "cancelled"];
-const ACTIONS = ["resume", "cancel", "terminate"];
-const OF_STATE = { running: ["cancel", "terminate"], completed: [], failed: [], cancelled: [] }; // what all of them can take
+const STATES = ["running", "suspended", "stuck", "completed", "failed", "cancelled"];
+const ACTIONS = ["resume", "suspend", "cancel", "terminate"];
+const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: [], failed: [], cancelled: [] }; // what all of them can take
 const PAGES_MAX = 5; // of a log, read at once
 
 export function show({ about, parts: [function_, flow, ...id], query }) {
@@ -104,7 +104,7 @@ async function run(function_, flow, id, about) {
 }
 
 const actionsOf = ({ ended_at, state }) => [
-  ...(ended_at ? [] : [...ACTIONS, "send"]),
+  ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];
 

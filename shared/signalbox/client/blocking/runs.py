@@ -164,8 +164,12 @@ class Run:
         """End the run as cancelled without running its code."""
         self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
 
+    def suspend(self, reason: str | None = None) -> None:
+        """Let the run take no further step until it is resumed. Raises `Conflict` if it has ended."""
+        self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
+
     def resume(self) -> None:
-        """Let a run that is stuck try again now."""
+        """Let a run that is suspended continue, or one that is stuck try again now."""
         self._transport.json("POST", *self._address, "resume")
 
     def log(self) -> Iterator[dict[str, Json]]:

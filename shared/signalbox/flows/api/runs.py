@@ -22,7 +22,7 @@ from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
-from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, FlowAddress, FlowDefinition, FlowHeader, Flows
+from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, SUSPENDED, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
 from signalbox.tasks.machine import idempotency_key
 
@@ -37,12 +37,13 @@ NO_FLOWS = Flows("", {})
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """The status of a run. `state` is running, stuck, completed, failed or cancelled.
+    """The status of a run. `state` is running, suspended, stuck, completed, failed or cancelled.
 
     `result` is the value that the code returned, `error` the problem that ended it, `progress` the last value of
     `flow.progress`, `waiting_for` the pending commands, and `log_length` the number of entries in the log. `problem`
     says why the run is stuck. `labels` are the run's, and `deadline_at` is the end of its time-out, if it has one.
     `error` and `problem` are empty if there is none. `trace` is where the code raised the error of a failed run.
+    `suspended` has the time and the reason of a suspension.
     """
 
     id: str
@@ -56,11 +57,12 @@ class FlowStatus:
     labels: Mapping[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     trace: str = ""
+    suspended: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
         """Whether the run has completed, failed or been cancelled."""
-        return self.state not in (RUNNING, STUCK)
+        return self.state not in (RUNNING, SUSPENDED, STUCK)
 
     @classmethod
     def of(cls, header: FlowHeader) -> Self:
@@ -78,6 +80,7 @@ class FlowStatus:
             dict(header.labels),
             header.deadline_at,
             header.trace,
+            dict(header.suspended or {}),
         )
 
 
@@ -133,8 +136,16 @@ class FlowRun:
         """
         sweep.terminate(runtime.ports(), self._address, reason)
 
+    def suspend(self, reason: str = "") -> None:
+        """Let the run take no further step until `resume`. Events and the outcomes of its steps are kept.
+
+        Tasks that it has scheduled run, and its locks expire with their leases. A cancel takes effect when it is
+        resumed; `terminate` ends it. A suspended run does not change. Raises `NoFlow` or `FlowEnded`.
+        """
+        service.suspend(runtime.ports(), self._address, reason)
+
     def resume(self) -> None:
-        """Wake the run, so that a stuck one is replayed with the code that is deployed now."""
+        """Let a suspended run continue, and replay a stuck one with the code that is deployed now. Raises `NoFlow`."""
         service.resume(runtime.ports(), self._address)
 
     def status(self) -> FlowStatus:

@@ -12,6 +12,8 @@ The states of the header; a flow has ended in state completed, failed or cancell
     start      none                   the code returns                completed
     start      running, stuck, ended  with the same arguments         same
     start      running, stuck, ended  with other arguments            OtherBody
+    start      suspended              with the same arguments         same
+    start      suspended              with other arguments            OtherBody
     turn       running, stuck         the code waits                  running
     turn       running, stuck         the code returns                completed
     turn       running, stuck         the code raises a Problem       failed
@@ -20,20 +22,28 @@ The states of the header; a flow has ended in state completed, failed or cancell
     turn       running, stuck         the code diverged from its log  stuck
     turn       running, stuck         the code raises another error   stuck
     turn       running, stuck         its code was started ten times  stuck
-    turn       ended                  -                               same
+    turn       suspended, ended       -                               same
     event      none                   -                               NoFlow
     event      running, stuck         fewer than 1,000 are kept       same
     event      running, stuck         1,000 are kept                  TooManyEvents
     event      ended                  -                               FlowEnded
+    event      suspended              -                               same
     cancel     none                   -                               NoFlow
     cancel     running, stuck, ended  -                               same
+    cancel     suspended              -                               same
+    suspend    none                   -                               NoFlow
+    suspend    running, stuck         -                               suspended
+    suspend    suspended              -                               same
+    suspend    ended                  -                               FlowEnded
     resume     none                   -                               NoFlow
+    resume     suspended              -                               running
     resume     running, stuck, ended  -                               same
     terminate  none                   -                               NoFlow
     terminate  running, stuck         -                               cancelled
+    terminate  suspended              -                               cancelled
     terminate  ended                  -                               same
     delete     none                   -                               NoFlow
-    delete     running                -                               FlowRunning
+    delete     running, suspended     -                               FlowRunning
     delete     stuck, ended           -                               none
     sweep      stuck                  ten minutes later               same
     sweep      ended                  32 days later                   none

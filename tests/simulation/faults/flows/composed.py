@@ -1,16 +1,20 @@
-"""Planted faults of handles, which a flow begins now and awaits later (flow-31), and of time-outs (flow-32)."""
+"""Planted faults of handles, which a flow begins now and awaits later (flow-31), of time-outs (flow-32)
+and of suspensions (flow-34).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from signalbox.core.ports import SERVER_TIME, Ports, Put, Store
+from signalbox.core.effects import Decision
+from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
 from signalbox.flows.model import Cancel, FlowHeader, Message
+from signalbox.flows.service import Advanced
 from signalbox.flows.storage import CommandWrites, Commit
 from signalbox.mailboxes.model import CallOutcome
 from tests.simulation.faults.fault import Fault
@@ -24,6 +28,7 @@ timed = original("flows.timed")
 next_header = original("flows.next_header")
 take = original("flows.FlowTurn.take")
 end_wait = original("flows.HandleWait.cancel")
+resumed = original("flows._resumed")
 
 
 def in_composed_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -118,6 +123,14 @@ def _takes_any_id(_: Store, turn: FlowTurn) -> None:
     turn.before |= {path: turn.driver.pending[path] for path in turn.new_sub_flows}
 
 
+def _loses_what_is_in_hand(header: FlowHeader) -> Advanced | None:
+    return Advanced(complete=True) if header.suspended else None
+
+
+def _without_waking(read: Snapshot, header: FlowHeader) -> Decision[Any, Any]:
+    return replace(resumed(read, header), effects=())
+
+
 FAULTS = (
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
@@ -135,4 +148,10 @@ FAULTS = (
     in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
     in_composed_flows("flow-33", "looking whether an id is in use", ("flows._refuse_sub_flows", _takes_any_id)),
     in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader._children", lambda _: {})),
+    in_composed_flows("inline-7", "a cancel whose step has ended behind it", ("flows._take_left", lambda *_: [])),
+    in_composed_flows("flow-34", "the look at a suspension", ("flows._of_suspended", lambda _: None)),
+    in_composed_flows(
+        "flow-34", "an outcome in hand of a suspended run", ("flows._of_suspended", _loses_what_is_in_hand)
+    ),
+    in_composed_flows("flow-34", "the wake-up of a resumed run", ("flows._resumed", _without_waking)),
 )

@@ -158,7 +158,7 @@ class People:
             acts.append(self.termination_of(address))
             acts.append(Act("terminate a sub-flow", self._terminate_sub_flow))
         if random.random() < RESUMED_SHARE:
-            acts.append(Act(f"resume {address.key}", partial(self._resume, address)))
+            acts.append(self.resumption_of(address))
         if random.random() < RESTARTED_SHARE:
             acts += [self.restart_of(address, random) for _ in range(random.choice((1, 2, 3)))]
         if random.random() < RESTARTED_SHARE:
@@ -169,6 +169,23 @@ class People:
     def termination_of(self, address: FlowAddress) -> Act:
         """Return the termination of a flow."""
         return Act(f"terminate {address.key}", partial(self._terminate, address))
+
+    def suspension_of(self, address: FlowAddress) -> Act:
+        """Return the suspension of a flow that runs."""
+        return Act(f"suspend {address.key}", partial(self._suspend, address))
+
+    def _suspend(self, address: FlowAddress) -> bool:
+        try:
+            service.suspend(self.world.ports, address, "by people")
+        except NoFlow:
+            return False
+        except FlowEnded:
+            pass
+        return True
+
+    def resumption_of(self, address: FlowAddress) -> Act:
+        """Return the resumption of a flow."""
+        return Act(f"resume {address.key}", partial(self._resume, address))
 
     def removal_of(self, address: FlowAddress) -> Act:
         """Return the removal of a flow that has ended, whose id is free then."""

@@ -239,6 +239,7 @@ class FlowsWorld:
     def run(self) -> None:
         """Run all acts; then without faults, with sound code; then cancel what waits; then remove everything."""
         self.world.run([self._begin(act) for act in self.acts])
+        self._release()
         REACHED[FLOWS_STUCK] += any(header.stuck for header in self.rest.headers())
         self._check_deaths()
         if not self.purged:
@@ -246,6 +247,7 @@ class FlowsWorld:
         self.world.pass_an_outage()
         self.world.fault_rates.left = self.others_left = 0
         self.code.fixed = True
+        self._release()
         self._sweep(FLOWS_LIMITS.flow_patient_seconds + 3_600 if self.purged else FLOWS_LIMITS.flow_stuck_seconds + 1)
         self.rest.check()
         for _ in range(2):
@@ -265,6 +267,9 @@ class FlowsWorld:
             self._sweep(1)
         self.rest.check_removed()
         self.rest.check_permits()
+
+    def _release(self) -> None:
+        """Undo what people have done that would last."""
 
     def _start_late(self) -> None:
         """Deliver the tasks that started the flows again, on the last day on which a queue may do so."""
