@@ -684,7 +684,7 @@ def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> 
 
 
 def _take_left(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> list[StoredMessage]:
-    """Apply cancels that were left if they need not wait any more; return these. An ended flow is woken to drop them."""
+    """Apply cancels that were left if they need not wait any more, and return them."""
     taken = []
     for stored in cancels:
         turn.cancels_left -= 1
