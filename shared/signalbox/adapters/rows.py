@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
+from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
 from signalbox.core.problems import NotFound, Problem
 
@@ -54,6 +55,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     `target` is a path or ``gs://BUCKET/NAME`` and ends in ``.ndjson`` or ``.jsonl``, and ``.gz`` to compress it. Raises
     `BadRows`. Cloud Storage needs the role roles/storage.objectUser.
     """
+    runtime.check_permitted()
     name = str(target)
     if _kind(name) not in LINES:
         raise BadRows(f"{name} must end in .ndjson or .jsonl, or in one of these and .gz.")

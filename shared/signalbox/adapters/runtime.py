@@ -39,16 +39,24 @@ def refuse_where(check: Callable[[], Exception | None]) -> None:
     _refusals.append(check)
 
 
-def ports() -> Ports:
-    """Return this process's store, queue, clock and log, with store and queue metered. Built once a process.
+def check_permitted() -> None:
+    """Raise where code may have no effects: the problem of `ports_refused`, or what a check of `refuse_where` returns.
 
-    Raises the problem of `ports_refused` inside its context, and the exception that a check of `refuse_where` returns.
+    A flow's code is such a place while a process drops it.
     """
     if refusal := _refusal.get():
         raise refusal
     for check in _refusals:
         if refused := check():
             raise refused
+
+
+def ports() -> Ports:
+    """Return this process's store, queue, clock and log, with store and queue metered. Built once a process.
+
+    Raises as `check_permitted`.
+    """
+    check_permitted()
     global _ports  # noqa: PLW0603 - one set of connections a process is the point
     if _ports is None:
         with _building:

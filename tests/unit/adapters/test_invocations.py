@@ -8,17 +8,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.wrappers import Request, Response
 
-from signalbox import Function, NotFound, Problem, Unavailable, invoke
+from signalbox import Function, NotFound, Problem, Unavailable, flow, flows, invoke, write_rows
 from signalbox.adapters import settings
 from signalbox.adapters.http import invocations
 from signalbox.adapters.http.invocations import InvocationFailed, InvocationRefused
 from signalbox.catalogue.reading import load
+from signalbox.flows.api.warnings import FlowWarning
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox_infra.local.functions import server
@@ -188,3 +191,26 @@ def test_an_unknown_route_is_a_problem(called: list[Any]) -> None:
         invoke("adder", "/products", {})
     assert called == []
     assert not issubclass(InvocationRefused, NotFound)
+
+
+def test_a_flow_that_is_dropped_calls_nothing_and_writes_no_file(
+    called: list[Any], harness: Harness, tmp_path: Path
+) -> None:
+    app = Function("desk")
+    with pytest.warns(FlowWarning, match=r"invoke\(\)|write_rows\(\)"):
+
+        @app.flow
+        async def waits() -> None:
+            try:
+                await flow.event("go")
+            finally:
+                with suppress(BaseException):
+                    invoke("adder", "/sums", {"numbers": [1]})
+                with suppress(BaseException):
+                    write_rows(tmp_path / "out.ndjson", [{}])
+
+    harness.add(app)
+    waits.start("1")
+    harness.run()
+    assert flows("waits", "1").status().state == "running"
+    assert (called, list(tmp_path.iterdir())) == ([], [])

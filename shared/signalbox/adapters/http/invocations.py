@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
@@ -63,6 +64,7 @@ def invoke(
     again; `InvocationRefused`, a `Problem`, with the detail of any other problem between 400 and 499; and
     `InvocationFailed` otherwise, also after `timeout_seconds`. In the last case the function may have run.
     """
+    runtime.check_permitted()
     sent = b"" if body is None else render(body)
     status, answer = (_bound or _send)(Invocation(function, method, path, sent, timeout_seconds))
     if status in TRY_AGAIN:
