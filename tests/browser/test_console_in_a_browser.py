@@ -632,6 +632,20 @@ def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) ->
     assert console.attributes("button[data-action]", "action") == ["delete-run"]
 
 
+def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    confirm(console.page, "suspend", reason="an inventory")
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'suspended'")
+    assert console.facts()["suspended"].endswith(", an inventory")
+    assert "suspend" not in console.attributes("button[data-action]", "action")
+    harness.run()
+    assert state_of(harness, "o-1") == "suspended"
+    confirm(console.page, "resume", reason="it is over")
+    harness.run()
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+
+
 def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
     ids = [f"o-{n}" for n in range(6)]
     stuck_at_the_dock(harness, *ids)

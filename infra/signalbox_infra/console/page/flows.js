@@ -85,6 +85,7 @@ async function run(function_, flow, id, about) {
       deadline: status.ended_at ? null : status.deadline_at && moment(status.deadline_at),
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
+      suspended: status.suspended && [moment(status.suspended.at), status.suspended.reason && `, ${status.suspended.reason}`],
       problem: status.problem && status.problem.detail,
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),

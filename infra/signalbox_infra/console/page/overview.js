@@ -61,14 +61,14 @@ function counts(about) {
     ...about.flows
       .slice(0, FLOWS_MAX)
       .flatMap(({ function: function_, flow }) =>
-        ["running", "stuck", "failed"].map((state) =>
+        ["running", "suspended", "stuck", "failed"].map((state) =>
           of(
             `Flows ${flow}, ${state}`,
             ["flows", function_, flow],
             address(function_, "flows", flow),
             "flows",
             { state },
-            state !== "running",
+            state === "stuck" || state === "failed",
           ),
         ),
       ),
