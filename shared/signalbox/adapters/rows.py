@@ -10,11 +10,13 @@ each may be compressed (``.gz``). One row and a megabyte of the file are in memo
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
@@ -63,7 +65,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
         bucket, path = _place(name)
         with _client().bucket(bucket).blob(path).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
             return _write(name, stream, rows)
-    part = Path(f"{name}.part")
+    part = Path(f"{name}.{uuid4().hex}.part")  # of this call: two deliveries of a task may write at once
     try:
         with part.open("wb") as stream:
             count = _write(name, stream, rows)
@@ -129,7 +131,7 @@ def _rows(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
     plain: Any = gzip.GzipFile(fileobj=stream) if name.endswith(COMPRESSED) else stream
     try:
         yield from _of_table(name, plain) if _kind(name) == TABLE else _of_lines(name, plain)
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise BadRows(f"{name}: {error}.") from error
 
 

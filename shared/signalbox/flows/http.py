@@ -214,7 +214,7 @@ def _events(address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Ite
     while time.monotonic() < ends_at:
         try:
             header = service.get(runtime.ports(), address)
-            sent = sent if header.execution_id == execution else 0
+            sent = min(sent, header.log.length) if header.execution_id == execution else 0
             entries = service.entries_after(runtime.ports().store, header, sent)
         except Unavailable as error:
             runtime.log().info("unavailable", reason=str(error))

@@ -65,6 +65,19 @@ def test_a_file_that_was_not_written_whole_is_not_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.ndjson"]
 
 
+def test_two_deliveries_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.ndjson"
+
+    def interrupted() -> Iterator[dict[str, int]]:
+        yield {"n": 1}
+        write_rows(file, ({"n": each} for each in (3, 4, 5)))
+        yield {"n": 2}
+
+    write_rows(file, interrupted())
+    assert list(read_rows(file)) == [{"n": 1}, {"n": 2}]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.ndjson"]
+
+
 def test_a_table_has_strings_under_the_names_of_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('\ufeffname,count\r\n"Smith, J",1\r\n\r\n"two\nlines",2\r\n', "utf-8")
     assert list(read_rows(tmp_path / "a.csv")) == [
@@ -84,6 +97,7 @@ WRONG = {
     "h.csv": (b"a\n\xff\n", "h.csv: 'utf-8' codec can't decode"),
     "i.ndjson.gz": (b"no", "i.ndjson.gz: Not a gzipped file"),
     "j.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:-8], "j.ndjson.gz: Compressed file ended"),
+    "l.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:10] + b"\xff" * 20, "l.ndjson.gz: Error -3"),
     "k.txt": (b"", "must end in .ndjson, .jsonl or .csv"),
 }
 

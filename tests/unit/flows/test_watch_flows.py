@@ -110,6 +110,17 @@ def test_a_run_that_is_not_there_a_wrong_id_and_too_many_watchers_are_refused(ha
     assert http.STREAMS._taken == 0
 
 
+def test_an_id_beyond_the_log_hides_no_later_entry(harness: Harness) -> None:
+    chain.start("1", count=1)
+    harness.run()
+    execution = service.get(harness.ports, FlowAddress("chain", "1")).execution_id
+    stream = http._events(FlowAddress("chain", "1"), (execution, 99), traces=True)
+    assert [next(stream).split("\n")[0] for _ in range(2)] == ["retry: 1000", "event: progress"]
+    flows("chain", "1").event("go")
+    harness.run()
+    assert [text.split("\n")[0] for text in stream] == ["event: entry", "event: complete"]
+
+
 def test_a_watched_run_that_is_deleted_ends_the_stream(harness: Harness) -> None:
     chain.start("1", count=0)
     flows("chain", "1").event("go")
