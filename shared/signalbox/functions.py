@@ -116,8 +116,18 @@ FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
 
 
+BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+"""The kinds of parameters that are passed by their place, and by their name."""
+
+
 EVENT_MARGIN_BYTES = 8 * 1024
 """Bytes of a task's payload for what an event has beside its data: a path of at most 6 KiB, and an id."""
+
+
+class PatternChanged(Problem):
+    status = 409
+    title = "The pattern of the handler has changed since the event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +368,12 @@ class Function:
 
             @wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
             def run(event: str, path: str, data: str, context: TaskContext) -> None:
-                parts = parsed.match(path) or {}
+                parts = parsed.match(path)
+                if parts is None:
+                    raise PatternChanged(
+                        f"{path} was enqueued for {run.__name__}, whose pattern is {parsed.text!r} now: "
+                        "handle the event by hand, or retry it with code that has the pattern of its time."
+                    )
                 given = {context_name: context} if context_name else {}
                 check_ran(handler(event_of_arguments(event, path, data), **parts, **given), "handler", run.__name__)
 
@@ -507,10 +522,16 @@ class Function:
 
 def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
     """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
-    parameters, hints = list(inspect.signature(handler).parameters), get_type_hints(handler)
+    declared = inspect.signature(handler).parameters
+    try:
+        hints, parameters = get_type_hints(handler), list(declared)
+    except NameError as error:
+        raise TypeError(f"{handler.__name__}: {error}: import it where it is also found at run time") from error
     contexts = [name for name in parameters[1:] if hints.get(name) is TaskContext]
     parts = [name for name in parameters[1:] if name not in contexts]
-    if not parameters or sorted(parts) != sorted(pattern.names) or len(contexts) > 1:
+    kinds = [each.kind for each in declared.values()]
+    can_be_passed = set(kinds[:1]) <= BY_PLACE and set(kinds[1:]) <= BY_NAME
+    if not parameters or sorted(parts) != sorted(pattern.names) or len(contexts) > 1 or not can_be_passed:
         wanted = ", ".join(["event: DocumentEvent", *(f"{name}: str" for name in pattern.names)])
         raise TypeError(
             f"{handler.__name__} handles {pattern.text!r}: write def {handler.__name__}({wanted}), with "

@@ -5,6 +5,7 @@
 
 import re
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Self
 
 CREATED, UPDATED, DELETED, WRITTEN = "created", "updated", "deleted", "written"
@@ -46,6 +47,9 @@ class DocumentPattern:
         names = tuple(named[1] for named in found if named)
         if len(set(names)) < len(names):
             raise ValueError(f"{text!r} has two parts of one name: rename one")
+        for name in names:
+            if iskeyword(name) or name == "event":
+                raise ValueError(f"{text!r}: {name} cannot be the name of a handler's parameter: rename the part")
         return cls(text, names)
 
     def match(self, path: str) -> dict[str, str] | None:

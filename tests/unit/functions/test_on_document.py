@@ -321,6 +321,8 @@ PATTERNS = {
     "orders//x": "neither a name nor",
     "orders/{all=**}/lines/{id}": "must be the last part",
     "orders/{id}/lines/{id}": "two parts of one name",
+    "orders/{class}": "class cannot be the name of a handler's parameter: rename the part",
+    "orders/{event}": "event cannot be the name",
     "receipts/{id}": "would never end",
 }
 
@@ -339,6 +341,38 @@ def test_patterns_match_whole_paths() -> None:
     assert DocumentPattern.parse("orders/{id}").match("orders/7/lines/1") is None
 
 
+def by_place_only(event: DocumentEvent, id: str, /) -> None: ...  # noqa: A002  as the path names it
+
+
+def by_name_only(*, event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+
+def of_any_number(event: DocumentEvent, *id: str) -> None: ...  # noqa: A002  as the path names it
+
+
+def of_a_missing_type(event: DocumentEvent, id: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: A002, F821  the test is about it
+
+
+def test_an_event_whose_handler_has_another_pattern_now_is_a_failure_that_says_so(harness: Harness) -> None:
+    before, after = Function("shop"), Function("shop")
+
+    @before.on_document("orders/{id}")
+    def pack(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+    harness.add(before)
+    harness.write_record("orders/7", {"item": "tea"})
+    [event] = harness.events
+    harness.deliver_event(event)
+
+    @after.on_document("parcels/{id}")
+    def pack(event: DocumentEvent, id: str) -> None: ...  # noqa: A002, F811  as the path names it
+
+    harness.add(after)
+    harness.run()
+    [failure] = harness.get("failures").json["failures"]
+    assert failure["problem"] == "pattern-changed"
+
+
 def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refused() -> None:
     app, _ = shop()
     with pytest.raises(TypeError, match=r"write def seen\(event: DocumentEvent, id: str\)"):
@@ -346,6 +380,11 @@ def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refu
         @app.on_document("orders/{id}")
         def seen(event: DocumentEvent, key: str) -> None: ...
 
+    for handler in (by_place_only, by_name_only, of_any_number):
+        with pytest.raises(TypeError, match=rf"write def {handler.__name__}\(event: DocumentEvent, id: str\)"):
+            app.on_document("orders/{id}")(handler)
+    with pytest.raises(TypeError, match="'Missing' is not defined: import it where it is also found at run time"):
+        app.on_document("orders/{id}")(of_a_missing_type)
     with pytest.raises(ValueError, match="write one of written, created, updated, deleted"):
         app.on_document("orders/{id}", on="changed")
     with pytest.raises(ValueError, match="two tasks of the name ordered"):
