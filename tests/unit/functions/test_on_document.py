@@ -14,9 +14,11 @@ from signalbox import DocumentEvent, Function, Problem, TaskContext, functions
 from signalbox.adapters import settings
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.tasks.service import enqueues
 from signalbox.testing import Faults, Harness
+from signalbox.testing.delivery import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
 
 
@@ -364,13 +366,31 @@ def test_an_event_whose_handler_has_another_pattern_now_is_a_failure_that_says_s
     [event] = harness.events
     harness.deliver_event(event)
 
-    @after.on_document("parcels/{id}")
-    def pack(event: DocumentEvent, id: str) -> None: ...  # noqa: A002, F811  as the path names it
+    def pack_other(event: DocumentEvent, id: str) -> None: ...  # noqa: A002  as the path names it
+
+    pack_other.__name__ = "pack"
+    after.on_document("parcels/{id}")(pack_other)
 
     harness.add(after)
     harness.run()
     [failure] = harness.get("failures").json["failures"]
     assert failure["problem"] == "pattern-changed"
+
+
+def test_the_type_of_an_event_says_what_has_happened_also_if_a_side_of_its_data_is_missing(harness: Harness) -> None:
+    app, seen = Function("shop"), list[str]()
+
+    @app.on_document("orders/{id}", on="updated")
+    def changed(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        seen.append(id)
+
+    harness.add(app)
+    harness.store.commit([Put("orders/7", {"item": "tea"})])
+    event = event_of("e", "orders/7", *harness.store.read("orders/8", "orders/7"))
+    headers = {**headers_of(event), "ce-type": "google.cloud.firestore.document.v1.updated"}
+    assert harness.post("shop/document-events/changed", data=body_of(event), headers=headers).status == 204
+    harness.run()
+    assert seen == ["7"]
 
 
 def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refused() -> None:

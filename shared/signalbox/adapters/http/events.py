@@ -122,7 +122,7 @@ class ReceivedEvent:
     path: str
     body: bytes
     kind: str
-    """``created``, ``updated`` or ``deleted``; empty if it has no data."""
+    """``created``, ``updated`` or ``deleted``, as its type says, or else its data; empty if neither does."""
 
     def arguments(self, bytes_max: int) -> dict[str, str]:
         """Return the arguments of its task. An event with more bytes than that is passed on without its data."""
@@ -181,8 +181,9 @@ def _event(request: flask.Request) -> ReceivedEvent:
     data = _parse(body)
     path = _path(data.value.name or data.old_value.name, {"document": request.headers.get("ce-document", "")})
     before, after = data.HasField("old_value"), data.HasField("value")
-    kind = (UPDATED if before else CREATED) if after else DELETED if before else ""
-    return ReceivedEvent(event_id, path, body, kind)
+    said = request.headers.get("ce-type", "").rpartition(".")[2]
+    seen = (UPDATED if before else CREATED) if after else DELETED if before else ""
+    return ReceivedEvent(event_id, path, body, said if said in (CREATED, UPDATED, DELETED) else seen)
 
 
 def _parse(body: bytes) -> Any:
