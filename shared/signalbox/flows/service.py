@@ -627,13 +627,13 @@ def _turn(
         turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
         for result in read.ended:
             turn.take(result)
-        taken = _take(turn, mailbox.waiting[:count], own)
+        taken, is_cancel_due = _take(turn, mailbox.waiting[:count], own)
         if not mailbox.more and count >= len(mailbox.waiting):
             turn.see_all()
         _refuse_sub_flows(ports.store, turn)
         turn.claim_steps()
         changes = taken or turn.changes_anything or turn.dropped_leases
-        more = mailbox.more or len(taken) + turn.cancels_left < len(mailbox.waiting)
+        more = mailbox.more or is_cancel_due or len(taken) + turn.cancels_left < len(mailbox.waiting)
         decided = TurnCommit(mailbox.header, turn, log, taken, flows.revision, more)
         commit = decided.commit(ports.store.new_id) if changes else None
     if not _has_steps_to_run(turn):
@@ -662,16 +662,16 @@ def _refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
     raise too_large(f"The ids of sub-flows were in use {LIMITS.flow_pending_max} times in one turn.")
 
 
-def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> Sequence[StoredMessage]:
+def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> tuple[Sequence[StoredMessage], bool]:
     """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
 
-    A cancel that must wait for the code of an inline step is left, unless a result behind it ends that step.
+    A cancel that must wait for the code of an inline step is left. Also return whether a left one is due at once.
     """
     taken: list[StoredMessage] = []
     left: list[StoredMessage] = []
     for stored in _cancels_before_events(page):
         if turn.is_over:
-            return taken
+            return taken, False
         message = message_from_record(stored.data)
         if turn.must_wait(message):
             left.append(stored)
@@ -680,19 +680,15 @@ def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> 
         taken.append(stored)
     if own and not turn.is_over:
         turn.take(own)
-    return taken + _take_left(turn, left)
+    return taken, _is_cancel_due(turn, left)
 
 
-def _take_left(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> list[StoredMessage]:
-    """Apply cancels that were left if they need not wait any more, and return them."""
-    taken = []
-    for stored in cancels:
-        turn.cancels_left -= 1
-        message = message_from_record(stored.data)
-        if not turn.is_over and not turn.must_wait(message):
-            turn.take(message)
-            taken.append(stored)
-    return taken
+def _is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
+    """Return whether a cancel that was left need not wait any more: a message behind it has ended the step."""
+    left = turn.cancels_left
+    due = turn.is_over or not all(turn.must_wait(message_from_record(stored.data)) for stored in cancels)
+    turn.cancels_left = left
+    return bool(cancels) and due
 
 
 def _cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:

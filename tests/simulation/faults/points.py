@@ -196,7 +196,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._apply_at_once": "signalbox.flows.tasks.steps:_apply_at_once",
     "flows._cancel_sub_flows": "signalbox.flows.sweep:_cancel_sub_flows",
     "flows._cancels_before_events": "signalbox.flows.service:_cancels_before_events",
-    "flows._take_left": "signalbox.flows.service:_take_left",
+    "flows._is_cancel_due": "signalbox.flows.service:_is_cancel_due",
     "flows._of_suspended": "signalbox.flows.service:_of_suspended",
     "flows._resumed": "signalbox.flows.service:_resumed",
     "flows._check_silent": "signalbox.flows.sweep:_check_silent",

@@ -148,7 +148,9 @@ FAULTS = (
     in_composed_flows("flow-32", "a deadline as a cancel", ("flows.FlowTurn.take", _ends_the_run)),
     in_composed_flows("flow-33", "looking whether an id is in use", ("flows._refuse_sub_flows", _takes_any_id)),
     in_composed_flows("flow-33", "the id in the header", ("flows.FlowHeader._children", lambda _: {})),
-    in_composed_flows("inline-7", "a cancel whose step has ended behind it", ("flows._take_left", lambda *_: [])),
+    in_composed_flows(
+        "inline-7", "a cancel whose step has ended behind it", ("flows._is_cancel_due", lambda *_: False)
+    ),
     in_composed_flows("flow-34", "the look at a suspension", ("flows._of_suspended", lambda _: None)),
     in_composed_flows(
         "flow-34", "an outcome in hand of a suspended run", ("flows._of_suspended", _loses_what_is_in_hand)
