@@ -160,6 +160,7 @@ async function flows(): Promise<void> {
   const seen: string[] = [];
   for await (const { event: name } of client.events("shop/flows/checkout/o-7/events")) seen.push(name);
   assert.equal(seen.at(-1), "complete");
+  await ok(client.POST("/{function}/flows/{flow}/{id}/fork", { ...run, body: { id: "o-8", from_entry: 1 } }));
   await ok(client.GET("/{function}/flows/{flow}", run));
   for (const action of ["cancel", "terminate", "suspend", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });

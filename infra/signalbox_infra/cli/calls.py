@@ -387,6 +387,19 @@ def resume_run(function: str, flow: str, id: str, **place: str) -> None:
         client.flow(function, flow).run(id).resume()
 
 
+@flows.command("fork")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("new_id")
+@click.option("--from-entry", type=int, required=True, help="How many entries of the log the new run takes over.")
+@_of_a_place
+def fork_run(function: str, flow: str, id: str, new_id: str, from_entry: int, **place: str) -> None:
+    """Start the run NEW_ID from the first entries of a run's log, also of one that has failed."""
+    with _client(**place) as client:
+        _show(client.flow(function, flow).run(id).fork(new_id, from_entry).show())
+
+
 @flows.command("tail")
 @click.argument("function")
 @click.argument("flow")

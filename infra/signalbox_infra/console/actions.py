@@ -21,6 +21,7 @@ class Action:
 
     `reason` is where the call has a field for the reason: in its ``body``, its ``query``, or nowhere. `value` names the
     field of the body that the person writes as JSON; ``*`` is the body itself, which begins as what the page shows.
+    `fields` are further fields of the body, a text each, or a number if the name is in `NUMBERS`.
     `is_of_seen`: the call is made only if the resource is still what the page showed, by its entity tag.
     """
 
@@ -31,6 +32,7 @@ class Action:
     reason: str = ""
     value: str = ""
     is_of_seen: bool = False
+    fields: tuple[str, ...] = ()
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
         """Return whether a request, by the segments of its path, is this call."""
@@ -41,11 +43,14 @@ class Action:
     def shown(self) -> Mapping[str, Any]:
         """Return the action for the page."""
         names = re.findall(r"\{(\w+)\}", self.path)
-        shown = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
+        shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
+        shown |= {"fields": [{"name": name, "number": name in NUMBERS} for name in self.fields]} if self.fields else {}
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
 WHOLE = "*"
+
+NUMBERS = ("from_entry",)
 
 RUN = "/{function}/flows/{flow}/{id}"
 
@@ -69,6 +74,13 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/suspend",
         "The run takes no further step until it is resumed. Events and outcomes are kept; its tasks run.",
         reason="body",
+    ),
+    "fork": Action(
+        "Fork",
+        "POST",
+        f"{RUN}/fork",
+        "Another run begins with the first entries of this log. What it waits for there is done anew, in that run.",
+        fields=("id", "from_entry"),
     ),
     "terminate": Action(
         "Terminate",

@@ -1,4 +1,4 @@
-"""The routes and renderings of flows: start a run, show it and its log, watch it, send events, cancel, resume, delete.
+"""The routes and renderings of flows: start a run or fork one, show it and its log, watch it, send events, end it.
 
 A function with callbacks also has the route of their addresses, whose token is all that a caller needs. GET shows a
 page whose button sends the event by POST, so a program that only follows links, such as a mail scanner, sends nothing.
@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
@@ -39,6 +39,7 @@ from signalbox.flows.model import (
     FlowHeader,
     Flows,
     Message,
+    Origin,
     checked_labels,
     checked_timeout,
     shown_entry,
@@ -55,6 +56,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("GET", "/flows/{flow}", query=("state", "label", "count", "page_token"))(handlers.list)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
+    routes.on("POST", f"{RUN}/fork")(handlers.fork)
     routes.on("DELETE", RUN)(handlers.delete)
     routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
     routes.on("GET", f"{RUN}/events", query=("last_event_id",))(handlers.watch)
@@ -87,6 +89,22 @@ class FlowRoutes:
             runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
         )
         return Response(201 if started.created else 200, {"flow": flow, "id": id})
+
+    def fork(self, request: Request, flow: str, id: str) -> Response:
+        """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""
+        address = self._address(Access(request, "fork", flow, id))
+        fields = _only(request, "id", "from_entry", "arguments", "on_complete", "labels", "timeout_seconds")
+        follow, arguments = fields.get("on_complete"), fields.get("arguments")
+        if not isinstance(arguments, dict | None):
+            raise BadFlow("`arguments` must be an object.", field="arguments")
+        on_complete = None if follow is None else Call.from_request(follow, "on_complete")
+        check_calls(request, on_complete=on_complete)
+        labels, seconds = fields.get("labels"), checked_timeout(fields.get("timeout_seconds"))
+        labels = None if labels is None else checked_labels(labels)
+        new, from_entry = FlowAddress.checked(flow, fields.get("id")).key, cast("int", fields.get("from_entry"))
+        wanted = service.Fork(new, from_entry, arguments, on_complete, labels, seconds)
+        started = service.fork(runtime.ports(), self._local(), address, wanted)
+        return Response(201 if started.created else 200, started.address.to_json())
 
     def get(self, request: Request, flow: str, id: str) -> Response:
         """Return the status of a run, now or once it has ended."""
@@ -365,7 +383,12 @@ def shown_status(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE, *, 
         **({"problem": _problem(header, traces=traces)} if header.stuck else {}),
         **({"suspended": dict(header.suspended)} if header.suspended else {}),
         **({"trace": header.trace} if header.trace and traces else {}),
+        **({"forked_from": _origin(header.origins[-1])} if header.origins else {}),
     }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    return {"id": origin.id, "entries": origin.entries}
 
 
 def shown_waits(header: FlowHeader, stuck: Mapping[str, FlowHeader] = NONE) -> list[dict[str, Any]]:
@@ -391,6 +414,7 @@ def shown_log(header: FlowHeader, entries: Sequence[Message], page: Sequence[Mes
         "arguments": dict(header.arguments),
         "begun_at": rfc3339(header.start_at) if header.start_at else None,
         "patches": dict(header.patches),
+        **({"origins": [origin.to_json() for origin in header.origins]} if header.origins else {}),
         "waiting_for": {path: wait.signature for path, wait in header.pending.items()},
         "log_length": len(entries),
         "entries": [shown_entry(entry) for entry in page],

@@ -434,6 +434,18 @@ class ParentFlow:
         return cls(value["base"], value["function"], Wait.from_json(value["place"]), value["depth"])
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the log of a fork begins: with the first `entries` of an execution of the run `id` of the same flow."""
+
+    id: str
+    execution_id: str
+    entries: int
+
+    def to_json(self) -> list[Any]:
+        return [self.id, self.execution_id, self.entries]
+
+
 def checked_labels(labels: Any) -> dict[str, str]:
     """Return the labels of a start. Raises `BadFlow`."""
     if not isinstance(labels, Mapping) or len(labels) > LIMITS.flow_labels_max:
@@ -477,7 +489,8 @@ class FlowHeader:
     the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
     `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
-    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed.
+    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed. `origins` are those of a
+    fork's log, with the run that it was made from last.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
     and `trace` the stack trace of the problem that ended the run.
     """
@@ -509,6 +522,7 @@ class FlowHeader:
     end: End | None = None
     trace: str = ""
     suspended: Mapping[str, str] | None = None
+    origins: tuple[Origin, ...] = ()
 
     @property
     def execution_id(self) -> str:
@@ -583,6 +597,7 @@ class FlowHeader:
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
             **({"trace": self.trace} if self.trace else {}),
             **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
+            **({"origins": json.dumps([origin.to_json() for origin in self.origins])} if self.origins else {}),
         }
 
     def _children(self) -> dict[str, str]:
@@ -627,6 +642,7 @@ class FlowHeader:
             deadline_at=data.get("deadline_at"),
             trace=data.get("trace", ""),
             suspended=json.loads(data.get("suspended", "null")),
+            origins=tuple(Origin(*origin) for origin in json.loads(data.get("origins", "[]"))),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),

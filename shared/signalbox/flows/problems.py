@@ -23,6 +23,11 @@ class FlowExists(Problem):
     title = "The id of the sub-flow is in use"
 
 
+class CannotFork(Problem):
+    status = 409
+    title = "The run cannot be forked at this entry"
+
+
 class FlowRunning(Problem):
     status = 409
     title = "The flow has not ended"

@@ -7,6 +7,7 @@ If replay fails in a turn, the flow is marked stuck. Its messages stay in the ma
 is fixed.
 """
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -30,7 +31,7 @@ from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, stored_json, too_large
-from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
+from signalbox.flows.machine.turns import FlowTurn, forked_header, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     NO_LABELS,
     STATES,
@@ -53,7 +54,7 @@ from signalbox.flows.model import (
     new_header,
     sub_flow_address,
 )
-from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow, TooManyEvents
+from signalbox.flows.problems import BadFlow, CannotFork, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
     LABELS,
     Commit,
@@ -176,6 +177,95 @@ def _check_same_start(ports: Ports, header: FlowHeader) -> None:
     if not before.begun and not before.end:
         wake = wake_flow(before.address.base, before.function)
         ports.queue.create(complete_wake_ups([wake], read.read_time))
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A new run under an id, from the first `from_entry` entries of another run's log.
+
+    Arguments and labels that are None are those of the other run.
+    """
+
+    id: str
+    from_entry: int
+    arguments: Mapping[str, Any] | None = None
+    on_complete: Call | None = None
+    labels: Mapping[str, str] | None = None
+    timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `BadFlow` if it cannot be, whatever the other run is."""
+        if isinstance(self.from_entry, bool) or not isinstance(self.from_entry, int) or self.from_entry < 0:
+            raise BadFlow("`from_entry` must be a whole number, 0 or more.", field="from_entry")
+        if self.arguments is not None:
+            _checked_json(self.arguments, "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
+        if self.labels is not None:
+            checked_labels(self.labels)
+        checked_timeout(self.timeout_seconds)
+
+    def header(self, source: FlowAddress, incarnation: str) -> FlowHeader:
+        """Return a header with what the fork has of its own. Raises `BadFlow`, `BadKey`."""
+        address = FlowAddress.checked(source.name, self.id)
+        if address == source:
+            raise BadFlow("A fork needs an id of its own.", field="id")
+        new = new_header(address, "", {}, incarnation, self.on_complete)
+        own = [source.key, self.from_entry, self.arguments, new.digest, self.labels, self.timeout_seconds]
+        return replace(new, digest=name_of(json.dumps(own, sort_keys=True)))
+
+
+def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
+    """Start a run from a prefix of another run's log, in one commit: what the code waits for there is scheduled.
+
+    The other run does not change. Its current execution counts: `continue_as_new` has removed the logs before. A repeat
+    changes nothing.
+
+    Raises `NoFlow`, `OtherBody` if the id was used in another way, `CannotFork`, `BadArgument`, and `Unavailable` if
+    this process cannot run the code.
+    """
+    new = wanted.header(source, ports.store.new_id())
+    target, read = ports.store.read(header_path(new.address.base), header_path(source.base))
+    if target.data is not None:
+        _check_same_start(ports, new)
+        return Started(new.address, created=False)
+    before, seconds = _present(read, source), wanted.timeout_seconds
+    flows.check_revision(before.written_by)
+    header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
+    header = replace(header, labels=before.labels if wanted.labels is None else wanted.labels)
+    if seconds:
+        header = replace(header, deadline_at=read.read_time + timedelta(seconds=seconds))
+    flows.of(source.name).signature.bind(header.arguments, None, stored=True)
+    entries = _prefix(ports, before, wanted.from_entry)
+    commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
+    try:
+        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
+    except AlreadyExists:
+        _check_same_start(ports, header)
+        return Started(new.address, created=False)
+    return Started(new.address, created=True)
+
+
+def _prefix(ports: Ports, header: FlowHeader, count: int) -> Sequence[Message]:
+    """Return the first entries of a log. Raises `CannotFork` if it has fewer."""
+    entries = read_log(ports.store, header).entries
+    if not header.begun:
+        raise CannotFork(f"The code of {header.address.key!r} has not been started: start another run instead.")
+    if count > len(entries):
+        detail = f"`from_entry` is {count:,}, and the log of {header.address.key!r} has {len(entries):,} entries."
+        raise CannotFork(detail, field="from_entry")
+    return entries[:count]
+
+
+def _first_turn_of_fork(
+    ports: Ports, flows: Flows, header: FlowHeader, log: Sequence[Message], now: datetime
+) -> Commit:
+    """Return the commit that creates a fork. Raises `CannotFork`."""
+    missing = Snapshot(header_path(header.address.base), None, now)
+    try:
+        with closing(FlowTurn.fork(flows.of(header.address.name), header, log, now)) as turn:
+            _refuse_sub_flows(ports.store, turn)
+            return TurnCommit(missing, turn, LoadedLog(), (), flows.revision, more=False).commit(ports.store.new_id)
+    except (Stuck, TooLarge) as error:
+        raise CannotFork(f"The first turn of the fork failed: {error.detail}", field="from_entry") from error
 
 
 def _checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from signalbox.flows.api.runs import Flow
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Cancel, Event, FlowAddress, FlowHeader, Message, Result, StoredLog, Wait
+from signalbox.flows.model import Cancel, Event, FlowAddress, FlowHeader, Message, Origin, Result, StoredLog, Wait
 from signalbox.mailboxes.model import CallOutcome
 
 
@@ -47,6 +47,7 @@ def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
             path: Wait(log["execution_id"], path, signature=signature) for path, signature in log["waiting_for"].items()
         },
         patches=log["patches"],
+        origins=tuple(Origin(*origin) for origin in log.get("origins", ())),
     )
 
 

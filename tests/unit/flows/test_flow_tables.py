@@ -30,7 +30,7 @@ from signalbox.flows.model import (
     Wait,
     new_header,
 )
-from signalbox.flows.problems import FlowEnded, FlowRunning, TooManyEvents
+from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooManyEvents
 from signalbox.mailboxes.model import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.model import Attempt
@@ -55,6 +55,7 @@ ERRORS: dict[str, type[Exception]] = {
     "FlowEnded": FlowEnded,
     "TooManyEvents": TooManyEvents,
     "FlowRunning": FlowRunning,
+    "CannotFork": CannotFork,
     "OtherBody": OtherBody,
 }
 
@@ -145,6 +146,9 @@ class Case:
                 sweep.terminate(ports, ADDRESS)
             case "suspend":
                 service.suspend(ports, ADDRESS)
+            case "fork":
+                wanted = service.Fork("2", 1 if self.condition == "the code has ended there" else 0)
+                service.fork(ports, self.shop.flows, ADDRESS, wanted)
             case "resume":
                 service.resume(ports, ADDRESS)
             case "delete":
@@ -181,7 +185,7 @@ def test_each_row_of_the_header_s_table_holds(command: str, state: str, conditio
 def test_the_table_has_every_command_in_every_state_that_it_can_meet() -> None:
     covered = {(command, state) for command, state, _, _ in HEADER_ROWS}
     states = ("none", "running", "suspended", "stuck", "ended")
-    commands = ("start", "event", "cancel", "terminate", "suspend", "resume", "delete")
+    commands = ("start", "event", "cancel", "terminate", "suspend", "fork", "resume", "delete")
     expected = {(command, state) for command in commands for state in states}
     expected |= {("turn", state) for state in states[1:]} | {("sweep", state) for state in states[3:]}
     assert covered == expected

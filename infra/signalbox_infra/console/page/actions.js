@@ -4,11 +4,13 @@ import { get, Problem, send } from "./api.js";
 import { h } from "./dom.js";
 
 const WHOLE = "*"; // the value is the body
+const BODY = "body "; // in the name of an input: a field of the body
 const AT_ONCE = 4; // calls of an action for all that match
 
 /** Return buttons for actions. `values` are the parts of their addresses. With `all`, a list {path, query, items}, an
- *  action is for each item of all its pages, whose id is the part `id`. `seen` is what the page shows: {value, etag}. */
-export const buttons = ({ actions }, names, values, all = null, seen = null) => {
+ *  action is for each item of all its pages, whose id is the part `id`. `seen` is what the page shows: {value, etag}, and
+ *  `fields` are proposals for fields of the body. */
+export const buttons = ({ actions }, names, values, all = null, seen = null, fields = null) => {
   const known = names.filter((name) => Object.hasOwn(actions, name));
   if (!known.length) return null;
   return h(
@@ -24,6 +26,7 @@ export const buttons = ({ actions }, names, values, all = null, seen = null) => 
           "data-values": JSON.stringify(values),
           "data-all": all && JSON.stringify(all),
           "data-seen": seen && actions[name].seen && JSON.stringify(seen),
+          "data-fields": fields && actions[name].fields && JSON.stringify(fields),
         },
         actions[name].title,
       ),
@@ -42,6 +45,7 @@ export async function ask(button, { actions }, done) {
   const seen = button.dataset.seen ? JSON.parse(button.dataset.seen) : null;
   const mine = { action, all, values, seen, done, stopped: false, count: 0 };
   asked = mine;
+  const proposed = button.dataset.fields ? JSON.parse(button.dataset.fields) : {};
   const missing = action.names.filter((name) => !(name in values) && !(all && name === "id"));
   dialog.replaceChildren(
     h(
@@ -51,6 +55,19 @@ export async function ask(button, { actions }, done) {
       h("p", { id: "action-what" }, all ? "Counting …" : Object.values(values).join(" ")),
       h("p", {}, action.effect),
       missing.map((name) => labelled(name, h("input", { name, required: true, autocomplete: "off" }))),
+      action.fields?.map(({ name, number }) =>
+        labelled(
+          name.replaceAll("_", " "),
+          h("input", {
+            name: BODY + name,
+            value: String(proposed[name] ?? ""),
+            type: number ? "number" : "text",
+            min: number && "0",
+            required: true,
+            autocomplete: "off",
+          }),
+        ),
+      ),
       action.value &&
         labelled(
           action.value === WHOLE ? "Content, as JSON" : "Value, as JSON",
@@ -108,8 +125,10 @@ export async function act(form) {
   }
 }
 
-function bodyOf({ method, reason: place, value }, { reason, value: text }) {
+function bodyOf({ method, reason: place, value, fields }, given) {
   if (method === "DELETE") return undefined;
+  const { reason, value: text } = given;
+  if (fields) return Object.fromEntries(fields.map(({ name, number }) => [name, number ? Number(given[BODY + name]) : given[BODY + name]]));
   try {
     if (value === WHOLE) return JSON.parse(text);
     return { ...(place === "body" && { reason }), ...(value && { [value]: JSON.parse(text) }) };

@@ -86,12 +86,16 @@ async function run(function_, flow, id, about) {
       progress: status.progress === null ? null : short(status.progress),
       callbacks: status.ended_at ? null : openCallbacks(log.entries).join(", ") || null,
       suspended: status.suspended && [moment(status.suspended.at), status.suspended.reason && `, ${status.suspended.reason}`],
+      "forked from": status.forked_from && [
+        link(["flows", function_, flow, status.forked_from.id]),
+        `, ${status.forked_from.entries} entries`,
+      ],
       problem: status.problem && status.problem.detail,
       error: status.error && (status.error.detail || status.error.title),
       result: status.result === undefined ? null : short(status.result),
     }),
     !status.ended_at && hopeless(status, function_),
-    buttons(about, actionsOf(status), { function: function_, flow, id }),
+    buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status, log)),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     timeline(rows, { function: function_ }),
@@ -104,8 +108,15 @@ async function run(function_, flow, id, about) {
   ];
 }
 
+/** Propose a fork: of a failed run, before the failure that it ended with; of another one, where it is. */
+function fork({ state, id, log_length }, { entries }) {
+  const failure = state === "failed" && entries.length === log_length && entries.at(-1)?.error;
+  return { id: `${id}-2`, from_entry: failure ? log_length - 1 : log_length };
+}
+
 const actionsOf = ({ ended_at, state }) => [
   ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
+  "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];
 

@@ -164,6 +164,26 @@ class Run:
         """End the run as cancelled without running its code."""
         self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
 
+    def fork(
+        self,
+        id: str,
+        from_entry: int,
+        *,
+        arguments: Mapping[str, Json] | None = None,
+        on_complete: TaskCall | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> "Run":
+        """Start another run from the first `from_entry` entries of this run's log, and return it.
+
+        What is not given is as in this run, which does not change. Raises `Conflict` if the code has ended there, holds
+        a lock there or does not fit the entries, or if the id was used in another way.
+        """
+        options = given(arguments=arguments, on_complete=on_complete, labels=labels, timeout_seconds=timeout_seconds)
+        self._transport.json("POST", *self._address, "fork", body={"id": id, "from_entry": from_entry, **options})
+        function, _, flow, _ = self._address
+        return Run(self._transport, function, flow, id)
+
     def suspend(self, reason: str | None = None) -> None:
         """Let the run take no further step until it is resumed. Raises `Conflict` if it has ended."""
         self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))

@@ -217,6 +217,24 @@ class Flow(Generic[P, R]):
         address = FlowAddress.checked(self.name, id)
         return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
 
+    def fork(self, run: str, id: str, from_entry: int, *, arguments: Mapping[str, Any] | None = None) -> FlowRun:
+        """Start a run under `id` from the first `from_entry` entries of another run's log.
+
+        What the code has done up to there counts as done; what it waits for there is scheduled anew. Arguments and
+        labels are those of the other run, unless others are given. The other run may have ended, and does not change. A
+        repeat changes nothing.
+
+        Raises `CannotFork` if there are fewer entries, or if the code has ended at the last of them, holds a lock there
+        or does not fit them; `OtherBody` if the id was used in another way, `NoFlow`, and `BadArgument`.
+        """
+        follow = self._on_complete and deployed(self._on_complete, "on_complete")
+        labels = None if self._labels is NO_LABELS else self._labels
+        written = None if arguments is None else self._checked((), arguments)
+        wanted = service.Fork(id, from_entry, written, follow, labels, self._timeout_seconds)
+        return FlowRun(
+            service.fork(runtime.ports(), self._local(), FlowAddress.checked(self.name, run), wanted).address
+        )
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
 

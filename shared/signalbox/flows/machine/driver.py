@@ -44,7 +44,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from logging import LogRecord
 from types import CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.codec import JSON, WrongValue, decode
@@ -80,7 +80,7 @@ from signalbox.flows.machine.groups import (
     Shielded,
     cancelled,
 )
-from signalbox.flows.model import Cancel, Event, FlowContext, Message, Result, check_label, time_of
+from signalbox.flows.model import Cancel, Event, FlowContext, FlowHeader, Message, Origin, Result, check_label, time_of
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CallOutcome
 
@@ -100,17 +100,24 @@ class Position:
     """The position `number` in the log. The start is position 1, and each entry adds one.
 
     `seed` is the execution id, and `committed` the number of positions that earlier commits contain. `patches` has the
-    position from which each patch holds, by its name. `at` is the server's time at the position, or None if no record
-    was read; `needs_time` says whether the code has asked for it nevertheless.
+    position from which each patch holds, by its name, and `origins` are those of a fork: what it draws at their entries
+    is what they drew. `at` is the server's time at the position, or None if no record was read; `needs_time` says
+    whether the code has asked for it nevertheless.
     """
 
     seed: str = ""
     committed: int = 0
     patches: dict[str, int] = field(default_factory=dict)
+    origins: Sequence[Origin] = ()
     number: int = 0
     at: datetime | None = None
     needs_time: bool = False
     draws: int = 0
+
+    @classmethod
+    def of(cls, header: FlowHeader) -> Self:
+        """Return the position before the start of a run."""
+        return cls(header.execution_id, header.committed_positions, dict(header.patches), header.origins)
 
     def advance(self, at: datetime | None) -> None:
         """Move to the next position."""
@@ -130,7 +137,8 @@ class Position:
     def draw(self) -> str:
         """Return random hexadecimal digits."""
         self.draws += 1
-        return name_of("random", self.seed, self.number, self.draws)
+        drawn_by = (origin.execution_id for origin in self.origins if self.number <= 1 + origin.entries)
+        return name_of("random", next(drawn_by, self.seed), self.number, self.draws)
 
     def patched(self, name: str) -> bool:
         """Return whether the new code runs here: from the first uncommitted position on at which this was called."""

@@ -67,9 +67,8 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
     """Return the spans of a run in the order of their starts. Raises `Stuck` if the code has diverged from its log."""
     if not header.begun:
         return []
-    position = Position(header.execution_id, header.committed_positions, dict(header.patches))
     encode = definition.signature.encode
-    driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
+    driver = Driver(lambda: definition.begin(header.arguments), Position.of(header), header.context, encode=encode)
     spans = _Spans(header, driver)
     try:
         driver.start(header.start_at)

@@ -35,6 +35,10 @@ The states of the header; a flow has ended in state completed, failed or cancell
     suspend    running, stuck         -                               suspended
     suspend    suspended              -                               same
     suspend    ended                  -                               FlowEnded
+    fork       none                   -                               NoFlow
+    fork       running, suspended     the code waits at the entry     same
+    fork       stuck, ended           the code waits at the entry     same
+    fork       ended                  the code has ended there        CannotFork
     resume     none                   -                               NoFlow
     resume     suspended              -                               running
     resume     running, stuck, ended  -                               same
@@ -122,13 +126,14 @@ from signalbox.flows.model import (
     FlowDefinition,
     FlowHeader,
     Message,
+    Origin,
     Result,
     StoredLog,
     Wait,
     parent_key,
     sub_flow_address,
 )
-from signalbox.flows.problems import FlowCancelled, FlowExists
+from signalbox.flows.problems import CannotFork, FlowCancelled, FlowExists
 from signalbox.mailboxes.model import CallOutcome
 
 
@@ -170,16 +175,41 @@ class FlowTurn:
         carrier: Carrier = NOBODY,
     ) -> Self:
         """Replay a flow. The caller must close the turn. Raises `Stuck`."""
-        position = Position(header.execution_id, header.committed_positions, dict(header.patches))
-        encode = definition.signature.encode
-        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
-        result = definition.signature.result
-        turn = cls(header, driver, now, running=dict(header.running), carrier=carrier, result=result)
+        turn = cls._at_start(definition, header, Position.of(header), now)
+        turn.running, turn.carrier = dict(header.running), carrier
         try:
             return turn._replayed(log)
         except BaseException:
             turn.close()
             raise
+
+    @classmethod
+    def fork(cls, definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime) -> Self:
+        """Return the first turn of a fork, whose log begins with the entries of another run.
+
+        What the code sent there has been sent, and what it waits for after them is scheduled. The caller must close the
+        turn. Raises `Stuck`, or `CannotFork` if the code has ended there or holds a lock, whose lease is the other
+        run's.
+        """
+        position = replace(Position.of(header), committed=1 + len(log))
+        turn = cls._at_start(definition, header, position, now)
+        try:
+            replay(turn.driver, header.start_at, log)
+            turn._check_fork()
+            turn.applied += log
+            turn._update_pending()
+        except BaseException:
+            turn.close()
+            raise
+        return turn
+
+    @classmethod
+    def _at_start(
+        cls, definition: FlowDefinition, header: FlowHeader, position: Position, now: datetime | None
+    ) -> Self:
+        encode, result = definition.signature.encode, definition.signature.result
+        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
+        return cls(header, driver, now, result=result)
 
     def close(self) -> None:
         """Close the code (`Driver.drop`)."""
@@ -210,6 +240,14 @@ class FlowTurn:
         self.leases = {path: dict(lease) for path, lease in self.header.leases.items()}
         self._update_pending()
         return self
+
+    def _check_fork(self) -> None:
+        if self.driver.ended is not None:
+            raise CannotFork("The code has ended at this entry. Choose an earlier one.", field="from_entry")
+        for lease in self.driver.held.values():
+            semaphore = lease["granted"]["semaphore"]
+            detail = f"The code holds {semaphore!r} at this entry. Choose one before the lock was granted."
+            raise CannotFork(detail, field="from_entry")
 
     def following(self, now: datetime, carrier: Carrier) -> "FlowTurn":
         """Return the next turn of the same driver, with the header of the last commit. Nothing is replayed."""
@@ -469,6 +507,19 @@ def _is_delayed(command: Command[Any]) -> bool:
 # --- the header after a turn ---
 
 
+def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: Mapping[str, Any] | None) -> FlowHeader:
+    """Return the header of a fork of `source` after its first `entries`. `new` has the address and the options."""
+    before = [replace(each, entries=min(each.entries, entries)) for each in source.origins]
+    return replace(
+        new,
+        arguments=source.arguments if arguments is None else arguments,
+        begun=True,
+        start_at=source.start_at,
+        patches={name: number for name, number in source.patches.items() if number <= 1 + entries},
+        origins=(*before, Origin(source.address.key, source.execution_id, entries)),
+    )
+
+
 def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
     """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
     written_by = max(revision, turn.header.written_by)
@@ -524,6 +575,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
         cancel_waits=False,
         leases={},
         patches={},
+        origins=(),
     )
 
 

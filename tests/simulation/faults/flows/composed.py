@@ -1,19 +1,21 @@
 """Planted faults of handles, which a flow begins now and awaits later (flow-31), of time-outs (flow-32)
-and of suspensions (flow-34).
+of suspensions (flow-34) and of forks (flow-35).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from signalbox.core.effects import Decision
 from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
 from signalbox.flows.api import flow
-from signalbox.flows.machine.driver import Driver
+from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
-from signalbox.flows.model import Cancel, FlowHeader, Message
+from signalbox.flows.model import Cancel, FlowDefinition, FlowHeader, Message
 from signalbox.flows.service import Advanced
 from signalbox.flows.storage import CommandWrites, Commit
 from signalbox.mailboxes.model import CallOutcome
@@ -29,6 +31,9 @@ next_header = original("flows.next_header")
 take = original("flows.FlowTurn.take")
 end_wait = original("flows.HandleWait.cancel")
 resumed = original("flows._resumed")
+fork = original("flows.FlowTurn.fork")
+replayed = original("flows.replay")
+draw = original("flows.Position.draw")
 
 
 def in_composed_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -131,6 +136,30 @@ def _without_waking(read: Snapshot, header: FlowHeader) -> Decision[Any, Any]:
     return replace(resumed(read, header), effects=())
 
 
+def _schedules_nothing(
+    definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], now: datetime
+) -> FlowTurn:
+    """Count what the code waits for at the entry of a fork as scheduled."""
+    turn = fork(definition, header, log, now)
+    turn.before = dict(turn.driver.pending)
+    return turn
+
+
+def _sends_again(driver: Driver, at: datetime | None, log: Sequence[Message], *, began_before: bool = False) -> Driver:
+    """Send again what the code has sent before the entry of a fork."""
+    return replayed(driver, at, log, began_before=began_before)
+
+
+def _as_its_origin(position: Position) -> str:
+    """Draw what the origin of a fork draws, also behind the entry of the fork."""
+    known = position.seed
+    position.seed = position.origins[-1].execution_id if position.origins else known
+    try:
+        return draw(position)
+    finally:
+        position.seed = known
+
+
 FAULTS = (
     in_composed_flows("flow-31", "abandoning at the end what was begun", ("flows.Handle.abandon", _left_pending)),
     in_composed_flows("flow-31", "what was begun, after a `first`", ("flows.HandleWait.abandon", _abandons)),
@@ -156,4 +185,8 @@ FAULTS = (
         "flow-34", "an outcome in hand of a suspended run", ("flows._of_suspended", _loses_what_is_in_hand)
     ),
     in_composed_flows("flow-34", "the wake-up of a resumed run", ("flows._resumed", _without_waking)),
+    in_composed_flows("flow-35", "what a fork waits for", ("flows.FlowTurn.fork", staticmethod(_schedules_nothing))),
+    in_composed_flows("flow-35", "what its origin has sent", ("flows.replay", _sends_again)),
+    in_composed_flows("flow-35", "the locks of its origin", ("flows.FlowTurn._check_fork", lambda _: None)),
+    in_composed_flows("flow-35", "draws of its own", ("flows.Position.draw", _as_its_origin)),
 )

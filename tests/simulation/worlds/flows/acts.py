@@ -13,8 +13,8 @@ from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.model import FlowAddress, FlowHeader, Flows
-from signalbox.flows.problems import FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
-from tests.simulation.reach import CALLBACKS_LATE, REACHED, STARTED_AGAIN
+from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
+from tests.simulation.reach import CALLBACKS_LATE, FORKED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
 from tests.simulation.worlds.flows.program import FUNCTION
@@ -149,6 +149,14 @@ class People:
             return False
         return True
 
+    def messages_to(self, address: FlowAddress, random: Random) -> list[Act]:
+        """Return a few events for a flow, and perhaps a cancel."""
+        names = [(random.choice("xxy"), f"{address.key}-{number}") for number in range(random.randint(0, EVENTS_MAX))]
+        acts = [Act(f"event {name} {id_}", partial(self._event, address, name, id_)) for name, id_ in names]
+        if random.random() < CANCELLED_SHARE:
+            acts.append(Act(f"cancel {address.key}", partial(self.cancel, address)))
+        return acts
+
     def more_acts_of(self, address: FlowAddress, random: Random) -> list[Act]:
         """Return further actions of people on a flow: cancel it twice, end it, wake it, or start it again."""
         acts = []
@@ -186,6 +194,21 @@ class People:
     def resumption_of(self, address: FlowAddress) -> Act:
         """Return the resumption of a flow."""
         return Act(f"resume {address.key}", partial(self._resume, address))
+
+    def fork_of(self, address: FlowAddress, id_: str, share: float) -> Act:
+        """Return a fork of a flow after a share of its log, at the time of the act."""
+        return Act(f"fork {address.key} as {id_}", partial(self._fork, address, id_, share))
+
+    def _fork(self, address: FlowAddress, id_: str, share: float) -> bool:
+        try:
+            entries = service.get(self.world.ports, address).log.length
+            wanted = service.Fork(id_, round(share * entries), labels={"fork": id_})
+            REACHED[FORKED] += service.fork(self.world.ports, self.starting(), address, wanted).created
+        except NoFlow:
+            return False
+        except (CannotFork, OtherBody) as refused:
+            self.world.log(refused.detail)
+        return True
 
     def removal_of(self, address: FlowAddress) -> Act:
         """Return the removal of a flow that has ended, whose id is free then."""

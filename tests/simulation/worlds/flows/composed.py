@@ -4,7 +4,7 @@ The world is that of `inline.py`: nested programs and inline steps under small l
 What is begun ends before, while or after the code awaits it, is cancelled by its handle, or is left to the end of the
 code, next to cancels of the run, failing groups, shields, sub-flows and later generations. Some runs have a time-out.
 Sub-flows have ids of which there are two, so most are in use, and people remove such runs. In some worlds people
-suspend runs, and resume them, the last ones when nothing moves any more.
+suspend runs, and resume them, the last ones when nothing moves any more. In some, people fork runs and their forks.
 
 In addition to the checks of `inline.py`: no flow waits for nothing, no first success raises the problem of one command
 alone, handles are received in the order of the log, and a run is cancelled at its deadline, once and not before. While
@@ -31,6 +31,9 @@ TIMEOUTS = (0.02, 0.3, 2.0, 600.0, 400_000.0)
 """The last one is longer than the sweeps of a purged world take."""
 
 SUSPENDED_SHARE = 0.4
+
+FORKED_SHARE = 0.4
+FORKS = ("fork-a", "fork-b")
 
 BEGUN = 2_000_000
 """Added to the seed: the world of inline steps of that seed is another."""
@@ -59,6 +62,9 @@ class ComposedWorld(inline.InlineWorld):
         suspending = Random(f"suspended {seed}")
         if self.world.versions is None and suspending.random() < SUSPENDED_SHARE:  # the last release would continue
             self._suspend_often(suspending)
+        forking = Random(f"forked {seed}")
+        if self.world.versions is None and forking.random() < FORKED_SHARE:  # the last release knows of no origins
+            self._fork_often(forking)
         self._has_waited = False
         for _ in range(more.choice((0, 2, 6))):
             removal = self.people.removal_of(FlowAddress(FLOW, more.choice(SUB_FLOWS)))
@@ -71,6 +77,17 @@ class ComposedWorld(inline.InlineWorld):
             for act in (self.people.suspension_of(address), self.people.resumption_of(address)):
                 self.acts.insert(random.randint(1, len(self.acts)), act)
         self.world.observers.append(_check_unchanged)
+
+    def _fork_often(self, random: Random) -> None:
+        """Fork runs and their forks among the acts, under few ids."""
+        ids = [*(address.key for address in self.flows), *FORKS]
+        for _ in range(random.choice((1, 2, 4))):
+            source, id_ = FlowAddress(FLOW, random.choice(ids)), random.choice(FORKS)
+            if source.key != id_:
+                act = self.people.fork_of(source, id_, random.choice((0.0, random.random(), random.random(), 1.0)))
+                self.acts.insert(random.randint(1, len(self.acts)), act)
+        more = [act for id_ in FORKS for act in self.people.messages_to(FlowAddress(FLOW, id_), random)]
+        self.acts += random.sample(more, len(more))
 
     def _release(self) -> None:
         """Resume the runs that people have left suspended."""

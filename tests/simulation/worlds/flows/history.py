@@ -17,6 +17,7 @@ from signalbox.flows.model import (
     FlowAddress,
     FlowHeader,
     Message,
+    Origin,
     Result,
     entries_from_text,
     message_from_record,
@@ -46,6 +47,7 @@ class FlowsHistory:
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
     `admitted` has the incarnations of the runs that the events of callbacks are for.
     `deadlines` are those of runs, and `timed_out` the runs that were cancelled at theirs.
+    `holders` has the run that each lease was granted to.
     `replaced`: an execution was followed by another one, or a run was removed. `is_swept`: today's sweeper writes.
     """
 
@@ -66,6 +68,7 @@ class FlowsHistory:
     admitted: dict[str, str] = field(default_factory=dict)
     deadlines: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
     timed_out: set[tuple[str, str]] = field(default_factory=set)
+    holders: dict[str, tuple[str, str]] = field(default_factory=dict)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
     is_swept: Callable[[], bool] = lambda: False
@@ -168,6 +171,12 @@ class FlowsHistory:
             )
         if before and same_execution and after.log.length < before.log.length:
             raise Violation(f"the log of {base} is shorter than it was")
+        for lease in after.leases.values():
+            run = base, after.incarnation
+            if self.holders.setdefault(lease["granted"]["id"], run) != run:
+                raise Violation(f"{run} holds the lease of {self.holders[lease['granted']['id']]}")
+        if before is None and after.origins:
+            self._check_fork(after, after.origins[-1])
         if after.log.tail:
             known = self.logs[base, after.execution_id]
             known.extend([None] * (after.log.held - len(known)))  # in the commit that filled a chunk
@@ -184,6 +193,16 @@ class FlowsHistory:
             raise Violation(f"{base} ended twice")
         if after.end and after.end.state == COMPLETED and (base, after.incarnation) in self.cancelled:
             raise Violation(f"{base} received a cancel, and its code has continued")
+
+    def _check_fork(self, header: FlowHeader, origin: Origin) -> None:
+        """Check that the log of a fork begins with that of its origin, and note it: nothing of it is new."""
+        source = self.logs[FlowAddress(header.address.name, origin.id).base, origin.execution_id][: origin.entries]
+        own = [*(header.log.tail or [None] * header.log.held)][: origin.entries]
+        if len(own) != origin.entries or any(a and b and a != b for a, b in zip(own, source, strict=False)):
+            raise Violation(f"the log of {header.address.base} begins with {own}, and that of its origin with {source}")
+        self.logs[header.address.base, header.execution_id] = own
+        if any(isinstance(entry, Cancel) for entry in [*own, *source]):
+            self.cancelled.add((header.address.base, header.incarnation))
 
     def _check_cancels(self, header: FlowHeader, new: Sequence[Message]) -> None:
         """Check that a cancel was applied before the events of its page; note it."""

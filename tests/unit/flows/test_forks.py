@@ -1,0 +1,302 @@
+"""A fork: a run that begins with the first entries of another run's log."""
+
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.core.problems import BadArgument, OtherBody
+from signalbox.flows import service
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import FlowAddress
+from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
+from signalbox.testing import Harness, replay
+from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.limits import replaced
+from tests.unit.cost_table import row_cost
+from tests.unit.flows.shops import Shop, flows_of, step
+
+app = Function("shop")
+ran: list[Any] = []
+prices = {"tea": 4}
+
+
+@app.task
+def reserve(item: str) -> str:
+    ran.append(("reserve", item))
+    return f"{item} reserved"
+
+
+@app.task
+def charge(item: str, key: str) -> int:
+    ran.append(("charge", item, key))
+    if item not in prices:
+        raise Problem(f"{item} has no price")
+    return prices[item]
+
+
+@app.task
+def tell(what: str) -> None:
+    ran.append(("tell", what))
+
+
+@app.flow
+async def order(item: str) -> list[Any]:
+    flow.send(tell.call(what=f"begun {item}"))
+    key = flow.uuid()
+    reserved = await reserve.call(item=item)
+    key = f"{key} {flow.uuid()}"
+    paid = await charge.call(item=item, key=key)
+    approved = await flow.event("approved", str)
+    return [reserved, paid, approved, key, flow.uuid()]
+
+
+@app.flow
+async def guarded() -> str:
+    async with flow.lock("till"):
+        await flow.event("go")
+    return await flow.event("then", str)
+
+
+@app.flow
+async def child(number: int) -> int:
+    return number
+
+
+@app.flow
+async def parent() -> Any:
+    await flow.event("go")
+    try:
+        return await child.call_as("only", 1)
+    except FlowExists:
+        return "in use"
+
+
+@app.flow
+async def rounds(number: int = 0) -> Any:
+    await flow.event("go")
+    return flow.continue_as_new(number=number + 1)
+
+
+@pytest.fixture(autouse=True)
+def shop(harness: Harness) -> Harness:
+    ran.clear()
+    harness.add(app)
+    semaphore("till").ensure(permits=1)
+    return harness
+
+
+def fail(harness: Harness) -> None:
+    order.start("1", item="cake")
+    harness.run()
+    assert flows("order", "1").status().state == "failed"
+
+
+def test_a_failed_run_continues_from_the_entry_before_its_failure_as_another_run(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(harness)
+    before, first_key = flows("order", "1").log(), ran[-1][2]
+    ran.clear()
+    monkeypatch.setitem(prices, "cake", 7)
+    fork = order.fork("1", "1b", 1)
+    harness.run()
+    assert ran == [("charge", "cake", first_key)], "nothing is sent or reserved again, and what was drawn is the same"
+    fork.event("approved", "by Ann")
+    harness.run()
+    assert fork.status().result[:-1] == ["cake reserved", 7, "by Ann", first_key]
+    assert flows("order", "1").log() == before
+    assert harness.get("shop/flows/order/1b").json["forked_from"] == {"id": "1", "entries": 1}
+    replay(order, fork.log())
+
+
+def test_a_fork_of_a_fork_draws_what_each_of_them_drew(harness: Harness) -> None:
+    order.start("1", item="tea")
+    harness.run()
+    first = order.fork("1", "2", 1)
+    harness.run()
+    second = order.fork("2", "3", 2)
+    third = order.fork("3", "4", 0)
+    for run in (flows("order", "1"), first, second, third):
+        run.event("approved", "yes")
+    harness.run()
+    one, two, three, four = (flows("order", number).status().result for number in "1234")
+    assert one[:4] == two[:4] == three[:4], "the draws before the second entry are those of the first run"
+    assert four[3].split()[0] == one[3].split()[0]
+    assert four[3] != one[3], "after its own first entry a fork draws by itself"
+    assert len({one[4], two[4], three[4], four[4]}) == 4
+    for run in (first, second, third):
+        replay(order, run.log())
+
+
+def test_other_arguments_labels_and_a_time_out(harness: Harness) -> None:
+    order.with_(labels={"tenant": "a"}).start("1", "cake")
+    harness.run()
+    order.fork("1", "2", 0, arguments={"item": "tea"})
+    order.with_(labels={"tenant": "b"}, timeout_seconds=60, on_complete=tell.call(what="the end")).fork("1", "3", 1)
+    harness.travel(61)
+    assert ("reserve", "tea") in ran
+    two, three = flows("order", "2").status(), flows("order", "3").status()
+    assert (two.labels, three.labels) == ({"tenant": "a"}, {"tenant": "b"})
+    assert (two.state, three.state) == ("running", "failed")
+    assert ran[-1] == ("tell", "the end")
+    with pytest.raises(TypeError):
+        order.fork("1", "4", 0, arguments={"items": "tea"})
+    wrong = {"id": "4", "from_entry": 0, "arguments": {"x": 1}}
+    assert harness.post("shop/flows/order/1/fork", json=wrong).status == 400
+
+
+def test_a_time_out_of_a_fork_counts_from_the_fork(harness: Harness) -> None:
+    order.start("1", "tea")
+    harness.travel(3600)
+    order.with_(timeout_seconds=60).fork("1", "2", 2)
+    harness.travel(59)
+    assert flows("order", "2").status().state == "running"
+    harness.travel(2)
+    assert flows("order", "2").status().state == "cancelled"
+
+
+def test_a_repeat_changes_nothing_and_another_one_is_refused(harness: Harness) -> None:
+    fail(harness)
+    order.fork("1", "2", 1)
+    harness.run()
+    ran.clear()
+    order.fork("1", "2", 1)
+    harness.run()
+    assert ran == []
+    with pytest.raises(OtherBody):
+        order.fork("1", "2", 0)
+    with pytest.raises(OtherBody):
+        order.start("2", "cake")
+    flows("order", "1").delete()
+    order.fork("1", "2", 1)
+    with pytest.raises(NoFlow):
+        order.fork("1", "3", 1)
+
+
+@pytest.mark.parametrize(("entry", "refused"), [(0, False), (1, True), (2, False), (3, True), (4, True)])
+def test_a_lock_is_not_taken_over(harness: Harness, entry: int, refused: bool) -> None:
+    run = guarded.start("1")
+    harness.run()
+    for event in ("go", "then"):
+        run.event(event, "done")
+        harness.run()
+    assert run.status().log_length == 3
+    if refused:
+        with pytest.raises(CannotFork) as error:
+            guarded.fork("1", "2", entry)
+        assert ("holds 'till'" in error.value.detail) == (entry == 1)
+        return
+    fork = guarded.fork("1", "2", entry)
+    harness.run()
+    assert len(harness.get("semaphores/till").json["leases"]) == (1 if entry == 0 else 0)
+    for event in ("go", "then"):
+        fork.event(event, "again")
+    harness.run()
+    assert fork.status().result == "again"
+
+
+def test_a_kept_event_is_of_the_fork_too(harness: Harness) -> None:
+    run = guarded.start("1")
+    run.event("then", "early")
+    harness.run()
+    log = [entry["entry"] for entry in run.log()["entries"]]
+    fork = guarded.fork("1", "2", log.index("event") + 1) if log[0] == "event" else None
+    if fork:
+        run.event("go")
+        harness.run()
+        fork.event("go")
+        harness.run()
+        assert fork.status().result == "early"
+
+
+def test_what_cannot_be_forked(harness: Harness) -> None:
+    order.start("1", item="tea")
+    harness.run()
+    for entry, error in ((9, CannotFork), (-1, BadFlow), (True, BadFlow), ("1", BadFlow)):
+        with pytest.raises(error):
+            order.fork("1", "2", entry)  # type: ignore[arg-type]  # as a caller over HTTP may write it
+    with pytest.raises(BadFlow, match="an id of its own"):
+        order.fork("1", "1", 0)
+    with pytest.raises(NoFlow):
+        order.fork("0", "2", 0)
+
+    async def changed(item: str) -> int:
+        return await charge.call(item=item, key="")
+
+    changed.__name__ = "order"
+    other = Function("shop")
+    renamed = other.flow(changed)
+    with pytest.raises(CannotFork, match=r"`step shop\.reserve` was recorded"):
+        renamed.fork("1", "2", 1)
+
+
+def test_a_log_that_does_not_fit_one_commit_is_refused(harness: Harness) -> None:
+    order.start("1", item="tea")
+    harness.run()
+    with replaced(flow_commit_bytes_max=500), pytest.raises(CannotFork, match="500 bytes"):
+        order.fork("1", "2", 2)
+
+
+def test_a_log_in_chunks_is_copied(harness: Harness) -> None:
+    with replaced(flow_tail_bytes_max=100):
+        order.start("1", item="tea")
+        harness.run()
+        fork = order.fork("1", "2", 2)
+        assert fork.log()["entries"] == flows("order", "1").log()["entries"]
+        fork.event("approved", "yes")
+        harness.run()
+        assert fork.status().result[2] == "yes"
+    assert LIMITS.flow_tail_bytes_max > 100
+
+
+def test_the_id_of_a_sub_flow_is_in_use(harness: Harness) -> None:
+    run = parent.start("1")
+    run.event("go")
+    harness.run()
+    assert run.status().result == 1
+    fork = parent.fork("1", "2", 1)
+    harness.run()
+    assert fork.status().result == "in use"
+
+
+def test_the_current_execution_is_forked(harness: Harness) -> None:
+    run = rounds.start("1")
+    run.event("go")
+    harness.run()
+    fork = rounds.fork("1", "2", 0)
+    assert fork.log()["arguments"] == {"number": 1}
+    fork.event("go")
+    harness.run()
+    assert fork.log()["arguments"] == {"number": 2}
+    assert "forked_from" not in harness.get("shop/flows/rounds/2").json
+
+
+def test_over_http(harness: Harness) -> None:
+    fail(harness)
+    body = {"id": "2", "from_entry": 1}
+    answers = [harness.post("shop/flows/order/1/fork", json=body) for _ in range(2)]
+    assert [(answer.status, answer.json) for answer in answers] == [
+        (201, {"flow": "order", "id": "2"}),
+        (200, {"flow": "order", "id": "2"}),
+    ]
+    assert harness.post("shop/flows/order/1/fork", json={"id": "3"}).json["field"] == "from_entry"
+    assert harness.post("shop/flows/order/1/fork", json={"from_entry": 1}).status == 400
+    refused = harness.post("shop/flows/order/1/fork", json={"id": "3", "from_entry": 7})
+    assert (refused.status, refused.json["type"].rpartition(":")[2]) == (409, "cannot-fork")
+
+
+def test_costs() -> None:
+    def chain() -> object:
+        yield step("work")
+        yield step("work")
+
+    shop = Shop(flows_of(chain))
+    shop.tasks["work"] = lambda _: None
+    shop.start("chain")
+    shop.settle()
+    source, wanted = FlowAddress("chain", "1"), service.Fork("2", 1)
+    cost = shop.world.cost_of(lambda: service.fork(shop.ports, shop.flows, source, wanted))
+    assert cost == row_cost("flows", "fork")
+    with pytest.raises(BadArgument):
+        service.fork(shop.ports, shop.flows, source, service.Fork("3", 1, {"x": 1}))
