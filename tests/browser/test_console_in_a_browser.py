@@ -604,7 +604,7 @@ def confirm(page: Page, button: str, **fields: str) -> None:
     page.click(f"button[data-action={button}]")
     page.wait_for_selector("dialog[open]")
     for name, value in fields.items():
-        page.fill(f"dialog [name={name}]", value)
+        page.fill(f"dialog [name='{name}']", value)
     page.click("dialog [name=confirm]")
     page.wait_for_selector("#action:not([open])", state="attached")
 
@@ -629,7 +629,7 @@ def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) ->
     confirm(console.page, "resume", reason="the dock is there")
     harness.run()
     console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
-    assert console.attributes("button[data-action]", "action") == ["delete-run"]
+    assert console.attributes("button[data-action]", "action") == ["fork", "delete-run"]
 
 
 def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
@@ -644,6 +644,19 @@ def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Har
     confirm(console.page, "resume", reason="it is over")
     harness.run()
     console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+
+
+def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    confirm(console.page, "fork", **{"body id": "o-2", "body from_entry": "0"}, reason="the dock is there")
+    harness.run()
+    assert state_of(harness, "o-2") == "completed"
+    console.open("flows/shop/ship/o-2", "ship/o-2")
+    assert console.facts()["forked from"] == "o-1, 0 entries"
+    confirm(console.page, "fork", **{"body from_entry": "0"}, reason="the same again")
+    harness.run()
+    assert state_of(harness, "o-2-2") == "completed"
 
 
 def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:

@@ -95,7 +95,7 @@ async function run(function_, flow, id, about) {
       result: status.result === undefined ? null : short(status.result),
     }),
     !status.ended_at && hopeless(status, function_),
-    buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status, log)),
+    buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     timeline(rows, { function: function_ }),
@@ -108,11 +108,11 @@ async function run(function_, flow, id, about) {
   ];
 }
 
-/** Propose a fork: of a failed run, before the failure that it ended with; of another one, where it is. */
-function fork({ state, id, log_length }, { entries }) {
-  const failure = state === "failed" && entries.length === log_length && entries.at(-1)?.error;
-  return { id: `${id}-2`, from_entry: failure ? log_length - 1 : log_length };
-}
+/** Propose a fork: where the run is, or, if it has ended, before the last entry, as nothing is left to do after it. */
+const fork = ({ state, id, log_length }) => ({
+  id: `${id}-2`,
+  from_entry: Math.max(log_length - ["completed", "failed", "cancelled"].includes(state), 0),
+});
 
 const actionsOf = ({ ended_at, state }) => [
   ...(ended_at ? [] : [...(OF_STATE[state] ?? ACTIONS), "send"]),
