@@ -5,6 +5,8 @@
     GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
     GET {base}console/map       the functions, queues, triggers and schedules of the catalogue
     GET {base}console/status    the lines of `make status` that its server can read
+    GET {base}console/minutes   the requests of each function in each minute of the last hour, and the failed ones
+    GET {base}console/traces    the latest traces of the local stack, or those with ?search=; /ID: the spans of one
 
 The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from
 elsewhere, and its policy permits nothing else.
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from werkzeug.wrappers import Request, Response
 
@@ -42,11 +44,22 @@ HEADERS = {
 }
 
 
+class Traces(Protocol):
+    """What has spans of requests."""
+
+    def recent(self, search: str = "") -> Sequence[Mapping[str, Any]]:
+        """Return summaries of the latest traces, the newest first; with `search`, those that have this text."""
+
+    def trace(self, trace: str) -> Mapping[str, Any] | None:
+        """Return a trace with its spans, or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class Console:
     """A console of one catalogue. `where` names what it shows; `status` returns lines, at once if `status_is_quick`.
 
-    If it `acts`, the page has the buttons of `ACTIONS`.
+    If it `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. With `traces`
+    it shows them.
     """
 
     catalogue: Catalogue
@@ -56,6 +69,8 @@ class Console:
     refresh_seconds: int = 2
     project: str = ""
     acts: bool = True
+    minutes: Callable[[], Mapping[str, Any]] | None = None
+    traces: "Traces | None" = None
 
     def answer(self, request: Request) -> Response | None:
         """Return the answer to a GET of the console's addresses; None for any other address."""
@@ -68,6 +83,12 @@ class Console:
                 return _json(map_of(self.catalogue))
             case ["console", "status"]:
                 return _json({"lines": [_line(each) for each in self.status()]})
+            case ["console", "minutes"] if self.minutes:
+                return _json(self.minutes())
+            case ["console", "traces"] if self.traces:
+                return _json({"traces": self.traces.recent(request.args.get("search", ""))})
+            case ["console", "traces", id_] if self.traces and (found := self.traces.trace(id_)):
+                return _json(found)
             case ["console", name]:
                 return _file(name)
         return None
@@ -78,6 +99,8 @@ class Console:
             "project": self.project,
             "refresh_seconds": self.refresh_seconds,
             "status_is_quick": self.status_is_quick,
+            "has_minutes": self.minutes is not None,
+            "has_traces": self.traces is not None,
             "actions": {name: action.shown() for name, action in ACTIONS.items()} if self.acts else {},
             "objects": self._listed("class", ((each.segment, each.objects) for each in self._for_people)),
             "flows": self._listed("flow", ((each.segment, each.flows) for each in self._for_people)),

@@ -79,7 +79,11 @@ class Relay:
     def _answer(self, request: Request) -> Response:
         if refusal := self._refusal(request):
             return refusal
-        if page := self.console.answer(request):
+        try:
+            page = self.console.answer(request)
+        except (CommandFailed, OSError) as error:  # of gcloud, or of an API of Google's
+            return problem(502, "Not readable", str(error))
+        if page:
             return page
         path = _raw_path(request)
         if not self.passes(path):

@@ -53,6 +53,7 @@ def server_of(
         refresh_seconds=REFRESH_SECONDS,
         project=place.project,
         acts=acts,
+        minutes=lambda: CloudSource(place, run_).minutes(),
     )
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)

@@ -8,6 +8,7 @@ from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
+from signalbox_infra.local.functions import spans
 from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.services.supervisor import StackError
@@ -28,6 +29,7 @@ def clear(folder: Path, service_names: Sequence[str], databases: bool) -> None:
     """Delete an earlier stack's logs, and its queues and events if its documents are gone."""
     for name in service_names:
         (folder / f"{name}.log").unlink(missing_ok=True)
+    (folder / spans.FILE).unlink(missing_ok=True)
     for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle", PAUSED_FILE) if databases else ():
         for leftover in folder.glob(name):
             leftover.unlink()

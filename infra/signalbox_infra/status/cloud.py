@@ -1,8 +1,8 @@
 """The status and the logs of a deployment, by `gcloud` and Firestore's REST interface."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -24,20 +24,26 @@ TASKS_MAX = 1_000
 OUTBOX_MAX = 300
 FAILURES_MAX = 300
 REST_SECONDS_MAX = 30
+MINUTES = 60
+REQUESTS = 'metric.type="run.googleapis.com/request_count" AND resource.type="cloud_run_revision"'
+GROUPED_BY = ("resource.label.service_name", "metric.label.response_code_class")
+
 Fetch = Callable[[str, str, Mapping[str, object]], Any]
-"""Called with an address, a token and the body of a POST; returns the JSON that is answered."""
+"""Called with an address, a token and the body of a POST, empty for a GET; returns the JSON that is answered."""
 
 
 def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
-    """POST to an API of Google's, over TLS that is verified. Raises `HttpError`."""
+    """Call an API of Google's, over TLS that is verified. Raises `HttpError`."""
+    method = "POST" if body else "GET"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    content = json.dumps(body).encode() if body else None
     try:
         with http_client.client(REST_SECONDS_MAX) as http:
-            answer = http.post(url, content=json.dumps(body).encode(), headers=headers)
+            answer = http.request(method, url, content=content, headers=headers)
     except httpx.HTTPError as error:
-        raise http_client.HttpError(f"POST {url}: {error}") from error
+        raise http_client.HttpError(f"{method} {url}: {error}") from error
     if not answer.is_success:
-        raise http_client.HttpError(f"POST {url}: {answer.status_code} {answer.text}")
+        raise http_client.HttpError(f"{method} {url}: {answer.status_code} {answer.text}")
     return answer.json()
 
 
@@ -106,6 +112,49 @@ class CloudSource:
     @cached_property
     def _token(self) -> str:
         return self._gcloud("auth", "print-access-token").strip()
+
+    def minutes(self) -> Mapping[str, Any]:
+        """Return how many requests each function had in each minute of the last hour, and how many were answered 5xx.
+
+        Cloud Monitoring knows them two minutes later. `until` is when the last minute ends, in seconds from 1970.
+        """
+        until = datetime.now(UTC).replace(second=0, microsecond=0)
+        named = {self._target.service(name): name for name in self._catalogue.functions}
+        services = " OR ".join(f'resource.label.service_name="{service}"' for service in sorted(named))
+        asked = [
+            ("filter", f"{REQUESTS} AND ({services})"),
+            ("interval.startTime", rfc3339(until - timedelta(minutes=MINUTES))),
+            ("interval.endTime", rfc3339(until)),
+            ("aggregation.alignmentPeriod", "60s"),
+            ("aggregation.perSeriesAligner", "ALIGN_DELTA"),
+            ("aggregation.crossSeriesReducer", "REDUCE_SUM"),
+            *(("aggregation.groupByFields", label) for label in GROUPED_BY),
+        ]
+        monitoring = f"https://monitoring.googleapis.com/v3/projects/{self._target.project}/timeSeries"
+        counted: dict[str, dict[str, list[int]]] = {}
+        for series in self._pages(monitoring, asked):
+            counts = counted.setdefault(
+                named[series["resource"]["labels"]["service_name"]],
+                {"requests": [0] * MINUTES, "failed": [0] * MINUTES},
+            )
+            kinds = (
+                ("requests", "failed") if series["metric"]["labels"]["response_code_class"] == "5xx" else ("requests",)
+            )
+            for point in series["points"]:
+                ago = round((until - _time(point["interval"]["endTime"])).total_seconds() / 60)
+                if 0 <= ago < MINUTES:
+                    for kind in kinds:
+                        counts[kind][MINUTES - 1 - ago] += int(point["value"]["int64Value"])
+        by_name = [{"function": name, **counted[name]} for name in sorted(counted)]
+        return {"until": round(until.timestamp()), "functions": by_name}
+
+    def _pages(self, url: str, asked: Sequence[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
+        token = ""
+        while True:
+            page = self._fetch(str(httpx.URL(url, params=[*asked, ("pageToken", token)])), self._token, {})
+            yield from page.get("timeSeries", ())
+            if not (token := page.get("nextPageToken", "")):
+                return
 
     def last_sweep(self) -> Sweep:
         job = self._json("scheduler", "jobs", "describe", self._target.service("sweep"), self._location)

@@ -15,7 +15,18 @@ from dataclasses import dataclass, replace
 
 from signalbox.adapters import tracing
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Committed, Delete, Outcome, Ports, Query, Snapshot, Store, TaskQueue, Write
+from signalbox.core.ports import (
+    Committed,
+    Delete,
+    Outcome,
+    Ports,
+    Query,
+    Snapshot,
+    Store,
+    TaskQueue,
+    Write,
+    WriteResult,
+)
 from signalbox.core.queries import Field
 
 COUNTED_A_READ = 1000
@@ -94,13 +105,17 @@ class MeteredStore:
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         _add_writes(writes)
-        with tracing.span("commit", writes=len(writes)):
-            return self._store.commit(writes)
+        with tracing.span("commit", writes=len(writes)) as span:
+            committed = self._store.commit(writes)
+            span.set(committed_at=committed.commit_time)
+            return committed
 
     def write_each(self, writes: Sequence[Write]) -> tuple[Outcome, ...]:
         _add_writes(writes)
-        with tracing.span("write each", writes=len(writes)):
-            return self._store.write_each(writes)
+        with tracing.span("write each", writes=len(writes)) as span:
+            outcomes = self._store.write_each(writes)
+            span.set(committed_at=[each.update_time for each in outcomes if isinstance(each, WriteResult)])
+            return outcomes
 
     def new_id(self) -> str:
         return self._store.new_id()

@@ -4,7 +4,6 @@ The ids of a recorded span follow from its key by a hash. So a commit whose answ
 process repeats, exports the same span again, and no second one.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -31,7 +30,9 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from signalbox.adapters.settings import served_name, settings
+from signalbox.adapters.tracing import id_of
 from signalbox.core.effects import RecordedSpan
+from signalbox.core.times import rfc3339
 
 SCOPE = "signalbox"
 GOOGLE_ENDPOINT = "telemetry.googleapis.com"
@@ -55,26 +56,26 @@ class OpenTelemetry:
         self._tracer = self.provider.get_tracer(SCOPE)
 
     @contextmanager
-    def request(self, name: str, parent: str, attributes: Mapping[str, object]) -> Iterator["RequestSpan"]:
+    def request(self, name: str, parent: str, attributes: Mapping[str, object]) -> Iterator["OpenSpan"]:
         """Return the span of a request; `parent` is a ``traceparent``, empty at the beginning of a trace."""
         context = TraceContextTextMapPropagator().extract({"traceparent": parent}, Context())
         kind = SpanKind.CONSUMER if attributes.get("task") else SpanKind.SERVER
         try:
             with self._tracer.start_as_current_span(name, context, kind, _attributes(attributes)) as span:
-                yield RequestSpan(span)
+                yield OpenSpan(span)
         finally:
             if self._flushes:
                 self.provider.force_flush(FLUSH_MILLISECONDS)
 
     @contextmanager
-    def span(self, name: str, attributes: Mapping[str, object]) -> Iterator[object]:
+    def span(self, name: str, attributes: Mapping[str, object]) -> Iterator["OpenSpan"]:
         """Return a span of the current request."""
         with self._tracer.start_as_current_span(name, kind=SpanKind.CLIENT, attributes=_attributes(attributes)) as span:
-            yield span
+            yield OpenSpan(span)
 
     def record(self, recorded: RecordedSpan) -> None:
         """Export a span that a commit has recorded, with a link to the request whose commit it was."""
-        trace_id = _id(recorded.trace, 16)
+        trace_id = id_of(recorded.trace, 16)
         if self.provider.sampler.should_sample(Context(), trace_id, recorded.name).decision is Decision.DROP:
             return
         request = get_current_span().get_span_context()
@@ -94,8 +95,8 @@ class OpenTelemetry:
         self._processor.on_end(span)
 
 
-class RequestSpan:
-    """The span of a request that has begun."""
+class OpenSpan:
+    """A span that has begun."""
 
     def __init__(self, span: Span) -> None:
         self._span, context = span, span.get_span_context()
@@ -133,11 +134,7 @@ def _google_session() -> Any:
 
 
 def _context(trace: str, key: str) -> SpanContext:
-    return SpanContext(_id(trace, 16), _id(key, 8), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-
-def _id(key: str, size_bytes: int) -> int:
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:size_bytes]) or 1
+    return SpanContext(id_of(trace, 16), id_of(key, 8), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 def _nanoseconds(at: datetime) -> int:
@@ -145,8 +142,11 @@ def _nanoseconds(at: datetime) -> int:
 
 
 def _attributes(values: Mapping[str, object]) -> dict[str, str | bool | int | float]:
-    """Return attributes under the kit's prefix; one of another type as text."""
-    known = {
-        name: value if isinstance(value, str | bool | int | float) else str(value) for name, value in values.items()
-    }
-    return {f"signalbox.{name}": value for name, value in known.items()}
+    """Return attributes under the kit's prefix; one of another type as text. Lists are left out: they can be long."""
+    return {f"signalbox.{name}": _attribute(value) for name, value in values.items() if not isinstance(value, list)}
+
+
+def _attribute(value: object) -> str | bool | int | float:
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    return value if isinstance(value, str | bool | int | float) else str(value)

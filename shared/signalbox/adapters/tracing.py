@@ -4,6 +4,7 @@ A process exports spans if `OTEL_EXPORTER_OTLP_ENDPOINT` is set (docs/operations
 does it, with OpenTelemetry's SDK, and is imported with the first request.
 """
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,7 +34,7 @@ class Exporter(Protocol):
     def request(self, name: str, parent: str, attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
         """Return the span of a request; `parent` is a ``traceparent``, empty at the beginning of a trace."""
 
-    def span(self, name: str, attributes: Mapping[str, object]) -> AbstractContextManager[object]:
+    def span(self, name: str, attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
         """Return a span of the current request."""
 
     def record(self, recorded: RecordedSpan) -> None:
@@ -47,7 +48,7 @@ class _NoSpan:
         """Do nothing."""
 
 
-NO_SPAN = _NoSpan()
+NO_SPAN: Span = _NoSpan()
 
 _chosen: list[Exporter | None] = []
 
@@ -86,13 +87,18 @@ def request(name: str, parent: str, attributes: Mapping[str, object]) -> Iterato
         yield span
 
 
-def span(name: str, **attributes: object) -> AbstractContextManager[object]:
+def span(name: str, **attributes: object) -> AbstractContextManager[Span]:
     """Return a span of the current request."""
     chosen = _chosen[0] if _chosen else None
-    return nullcontext() if chosen is None else chosen.span(name, attributes)
+    return nullcontext(NO_SPAN) if chosen is None else chosen.span(name, attributes)
 
 
 def record(recorded: RecordedSpan) -> None:
     """Export a span that a commit has recorded."""
     if _chosen and (chosen := _chosen[0]):
         chosen.record(recorded)
+
+
+def id_of(key: str, size_bytes: int) -> int:
+    """Return the id of a recorded span, of 8 bytes, or of its trace, of 16: a hash of its key."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:size_bytes]) or 1

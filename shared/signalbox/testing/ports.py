@@ -8,12 +8,13 @@ entry to add to the catalogue. The cloud's error is translated into the same pro
 import sys
 import traceback
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from signalbox.adapters import tracing
 from signalbox.adapters.firestore.messages import needs_index
+from signalbox.adapters.logs import current_trace
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.ports import Budget, OutOfTime, Query, Snapshot, Store
 from signalbox.core.problems import Problem
@@ -121,13 +122,13 @@ class HeldTaskQueue:
         self._attempts: dict[str, Attempts] = {}
 
     def create(self, effects: Sequence[Effect]) -> None:
-        """Accept tasks, except those whose name was taken before."""
+        """Accept tasks, except those whose name was taken before. One without a trace has that of the request."""
         if self.refusal:
             raise self.refusal
         for effect in effects:
             if effect.name not in self.names:
                 self.names.add(effect.name)
-                self.tasks.append(effect)
+                self.tasks.append(replace(effect, trace=effect.trace or current_trace()))
 
     def attempts(self, task: Effect) -> Attempts:
         """Return the counts of a task, which a test may change."""

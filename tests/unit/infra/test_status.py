@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from signalbox.catalogue.reading import load
+from signalbox.core.times import rfc3339
 from signalbox.objects.model import method_call
 from signalbox_infra.cli.main import main
 from signalbox_infra.deploy.commands import Outcome
@@ -91,6 +93,49 @@ class Firestore:
         [source] = body["structuredQuery"]["from"]
         found: list[Any] = [{"document": each} for each in self._records.get(source["collectionId"], ())]
         return found or [{"readTime": ago(0)}]
+
+
+class Monitoring:
+    """Answers Cloud Monitoring's lists of time series, one series a page."""
+
+    def __init__(self, *series: tuple[str, str, Mapping[int, int]]) -> None:
+        self._series = series
+        self.asked: list[Mapping[str, list[str]]] = []
+
+    def __call__(self, url: str, _: str, body: Mapping[str, Any]) -> Any:
+        assert body == {}
+        at = urlsplit(url)
+        assert f"{at.netloc}{at.path}" == "monitoring.googleapis.com/v3/projects/demo-project/timeSeries"
+        asked = parse_qs(at.query)
+        self.asked.append(asked)
+        if not self._series:
+            return {}
+        page = int(asked.get("pageToken", ["0"])[0])
+        service, kind, counts = self._series[page]
+        until = datetime.fromisoformat(asked["interval.endTime"][0])
+        points = [
+            {"interval": {"endTime": rfc3339(until - timedelta(minutes=ago))}, "value": {"int64Value": str(count)}}
+            for ago, count in counts.items()
+        ]
+        labels = {"resource": {"labels": {"service_name": service}}, "metric": {"labels": {"response_code_class": kind}}}
+        more = {"nextPageToken": str(page + 1)} if page + 1 < len(self._series) else {}
+        return {"timeSeries": [{**labels, "points": points}], **more}
+
+
+def test_the_requests_of_the_last_hour_are_read_from_monitoring_by_function_and_minute() -> None:
+    monitoring = Monitoring(
+        ("dev-documents", "2xx", {0: 5, 2: 1, 60: 9}), ("dev-documents", "5xx", {0: 2}), ("dev-sweep", "2xx", {59: 1})
+    )
+    minutes = CloudSource(TARGET, Gcloud(), monitoring).minutes()
+    documents, sweep = minutes["functions"]
+    assert (documents["function"], documents["requests"][-3:]) == ("documents", [1, 0, 7])
+    assert (sum(documents["requests"]), documents["failed"][-3:], sum(documents["failed"])) == (8, [0, 0, 2], 2)
+    assert (sweep["function"], sweep["requests"][0], sum(sweep["requests"]), len(sweep["requests"])) == ("sweep", 1, 1, 60)
+    assert minutes["until"] % 60 == 0
+    [first, *_] = monitoring.asked
+    assert first["aggregation.groupByFields"] == ["resource.label.service_name", "metric.label.response_code_class"]
+    assert 'resource.label.service_name="dev-documents"' in first["filter"][0]
+    assert CloudSource(TARGET, Gcloud(), Monitoring()).minutes()["functions"] == []
 
 
 def lines_by_name(gcloud: Gcloud, firestore: Firestore) -> dict[str, tuple[str, bool]]:

@@ -98,6 +98,7 @@ async function run(function_, flow, id, about) {
     buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
+    about.has_traces && h("p", {}, link(["traces"], "Traces of this run", { search: `${flow}/${id}` })),
     timeline(rows, { function: function_ }),
     log.spans === null &&
       log.entries.length > 0 &&

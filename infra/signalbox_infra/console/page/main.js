@@ -12,8 +12,9 @@ import * as objects from "./objects.js";
 import * as overview from "./overview.js";
 import * as semaphores from "./semaphores.js";
 import * as standings from "./standings.js";
+import * as traces from "./traces.js";
 
-const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures, map };
+const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures, traces, map };
 const FIRST = "overview";
 const PAUSE_MINUTES = 10;
 const RELAYED =

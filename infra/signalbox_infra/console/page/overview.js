@@ -1,7 +1,7 @@
 // Overview: first what needs a person, then what runs and waits. Each line leads to its page.
 
 import { address, get, Problem } from "./api.js";
-import { h, link, table } from "./dom.js";
+import { h, link, svg, table } from "./dom.js";
 
 export const TITLE = "Overview";
 export const SLOWER = 6; // times the pause between two readings of a deployment: it reads many lists
@@ -9,9 +9,10 @@ const RUNNING = ["open", "sealed"];
 const FLOWS_MAX = 10;
 
 export async function show({ about, visit }) {
-  const [lines, rows] = await Promise.all([
+  const [lines, rows, minutes] = await Promise.all([
     about.status_is_quick ? get("/console/status") : null,
     Promise.all(counts(about)),
+    about.has_minutes ? get("/console/minutes").catch((error) => ({ error: error.message, functions: [] })) : null,
   ]);
   return [
     h("h1", {}, TITLE),
@@ -25,11 +26,49 @@ export async function show({ about, visit }) {
       rows.filter(({ bad }) => !bad),
       "nothing. Call a function, and it appears here.",
     ),
+    minutes && plots(minutes, about),
     h("h2", {}, "Queues"),
     about.status_is_quick
       ? table("Tasks in the local queues", ["queue", "tasks"], lines.lines.map(status), "there is no stack.")
       : asked(visit),
   ];
+}
+
+/** Show the requests of the last hour: a row with a plot for each function. */
+function plots({ functions, error }, { has_traces }) {
+  const most = Math.max(...functions.flatMap(({ requests }) => requests));
+  return [
+    h("h2", {}, "Requests"),
+    error && h("p", { class: "note" }, `Not readable: ${error}`),
+    table(
+      "In each minute of the last hour; failed ones, with a status of 500 or more, are red",
+      ["function", "requests", "failed", `up to ${most.toLocaleString("en")} a minute`],
+      functions.map(({ function: name, requests, failed }) => [
+        has_traces ? link(["traces"], name, { search: name }) : name,
+        sum(requests),
+        h("span", { class: sum(failed) ? "bad" : null }, sum(failed).toLocaleString("en")),
+        plot(requests, failed, most),
+      ]),
+      "none.",
+    ),
+  ];
+}
+
+const sum = (counts) => counts.reduce((total, count) => total + count, 0);
+
+function plot(requests, failed, most) {
+  const [width, height] = [4, 28];
+  const bars = (counts, kind) =>
+    counts.map((count, at) => {
+      const high = count && Math.max(1, (count / most) * height);
+      return high && svg("rect", { class: kind, x: at * width, width: width - 1, y: height - high, height: high });
+    });
+  return svg(
+    "svg",
+    { class: "plot", viewBox: `0 0 ${requests.length * width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${requests.at(-1)} in this minute` },
+    bars(requests, "done").filter(Boolean),
+    bars(failed, "failed").filter(Boolean),
+  );
 }
 
 /** Show what there is of the rows, each a link to its list. */

@@ -5,7 +5,7 @@ import { badge, facts, h, json, link, short, svg } from "./dom.js";
 
 const CALLBACK = "run callback ";
 const TICKS_MAX = 6;
-const STEPS_SECONDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400];
+const STEPS_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400];
 
 /** Return the rows of a run {entries, spans, waits, ended_at} as they happened, each with the times of its bar. Without
  *  spans (the code does not fit the log any more) it is what the log has: when commands ended, and what is pending. */
@@ -45,7 +45,23 @@ export function timeline(rows, where) {
 
 const percent = (share) => `${Math.round(share * 10_000) / 100}%`;
 
-function axis({ from, length }) {
+/** Return a bar on the axis, from its beginning to its end as shares of the axis' length. */
+export const bar = (kind, { x, width }) =>
+  svg(
+    "svg",
+    { class: "lane", "aria-hidden": "true" },
+    svg("rect", {
+      class: `bar ${kind}`,
+      x: percent(x),
+      width: percent(Math.max(0.001, width)), // a rectangle without a width is not drawn
+      y: 3,
+      height: 14,
+      rx: 2,
+    }),
+  );
+
+/** Return the axis of times in milliseconds. */
+export function axis({ from, length }) {
   const step = STEPS_SECONDS.find((seconds) => length / 1000 / seconds <= TICKS_MAX) ?? length / 1000 / TICKS_MAX;
   const ticks = Array.from({ length: Math.floor(length / 1000 / step) + 1 }, (_, number) => number * step);
   const drawn = svg(
@@ -57,20 +73,15 @@ function axis({ from, length }) {
       return svg("text", { x: percent(at), y: 13, "text-anchor": anchor }, seconds ? `+${amount(seconds)}` : "0");
     }),
   );
-  return h("div", { class: "row axis" }, h("span", {}, `from ${clock(from)}`), drawn, h("span", { class: "took" }, duration(length)));
+  return h("div", { class: "row axis" }, h("span", {}, `from ${clock(from)}`), drawn, h("span", { class: "took" }, amount(length / 1000)));
 }
 
-const amount = (seconds) => (seconds < 1 ? `${seconds} s` : duration(seconds * 1000));
+const amount = (seconds) => {
+  const milliseconds = Math.round(seconds * 1000);
+  return milliseconds < 1000 ? `${milliseconds} ms` : duration(milliseconds, 1);
+};
 
 function one(row, { from, length }, where) {
-  const bar = svg("rect", {
-    class: `bar ${row.outcome}`,
-    x: percent((row.from - from) / length),
-    width: percent(Math.max(0.001, (row.to - row.from) / length)), // a rectangle without a width is not drawn
-    y: 3,
-    height: 14,
-    rx: 2,
-  });
   const bad = row.outcome === "failed" || row.stuck || (row.last_error && row.outcome === "pending");
   return h(
     "details",
@@ -79,7 +90,7 @@ function one(row, { from, length }, where) {
       "summary",
       { class: "row" },
       h("span", { class: bad ? "name bad" : "name" }, row.command, more(row)),
-      svg("svg", { class: "lane", "aria-hidden": "true" }, bar),
+      bar(row.outcome, { x: (row.from - from) / length, width: (row.to - row.from) / length }),
       h("span", { class: "took" }, took(row)),
     ),
     details(row, where),

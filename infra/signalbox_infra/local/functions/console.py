@@ -1,18 +1,23 @@
-"""The console of the local stack: its pages, and the numbers of tasks in its queues."""
+"""The console of the local stack: its pages, the numbers of tasks in its queues, and its spans."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from signalbox.adapters.settings import settings
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.pages import Console
+from signalbox_infra.local.functions import spans
 from signalbox_infra.local.services.command_lines import stats
 from signalbox_infra.status.report import Line, Queue, queue_line
 
 
 def local_console(catalogue: Catalogue) -> Console:
     """Return the console of the functions that this process serves."""
-    return Console(catalogue, "This machine", queues)
+    file = os.environ.get(spans.VARIABLE)
+    reader = spans.SpanReader(Path(file)) if file else None
+    return Console(catalogue, "This machine", queues, minutes=reader.minutes if reader else None, traces=reader)
 
 
 def queues() -> Sequence[Line]:

@@ -53,6 +53,11 @@ def labelled(app: "WSGIApplication") -> "WSGIApplication":
     return entry
 
 
+def current_labels() -> Mapping[str, Any]:
+    """Return the labels of the current request."""
+    return _labels.get() or {}
+
+
 def labels_of(environ: "WSGIEnvironment") -> dict[str, Any]:
     """Return the labels of a request, from its address and headers, and for a task from its body."""
     path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", ""))

@@ -10,6 +10,7 @@ Gunicorn serves `application`, with threads, as in the cloud: loaded once and th
 each worker connects by itself, when it starts or at its first request.
 """
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request
 
 from signalbox import Function
-from signalbox.adapters import runtime
+from signalbox.adapters import runtime, tracing
 from signalbox.adapters.http import cloud_run, invocations
 from signalbox.adapters.http.responses import Response, problem_response, response_of
 from signalbox.adapters.http.routes import EXTENSION, Route
@@ -32,6 +33,7 @@ from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
 from signalbox_infra.deployments import Deployment, deployments_of
+from signalbox_infra.local.functions import spans
 from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_infra.local.functions.console import local_console
 from signalbox_infra.local.functions.door import guarded
@@ -80,6 +82,8 @@ def connect() -> None:
         if not _connected:
             chosen = settings()
             ports = runtime.connect(chosen, local_store(chosen))
+            if (file := os.environ.get(spans.VARIABLE)) and not chosen.spans_endpoint:
+                tracing.bind(spans.SpanFile(Path(file)))
             log = LabelledLog(ports.log)
             runtime.bind(replace(ports, queue=AuthorizedQueue(ports.queue, log), log=log))
             _connected = True

@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.catalogue.project import KIT
 from signalbox_infra import http_client
 from signalbox_infra.local import processes
-from signalbox_infra.local.functions import gunicorn_hooks
+from signalbox_infra.local.functions import gunicorn_hooks, spans
 from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.services.child import RETIRED_SECONDS_MAX
@@ -161,6 +161,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
+            spans.VARIABLE: str(layout.folder / spans.FILE),
             **own_environment(layout.catalogue),
             **functions_environment(layout),
         },

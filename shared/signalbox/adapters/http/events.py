@@ -23,7 +23,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.firestore.values import decode_fields, timestamp
 from signalbox.adapters.http.bodies import event_body
 from signalbox.adapters.http.cloud_run import calling_account
-from signalbox.adapters.http.request_log import entry_point, logged_request
+from signalbox.adapters.http.request_log import LogEntry, entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,
     internal_error_response,
@@ -59,7 +59,7 @@ def document_written(
             with logged_request(function, _headers(event), "event", task=str(event["id"])) as log_entry:
                 log_entry.sampled_by = str(event["id"]) if rarely_calls_for_anything else ""
                 try:
-                    _handle(handler, event)
+                    _handle(handler, event, log_entry)
                 except HTTPException as error:
                     log_entry.status = error.code or log_entry.status
                     raise
@@ -70,9 +70,11 @@ def document_written(
     return decorate
 
 
-def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent") -> None:
+def _handle(handler: Callable[[DocumentEvent], None], event: "CloudEvent", log_entry: LogEntry) -> None:
     try:
-        handler(document_event(event.get_attributes(), event.get_data()))
+        parsed = document_event(event.get_attributes(), event.get_data())
+        _mark(log_entry, parsed.update_time)
+        handler(parsed)
     except Problem as problem:
         runtime.log().error("event abandoned", problem=problem.slug(), detail=problem.detail, exception=problem)
     except Unavailable as error:
@@ -123,6 +125,8 @@ class ReceivedEvent:
     body: bytes
     kind: str
     """``created``, ``updated`` or ``deleted``, as its type says, or else its data; empty if neither does."""
+    written_at: datetime | None
+    """The time of the commit; None for a delete."""
 
     def arguments(self, bytes_max: int) -> dict[str, str]:
         """Return the arguments of its task. An event with more bytes than that is passed on without its data."""
@@ -144,14 +148,16 @@ def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]
 
     def entry(request: flask.Request) -> flask.Response:
         with logged_request(function, request.headers, "event", task=request.headers.get("ce-id", "")) as log_entry:
-            response = _received(request, receive)
+            response = _received(request, receive, log_entry)
             log_entry.status = response.status_code
             return response
 
     return entry_point(function, entry)
 
 
-def _received(request: flask.Request, receive: Callable[[str, ReceivedEvent], None]) -> flask.Response:
+def _received(
+    request: flask.Request, receive: Callable[[str, ReceivedEvent], None], log_entry: LogEntry
+) -> flask.Response:
     if request.method != "POST":
         return problem_response(MethodNotAllowed("Triggers POST.", headers={"Allow": "POST"}))
     if settings().in_cloud and (not settings().events_account or calling_account(request) != settings().events_account):
@@ -159,7 +165,9 @@ def _received(request: flask.Request, receive: Callable[[str, ReceivedEvent], No
         runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
         return problem_response(refused)
     try:
-        receive(request.path.rstrip("/").rpartition("/")[2], _event(request))
+        event = _event(request)
+        _mark(log_entry, event.written_at)
+        receive(request.path.rstrip("/").rpartition("/")[2], event)
     except Problem as problem:
         runtime.log().error("event refused", problem=problem.slug(), detail=problem.detail, exception=problem)
         return problem_response(problem)
@@ -183,7 +191,14 @@ def _event(request: flask.Request) -> ReceivedEvent:
     before, after = data.HasField("old_value"), data.HasField("value")
     said = request.headers.get("ce-type", "").rpartition(".")[2]
     seen = (UPDATED if before else CREATED) if after else DELETED if before else ""
-    return ReceivedEvent(event_id, path, body, said if said in (CREATED, UPDATED, DELETED) else seen)
+    kind = said if said in (CREATED, UPDATED, DELETED) else seen
+    return ReceivedEvent(event_id, path, body, kind, _time(data.value, "update_time"))
+
+
+def _mark(log_entry: LogEntry, written_at: datetime | None) -> None:
+    """Set the time of the commit on the event's span: Eventarc does not propagate the trace of the commit's request."""
+    if written_at:
+        log_entry.span.set(written_at=written_at)
 
 
 def _parse(body: bytes) -> Any:

@@ -28,7 +28,7 @@ AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
 @dataclass(slots=True)
 class LogEntry:
-    """The log line of the current request. Set `status` to that of the response.
+    """The log line of the current request, and its span. Set `status` to that of the response.
 
     With `sampled_by`, an id of the request, most lines of requests that succeeded and cost nothing are left out in the
     cloud: all but one of `SAMPLE`, chosen by the id.
@@ -36,6 +36,7 @@ class LogEntry:
 
     status: int = STATUS_UNHANDLED
     sampled_by: str = ""
+    span: tracing.Span = tracing.NO_SPAN
 
     def sample(self, cost: Cost) -> int:
         """Return the number of requests like this one that one line stands for; 0 if this one has none."""
@@ -51,7 +52,7 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
     `kind` is a part of its span's name: the method, or the path of a task. The function is the author of everything
     that is written in the meantime.
     """
-    log_entry, started = LogEntry(), time.perf_counter()
+    started = time.perf_counter()
     author = identity.author_of_function(function)
     with (
         tracing.request(f"{function} {kind}", given_trace(headers), {"function": function, **labels}) as span,
@@ -60,6 +61,7 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
         noted() as durations,
         identity.acting(author),
     ):
+        log_entry = LogEntry(span=span)
         try:
             yield log_entry
         finally:
