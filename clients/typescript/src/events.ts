@@ -9,24 +9,26 @@ export interface ServerSentEvent {
 
 const RECONNECT_MILLISECONDS = 1_000;
 
-/** Yield the events of a stream. One that breaks is opened again after the last id; a stream without ids then ends. */
+/**
+ * Yield the events of a stream until one is `complete`. A stream that breaks or ends before, as the server ends each after some
+ * minutes, is opened again after its last event. One whose events have no ids cannot continue, and ends.
+ */
 export async function* events(
   send: (request: Request) => Promise<Response>,
   url: string,
   signal?: AbortSignal,
 ): AsyncGenerator<ServerSentEvent> {
-  let id = "";
-  for (;;) {
+  for (let [id, last] = ["", ""]; last !== "complete"; ) {
     const headers = { Accept: "text/event-stream", ...(id && { "Last-Event-ID": id }) };
     const response = await send(new Request(url, { headers, ...(signal && { signal }) }));
     if (response.status === 204) return;
     if (!response.ok || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
     try {
       for await (const event of parsed(response.body)) {
-        id = event.id;
+        [id, last] = [event.id, event.event];
         yield event;
       }
-      return;
+      if (!id) return;
     } catch (failure) {
       if (signal?.aborted || !id) throw failure;
       await new Promise((resume) => setTimeout(resume, RECONNECT_MILLISECONDS));

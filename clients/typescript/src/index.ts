@@ -46,7 +46,7 @@ export interface Options {
 }
 
 export type Client = OpenApiClient<paths> & {
-  /** The server-sent events of a path, such as `batches/orders/events`, until the server ends them. A stream that breaks continues after its last event. */
+  /** The server-sent events of a path, such as `batches/orders/events`, until `complete`. A stream that ends before continues after its last event. */
   events(path: string, options?: { readonly signal?: AbortSignal }): AsyncGenerator<ServerSentEvent>;
 };
 

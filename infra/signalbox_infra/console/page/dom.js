@@ -48,7 +48,9 @@ export function table(caption, heads, rows, empty = "None.") {
     {},
     rows.map((row) => h("tr", { class: row.class }, (row.cells ?? row).map(cell))),
   );
-  return h("div", { class: "scroll" }, h("table", {}, h("caption", {}, caption), head, body));
+  const whole = h("table", {}, h("caption", {}, caption), head, body);
+  const reached = whole.querySelector("a, button"); // with the keyboard; what has neither is scrolled by itself
+  return h("div", { class: "scroll", ...(!reached && { tabindex: "0", role: "region", "aria-label": caption }) }, whole);
 }
 
 const cell = (value) =>

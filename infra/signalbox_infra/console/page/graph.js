@@ -28,7 +28,7 @@ export function graph(label, nodes, edges) {
   );
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
+    { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label },
     svg("defs", {}, arrows),
     edges.map((edge) => arrow(edge, at, edges.some(({ from, to }) => from === edge.to && to === edge.from))),
     nodes.map((node) => box(node, at.get(node.id))),

@@ -114,7 +114,7 @@ function drawn(nodes, edges, chosen) {
     {
       class: "map",
       viewBox: `0 0 ${WIDTH} ${[...nodes.values()][0].total}`,
-      role: "img",
+      role: "group",
       "aria-label": "The functions and their queues; the tables below have the same",
     },
     edges.map((edge) => line(edge, nodes)),

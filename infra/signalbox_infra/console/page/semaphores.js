@@ -149,7 +149,7 @@ async function one(name, about) {
     h("h2", {}, "Leases"),
     table(
       "Live leases",
-      ["lease", "holder", "task", "permits", "token", "ends", ""],
+      ["lease", "holder", "task", "permits", "token", "ends", "action"],
       shown.leases.map((lease) => [
         lease.id,
         lease.holder ?? "",

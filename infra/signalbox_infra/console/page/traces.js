@@ -13,7 +13,7 @@ export async function show({ about, parts: [trace], query: { search = "" } }) {
       h("h1", {}, TITLE),
       h("p", { class: "note" }, "The local stack's console shows traces. Functions of a deployment export theirs to Cloud Trace, if their environment has OTEL_EXPORTER_OTLP_ENDPOINT."),
     ];
-  return trace ? one(await get(`/console/traces/${encodeURIComponent(trace)}`)) : all(search);
+  return trace ? one(await get(`/console/traces/${encodeURIComponent(trace)}`), about) : all(search);
 }
 
 async function all(search) {
@@ -42,7 +42,7 @@ const took = ({ from, to }) => milliseconds(to - from);
 const milliseconds = (microseconds) =>
   microseconds < 2_000_000 ? `${(microseconds / 1000).toLocaleString("en", { maximumFractionDigits: 1 })} ms` : duration(microseconds / 1000, 1);
 
-function one(trace) {
+function one(trace, about) {
   const scale = { from: trace.from / 1000, length: Math.max(1, (trace.to - trace.from) / 1000) };
   return [
     h("h1", {}, trace.name),
@@ -55,7 +55,7 @@ function one(trace) {
       trace: trace.trace,
     }),
     h("h2", {}, "Spans"),
-    h("div", { class: "timeline spans" }, axis(scale), inOrder(trace.spans).map((span) => row(span, scale))),
+    h("div", { class: "timeline spans" }, axis(scale), inOrder(trace.spans).map((span) => row(span, scale, about))),
     !trace.complete && h("p", { class: "note" }, `The first ${trace.spans.length} spans.`),
   ];
 }
@@ -68,7 +68,7 @@ function inOrder(spans) {
   return listed("", 0);
 }
 
-function row(span, { from, length }) {
+function row(span, { from, length }, about) {
   const share = { x: (span.from / 1000 - from) / length, width: (span.to - span.from) / 1000 / length };
   const { attributes } = span;
   return h(
@@ -89,7 +89,7 @@ function row(span, { from, length }) {
         error: span.error,
         ...Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name.replaceAll("_", " "), short(value)])),
       }),
-      run(span),
+      run(span, about),
     ),
   );
 }
@@ -105,5 +105,7 @@ const told = ({ name, attributes, error }) =>
     .filter(Boolean)
     .join(", ");
 
-const run = ({ kind, attributes: { function: function_, flow, id } }) =>
-  kind === "recorded" && flow && id && h("p", {}, "Run: ", link(["flows", function_, flow, id], `${flow}/${id}`));
+function run({ kind, attributes: { flow, id } }, { flows }) {
+  const known = kind === "recorded" && flows.find((each) => each.flow === flow);
+  return known && h("p", {}, "Run: ", link(["flows", known.function, flow, id], `${flow}/${id}`));
+}

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -251,24 +251,23 @@ class SpanReader:
 
     def _above(self, trace: str, spans: Iterable[Span]) -> str:
         """Return the trace with which one is shown: an event's with that of its commit, a run's with its request's."""
-        named = (self._cause(span)[0] for span in spans)
-        return next((above for above in named if above in self._traces and above != trace), "")
+        linked = (link[0] for span in spans for link in span.get("links", ())[:1])
+        written = (self._commit_of(span)[0] for span in spans)
+        return next((above for above in chain(written, linked) if above in self._traces and above != trace), "")
 
-    def _cause(self, span: Span) -> tuple[str, str]:
-        """Return the trace and the id of the span that a span without a parent follows from, if that is known."""
-        if span["kind"] == "recorded" and span["links"]:
-            return span["links"][0][0], span["links"][0][1]
+    def _commit_of(self, span: Span) -> tuple[str, str]:
+        """Return the trace and the id of the commit whose event a span is of, if that is known."""
         return self._commits.get(span["attributes"].get("written_at", ""), ("", ""))
 
     def _whole(self, trace: str, below: Mapping[str, Sequence[str]]) -> list[Span]:
-        """Return the spans of a trace and of those that are shown with it, each with the one above it as its parent."""
+        """Return the spans of a trace and of those that are shown with it. An event's parent is the commit."""
         found, todo = {trace}, [trace]
         while todo:
             fresh = set(below.get(todo.pop(), ())) - found
             found |= fresh
             todo += fresh
         spans = (span for each in found for span in self._traces[each].values())
-        return [{**span, "parent": span["parent"] or self._cause(span)[1]} for span in spans]
+        return [{**span, "parent": span["parent"] or self._commit_of(span)[1]} for span in spans]
 
 
 def _summary(trace: str, spans: Sequence[Span]) -> Mapping[str, Any]:

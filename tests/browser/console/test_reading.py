@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,19 +14,16 @@ from werkzeug.test import Client
 from signalbox import Function, Problem, flow, flows
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
 from signalbox_infra.console.pages import FOLDER, POLICY
-from signalbox_infra.console.serving import server_of
-from signalbox_infra.deploy.commands import Outcome
-from signalbox_infra.deploy.target import Target
 from signalbox_infra.local.functions.server import mounted
+from tests.browser.console.pages import Console, deadlock, relaying
 from tests.serving import serving
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'<b>'\"&amp;"
 """A name that would be markup, were it not text."""
@@ -39,85 +33,6 @@ doors = Function("doors")
 doors.callbacks()
 mill = Function("mill")
 jams: list[str] = []
-
-
-@pytest.fixture(scope="module")
-def app() -> WSGIApplication:
-    with Harness():
-        return mounted(load())
-
-
-@pytest.fixture
-def harness() -> Iterator[Harness]:
-    with Harness() as harness, replaced(watch_pause_seconds=0.1):
-        yield harness
-
-
-@pytest.fixture
-def base(app: WSGIApplication, harness: Harness) -> Iterator[str]:
-    with serving(app) as base:
-        yield base
-
-
-@pytest.fixture
-def console(page: Page, base: str) -> Iterator[Console]:
-    """Return the console; at the end it has logged no error and loaded nothing from elsewhere."""
-    logged: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: logged.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("request", lambda request: asked.append(request.url))
-    yield Console(page, base)
-    assert logged == []
-    assert [url for url in asked if not url.startswith(base)] == []
-
-
-class Console:
-    """The console's page, and what can be seen of it."""
-
-    def __init__(self, page: Page, base: str) -> None:
-        self.page = page
-        self.base = base
-
-    def open(self, place: str, heading: str) -> None:
-        self.page.goto(f"{self.base}console#/{place}")
-        self.page.wait_for_function("text => document.querySelector('h1')?.textContent === text", arg=heading)
-
-    def rows(self, caption: str) -> list[list[str]]:
-        """Return the cells of the table with this caption, below its head."""
-        rows: list[list[str]] = self.page.evaluate(
-            """caption => [...document.querySelectorAll("table")]
-                .filter((each) => each.caption.textContent === caption)
-                .flatMap((each) => [...each.tBodies[0].rows])
-                .map((row) => [...row.cells].map((cell) => cell.textContent))""",
-            caption,
-        )
-        return rows
-
-    def facts(self) -> dict[str, str]:
-        found: dict[str, str] = self.page.evaluate(
-            """() => Object.fromEntries([...(document.querySelector("main > dl")?.children ?? [])]
-                .filter((each) => each.tagName === "DT")
-                .map((each) => [each.textContent, each.nextElementSibling.textContent]))"""
-        )
-        return found
-
-    def spans(self) -> list[tuple[str, str]]:
-        """Return the outcome and the name of each row of a timeline."""
-        found: list[list[str]] = self.page.eval_on_selector_all(
-            ".span", "all => all.map((each) => [each.classList[1], each.querySelector('.name').textContent])"
-        )
-        return [(outcome, name) for outcome, name in found]
-
-    def attributes(self, selector: str, name: str) -> list[str]:
-        found: list[str] = self.page.eval_on_selector_all(selector, f"all => all.map((each) => each.dataset.{name})")
-        return found
-
-
-def deadlock(harness: Harness, seats: int = 5) -> None:
-    """Run philosophers until each holds one fork and waits for the next."""
-    harness.post("philosophers", json={"table": "t", "seats": seats, "rounds": 1, "mode": "naive"})
-    harness.travel(3)
-    assert len(harness.get("semaphores?deadlocks=true").json["deadlocks"]) == 1
 
 
 def test_a_deadlock_is_drawn_as_the_circle_that_it_is(console: Console, harness: Harness) -> None:
@@ -563,19 +478,9 @@ def test_a_deployments_console_reads_and_streams_through_the_relay(page: Page, b
     assert len(harness.get("batches").json["batches"]) == 1
 
 
-@contextmanager
-def relaying(base: str, *, acts: bool = False) -> Iterator[str]:
-    """Serve the console of a deployment whose functions are at `base`; the value is the address to open."""
-    target = Target("demo-project", "dev", "us-central1", {})
-    server, relay = server_of(target, 0, lambda *_, **__: Outcome(0, "a-token"), base, acts=acts)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/console#key={relay.key}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def test_without_the_stacks_spans_the_page_of_traces_says_where_they_are(console: Console) -> None:
+    console.open("traces", "Traces")
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in console.page.inner_text("main")
 
 
 def test_it_is_served_with_a_policy_that_permits_its_own_files_only(app: WSGIApplication, harness: Harness) -> None:
@@ -597,237 +502,3 @@ def test_its_modules_make_no_markup_of_text() -> None:
 
 
 # --- actions ---
-
-
-def confirm(page: Page, button: str, **fields: str) -> None:
-    """Press a button, fill its dialog, and confirm it."""
-    page.click(f"button[data-action={button}]")
-    page.wait_for_selector("dialog[open]")
-    for name, value in fields.items():
-        page.fill(f"dialog [name='{name}']", value)
-    page.click("dialog [name=confirm]")
-    page.wait_for_selector("#action:not([open])", state="attached")
-
-
-def stuck_at_the_dock(harness: Harness, *ids: str) -> None:
-    """Start shipments that are stuck, as there is no semaphore `dock`; then create it."""
-    for id_ in ids:
-        harness.post(f"shop/flows/ship/{id_}", json={"arguments": {"order": id_, "item": "cup"}})
-    harness.travel(2, raise_errors=False)
-    assert {state_of(harness, id_) for id_ in ids} == {"stuck"}
-    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60})
-
-
-def state_of(harness: Harness, run: str, flow: str = "ship") -> str:
-    return str(harness.get(f"shop/flows/{flow}/{run}").json["state"])
-
-
-def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    console.open("flows/shop/ship/o-1", "ship/o-1")
-    assert console.facts()["state"] == "stuck"
-    confirm(console.page, "resume", reason="the dock is there")
-    harness.run()
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
-    assert console.attributes("button[data-action]", "action") == ["fork", "delete-run"]
-
-
-def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    console.open("flows/shop/ship/o-1", "ship/o-1")
-    confirm(console.page, "suspend", reason="an inventory")
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'suspended'")
-    assert console.facts()["suspended"].endswith(", an inventory")
-    assert "suspend" not in console.attributes("button[data-action]", "action")
-    harness.run()
-    assert state_of(harness, "o-1") == "suspended"
-    confirm(console.page, "resume", reason="it is over")
-    harness.run()
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
-
-
-def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Console, harness: Harness) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    console.open("flows/shop/ship/o-1", "ship/o-1")
-    confirm(console.page, "fork", **{"body id": "o-2", "body from_entry": "0"}, reason="the dock is there")
-    harness.run()
-    assert state_of(harness, "o-2") == "completed"
-    console.open("flows/shop/ship/o-2", "ship/o-2")
-    assert console.facts()["forked from"] == "o-1, 0 entries"
-    confirm(console.page, "fork", **{"body from_entry": "0"}, reason="the same again")
-    harness.run()
-    assert state_of(harness, "o-2-2") == "completed"
-
-
-def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
-    ids = [f"o-{n}" for n in range(6)]
-    stuck_at_the_dock(harness, *ids)
-    console.open("flows/shop/ship?state=stuck", "Runs of ship")
-    page = console.page
-    page.click("button[data-action=resume]")
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === '6 match.'")
-    page.fill("dialog [name=reason]", "the dock is there")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#action:not([open])", state="attached")
-    harness.run()
-    assert {state_of(harness, id_) for id_ in ids} == {"completed"}
-
-
-def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:
-    console = Console(page, base)  # a page that has lost its failure logs the 410
-    harness.post("shop/objects/Stock/cup/put", json={"count": 1})
-    order = {"order": "o-1", "item": "cup", "count": 1, "amount": 90_000}
-    harness.post("shop/flows/checkout/o-1", json={"arguments": order})
-    harness.run(due_only=True)
-    console.open("flows/shop/checkout/o-1", "checkout/o-1")
-    page.click("button[data-action=send]")
-    page.fill("dialog [name=name]", "approval")
-    page.fill("dialog [name=value]", "{approved}")
-    page.fill("dialog [name=reason]", "Ann said so")
-    page.click("dialog [name=confirm]")
-    page.wait_for_selector("dialog >> text=The value is not JSON")
-    page.fill("dialog [name=value]", '{"approved": false, "by": "Ann"}')
-    page.click("dialog [name=confirm]")
-    page.wait_for_selector("#action:not([open])", state="attached")
-    harness.run()
-    assert state_of(harness, "o-1", "checkout") == "failed"
-
-    harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
-    harness.run(due_only=True)
-    [failure] = harness.get("failures").json["failures"]
-    console.page.goto(f"{console.base}console#/failures/{failure['id']}")
-    page.wait_for_selector("button[data-action=retry-failure]")
-    confirm(page, "delete-failure", reason="a test")
-    assert harness.get("failures").json["failures"] == []
-
-    harness.post("batches", json={"id": "b", "units": [0, 1], "sealed": True})
-    console.open("batches/b", "b")
-    confirm(page, "cancel-batch", reason="too late")
-    assert harness.get("batches/b").json["state"] == "cancelled"
-
-    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
-    harness.post("semaphore-wait/printer", json={"id": "mine"})
-    console.open("semaphores/printer", "printer")
-    confirm(page, "end-lease", reason="its holder is gone")
-    assert harness.get("semaphores/printer").json["leases"] == []
-    assert "its holder is gone" in str(harness.log.infos)
-
-
-def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run_and_an_object(
-    page: Page, base: str, harness: Harness
-) -> None:
-    console = Console(page, base)  # a refused edit and a page whose subject is deleted are logged by the browser
-    harness.put("documents/ann", json={"name": "Ann", "age": 7})
-    console.open("documents/ann", "ann")
-    page.click("button[data-action=edit-document]")
-    assert json.loads(page.input_value("dialog [name=value]")) == {"name": "Ann", "age": 7}
-    harness.put("documents/ann", json={"name": "Ann", "age": 8})
-    page.fill("dialog [name=value]", '{"name": "Anna"}')
-    page.fill("dialog [name=reason]", "her full name")
-    with page.expect_response("**/documents/ann") as refused:
-        page.click("dialog [name=confirm]")
-    assert refused.value.status == 412
-    page.wait_for_function("() => document.querySelector('dialog[open] [role=alert]').textContent")
-    assert page.input_value("dialog [name=value]") == '{"name": "Anna"}'
-    page.click("dialog [name=close]")
-    page.reload()
-    page.wait_for_selector("button[data-action=edit-document]")
-    confirm(page, "edit-document", value='{"name": "Anna"}', reason="her full name")
-    assert harness.get("documents/ann").json == {"key": "ann", "name": "Anna"}
-    page.wait_for_function("() => document.querySelector('pre').textContent.includes('Anna')")
-    confirm(page, "delete-document", reason="a test")
-    assert harness.get("documents/ann").status == 404
-
-    harness.post("shop/stock", json={"item": "tea", "count": 10})
-    harness.run()
-    console.open("objects/shop/Stock/tea", "Stock/tea")
-    confirm(page, "delete-object", reason="a test")
-    harness.run()
-    page.wait_for_function("() => document.querySelector('dd').textContent === 'no'")
-
-    harness.post("shop/flows/ship/s", json={"arguments": {"order": "s", "item": "cup"}})
-    harness.post("shop/flows/ship/s/terminate", json={})
-    console.open("flows/shop/ship/s", "ship/s")
-    confirm(page, "delete-run", reason="a test")
-    assert harness.get("shop/flows/ship/s").status == 404
-
-
-def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
-    page: Page, base: str, harness: Harness, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    with relaying(base, acts=True) as opened:
-        page.goto(opened)
-        page.wait_for_selector("text=demo-project, dev, us-central1")
-        page.goto(f"{opened.partition('#')[0]}#/flows/shop/ship/o-1")
-        confirm(page, "resume", reason="die Tür ist auf")
-        harness.run()
-        assert state_of(harness, "o-1") == "completed"
-        sent = page.evaluate("() => fetch('/batches', {method: 'POST', body: '{}'}).then((answer) => answer.status)")
-        assert sent == 403
-    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    assert line == {
-        "message": "console action",
-        "action": "resume",
-        "account": "a-token",
-        "reason": "die Tür ist auf",
-        "call": "POST /shop/flows/ship/o-1/resume",
-        "status": 202,
-    }
-
-
-def holding(page: Page, address: str) -> list[Route]:
-    """Return the page's requests of an address, which wait until they are continued."""
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route(address, hold)
-    return held
-
-
-def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_match_by_then(
-    console: Console, harness: Harness
-) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    page = console.page
-    held = holding(page, "**/shop/flows/ship?*count=true*")
-    console.open("flows/shop/ship?state=stuck", "Runs of ship")
-    with page.expect_request("**/shop/flows/ship?*count=true*"):
-        page.click("button[data-action=resume]")
-    page.fill("dialog [name=reason]", "the dock is there")
-    assert page.is_disabled("dialog [name=confirm]")
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === 'Counting …'")
-    held[0].continue_()
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
-    harness.delete("semaphores/dock")
-    stuck_at_the_dock(harness, "o-2")
-    page.click("dialog [name=confirm]")
-    page.wait_for_selector("dialog >> text=More match now")
-    assert page.inner_text("#action-what") == "2 match."
-    harness.run(due_only=True)
-    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"stuck"}
-    page.unroute("**/shop/flows/ship?*count=true*")
-    page.click("dialog [name=confirm]")
-    page.wait_for_selector("#action:not([open])", state="attached")
-    harness.run()
-    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"completed"}
-
-
-def test_an_answer_that_comes_late_leaves_the_next_dialog_as_it_is(console: Console, harness: Harness) -> None:
-    stuck_at_the_dock(harness, "o-1")
-    page = console.page
-    held = holding(page, "**/o-1/resume")
-    console.open("flows/shop/ship/o-1", "ship/o-1")
-    page.click("button[data-action=resume]")
-    page.fill("dialog [name=reason]", "the dock is there")
-    with page.expect_request("**/o-1/resume"):
-        page.click("dialog [name=confirm]")
-    page.click("dialog [name=close]")
-    page.click("button[data-action=terminate]")
-    page.fill("dialog [name=reason]", "or not")
-    with page.expect_response("**/o-1/resume"):
-        held[0].continue_()
-    page.wait_for_timeout(100)
-    assert page.input_value("dialog[open] [name=reason]") == "or not"

@@ -1,0 +1,250 @@
+"""The console's buttons in Chromium: of one or of all that match, locally and through the relay."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from signalbox.testing import Harness
+from tests.browser.console.pages import Console, relaying
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.slow
+
+
+def confirm(page: Page, button: str, **fields: str) -> None:
+    """Press a button, fill its dialog, and confirm it."""
+    page.click(f"button[data-action={button}]")
+    page.wait_for_selector("dialog[open]")
+    for name, value in fields.items():
+        page.fill(f"dialog [name='{name}']", value)
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action:not([open])", state="attached")
+
+
+def stuck_at_the_dock(harness: Harness, *ids: str) -> None:
+    """Start shipments that are stuck, as there is no semaphore `dock`; then create it."""
+    for id_ in ids:
+        harness.post(f"shop/flows/ship/{id_}", json={"arguments": {"order": id_, "item": "cup"}})
+    harness.travel(2, raise_errors=False)
+    assert {state_of(harness, id_) for id_ in ids} == {"stuck"}
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60})
+
+
+def state_of(harness: Harness, run: str, flow: str = "ship") -> str:
+    return str(harness.get(f"shop/flows/{flow}/{run}").json["state"])
+
+
+def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    assert console.facts()["state"] == "stuck"
+    confirm(console.page, "resume", reason="the dock is there")
+    harness.run()
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+    assert console.attributes("button[data-action]", "action") == ["fork", "delete-run"]
+
+
+def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    confirm(console.page, "suspend", reason="an inventory")
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'suspended'")
+    assert console.facts()["suspended"].endswith(", an inventory")
+    assert "suspend" not in console.attributes("button[data-action]", "action")
+    harness.run()
+    assert state_of(harness, "o-1") == "suspended"
+    confirm(console.page, "resume", reason="it is over")
+    harness.run()
+    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+
+
+def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    confirm(console.page, "fork", **{"body id": "o-2", "body from_entry": "0"}, reason="the dock is there")
+    harness.run()
+    assert state_of(harness, "o-2") == "completed"
+    console.open("flows/shop/ship/o-2", "ship/o-2")
+    assert console.facts()["forked from"] == "o-1, 0 entries"
+    confirm(console.page, "fork", **{"body from_entry": "0"}, reason="the same again")
+    harness.run()
+    assert state_of(harness, "o-2-2") == "completed"
+
+
+def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
+    ids = [f"o-{n}" for n in range(6)]
+    stuck_at_the_dock(harness, *ids)
+    console.open("flows/shop/ship?state=stuck", "Runs of ship")
+    page = console.page
+    page.click("button[data-action=resume]")
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === '6 match.'")
+    page.fill("dialog [name=reason]", "the dock is there")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    harness.run()
+    assert {state_of(harness, id_) for id_ in ids} == {"completed"}
+
+
+def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:
+    console = Console(page, base)  # a page that has lost its failure logs the 410
+    harness.post("shop/objects/Stock/cup/put", json={"count": 1})
+    order = {"order": "o-1", "item": "cup", "count": 1, "amount": 90_000}
+    harness.post("shop/flows/checkout/o-1", json={"arguments": order})
+    harness.run(due_only=True)
+    console.open("flows/shop/checkout/o-1", "checkout/o-1")
+    page.click("button[data-action=send]")
+    page.fill("dialog [name=name]", "approval")
+    page.fill("dialog [name=value]", "{approved}")
+    page.fill("dialog [name=reason]", "Ann said so")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog >> text=The value is not JSON")
+    page.fill("dialog [name=value]", '{"approved": false, "by": "Ann"}')
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    harness.run()
+    assert state_of(harness, "o-1", "checkout") == "failed"
+
+    harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
+    harness.run(due_only=True)
+    [failure] = harness.get("failures").json["failures"]
+    console.page.goto(f"{console.base}console#/failures/{failure['id']}")
+    page.wait_for_selector("button[data-action=retry-failure]")
+    confirm(page, "delete-failure", reason="a test")
+    assert harness.get("failures").json["failures"] == []
+
+    harness.post("batches", json={"id": "b", "units": [0, 1], "sealed": True})
+    console.open("batches/b", "b")
+    confirm(page, "cancel-batch", reason="too late")
+    assert harness.get("batches/b").json["state"] == "cancelled"
+
+    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
+    harness.post("semaphore-wait/printer", json={"id": "mine"})
+    console.open("semaphores/printer", "printer")
+    confirm(page, "end-lease", reason="its holder is gone")
+    assert harness.get("semaphores/printer").json["leases"] == []
+    assert "its holder is gone" in str(harness.log.infos)
+
+
+def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run_and_an_object(
+    page: Page, base: str, harness: Harness
+) -> None:
+    console = Console(page, base)  # a refused edit and a page whose subject is deleted are logged by the browser
+    harness.put("documents/ann", json={"name": "Ann", "age": 7})
+    console.open("documents/ann", "ann")
+    page.click("button[data-action=edit-document]")
+    assert json.loads(page.input_value("dialog [name=value]")) == {"name": "Ann", "age": 7}
+    harness.put("documents/ann", json={"name": "Ann", "age": 8})
+    page.fill("dialog [name=value]", '{"name": "Anna"}')
+    page.fill("dialog [name=reason]", "her full name")
+    with page.expect_response("**/documents/ann") as refused:
+        page.click("dialog [name=confirm]")
+    assert refused.value.status == 412
+    page.wait_for_function("() => document.querySelector('dialog[open] [role=alert]').textContent")
+    assert page.input_value("dialog [name=value]") == '{"name": "Anna"}'
+    page.click("dialog [name=close]")
+    page.reload()
+    page.wait_for_selector("button[data-action=edit-document]")
+    confirm(page, "edit-document", value='{"name": "Anna"}', reason="her full name")
+    assert harness.get("documents/ann").json == {"key": "ann", "name": "Anna"}
+    page.wait_for_function("() => document.querySelector('pre').textContent.includes('Anna')")
+    confirm(page, "delete-document", reason="a test")
+    assert harness.get("documents/ann").status == 404
+
+    harness.post("shop/stock", json={"item": "tea", "count": 10})
+    harness.run()
+    console.open("objects/shop/Stock/tea", "Stock/tea")
+    confirm(page, "delete-object", reason="a test")
+    harness.run()
+    page.wait_for_function("() => document.querySelector('dd').textContent === 'no'")
+
+    harness.post("shop/flows/ship/s", json={"arguments": {"order": "s", "item": "cup"}})
+    harness.post("shop/flows/ship/s/terminate", json={})
+    console.open("flows/shop/ship/s", "ship/s")
+    confirm(page, "delete-run", reason="a test")
+    assert harness.get("shop/flows/ship/s").status == 404
+
+
+def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
+    page: Page, base: str, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    with relaying(base, acts=True) as opened:
+        page.goto(opened)
+        page.wait_for_selector("text=demo-project, dev, us-central1")
+        page.goto(f"{opened.partition('#')[0]}#/flows/shop/ship/o-1")
+        confirm(page, "resume", reason="die Tür ist auf")
+        harness.run()
+        assert state_of(harness, "o-1") == "completed"
+        sent = page.evaluate("() => fetch('/batches', {method: 'POST', body: '{}'}).then((answer) => answer.status)")
+        assert sent == 403
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert line == {
+        "message": "console action",
+        "action": "resume",
+        "account": "a-token",
+        "reason": "die Tür ist auf",
+        "call": "POST /shop/flows/ship/o-1/resume",
+        "status": 202,
+    }
+
+
+def holding(page: Page, address: str) -> list[Route]:
+    """Return the page's requests of an address, which wait until they are continued."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, hold)
+    return held
+
+
+def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_match_by_then(
+    console: Console, harness: Harness
+) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    page = console.page
+    held = holding(page, "**/shop/flows/ship?*count=true*")
+    console.open("flows/shop/ship?state=stuck", "Runs of ship")
+    with page.expect_request("**/shop/flows/ship?*count=true*"):
+        page.click("button[data-action=resume]")
+    page.fill("dialog [name=reason]", "the dock is there")
+    assert page.is_disabled("dialog [name=confirm]")
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === 'Counting …'")
+    held[0].continue_()
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
+    harness.delete("semaphores/dock")
+    stuck_at_the_dock(harness, "o-2")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("dialog >> text=More match now")
+    assert page.inner_text("#action-what") == "2 match."
+    harness.run(due_only=True)
+    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"stuck"}
+    page.unroute("**/shop/flows/ship?*count=true*")
+    page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    harness.run()
+    assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"completed"}
+
+
+def test_an_answer_that_comes_late_leaves_the_next_dialog_as_it_is(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    page = console.page
+    held = holding(page, "**/o-1/resume")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    page.click("button[data-action=resume]")
+    page.fill("dialog [name=reason]", "the dock is there")
+    with page.expect_request("**/o-1/resume"):
+        page.click("dialog [name=confirm]")
+    page.click("dialog [name=close]")
+    page.click("button[data-action=terminate]")
+    page.fill("dialog [name=reason]", "or not")
+    with page.expect_response("**/o-1/resume"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    assert page.input_value("dialog[open] [name=reason]") == "or not"

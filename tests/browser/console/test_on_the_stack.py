@@ -1,0 +1,104 @@
+"""The console of a local stack, as `make dev` serves it: traces, plots, a real deadlock, the counts of its queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from signalbox_infra.local.stack import Stack
+from tests.browser.console.pages import Console
+
+pytestmark = pytest.mark.slow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+SEATS = 5
+DEADLOCK = "() => document.querySelectorAll('[data-node]:has(.node.marked)').length === 5"
+STEADY_MILLISECONDS = 100_000
+PLOTS = "In each minute of the last hour; failed ones, with a status of 500 or more, are red"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(folder=tmp_path_factory.mktemp("stack")) as stack:
+        yield stack
+
+
+@pytest.fixture
+def shown(page: Page, stack: Stack) -> Console:
+    return Console(page, stack.base_url)
+
+
+def put(stack: Stack, path: str, body: object) -> None:
+    httpx.put(f"{stack.base_url}{path}", json=body, timeout=30).raise_for_status()
+
+
+def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, stack: Stack) -> None:
+    put(stack, "documents/town", {"name": "old"})
+    for name in ("ann", "ben"):
+        put(stack, f"documents/{name}", {"home": {"key": "town"}})
+    stack.wait_until_idle(30)
+    put(stack, "documents/town", {"name": "new"})
+    stack.wait_until_idle(30)
+    shown.open("traces?search=link_refresh", "Traces")
+    [latest, *_] = shown.rows("The newest first")
+    assert (latest[0], latest[3:]) == ("documents PUT /documents/town", ["5", "0"])
+    shown.page.click("table a")
+    shown.page.wait_for_selector(".span")
+    spans = shown.spans()
+    assert spans[:5] == [
+        ("request", "documents PUT "),
+        ("part", "commit 1 write"),
+        ("request", "link_fan_out event documents/town"),
+        ("request", "link_refresh / town"),
+        ("part", "write each 2 writes"),
+    ]
+    assert sorted(spans[5:]) == [("request", f"link_fan_out event documents/{name}") for name in ("ann", "ben")]
+    shown.page.click(".span summary >> nth=0")
+    assert "/documents/town" in shown.page.inner_text("details[open]")
+
+
+def test_a_run_leads_to_its_trace_and_a_step_to_the_run(shown: Console, stack: Stack) -> None:
+    put(stack, "semaphores/dock", {"permits": 1, "lease_seconds": 60})
+    started = {"arguments": {"order": "o-1", "item": "cup"}}
+    httpx.post(f"{stack.base_url}shop/flows/ship/o-1", json=started, timeout=30).raise_for_status()
+    stack.wait_until_idle(30)
+    shown.open("flows/shop/ship/o-1", "ship/o-1")
+    shown.page.click("text=Traces of this run")
+    shown.page.click("table a >> nth=-1")
+    shown.page.wait_for_selector(".span.recorded")
+    names = {name.strip() for outcome, name in shown.spans() if outcome == "recorded"}
+    assert {"flow ship o-1", "step shop.print_label o-1", "step shop.hand_over o-1"} <= names
+    shown.page.click(".span.recorded summary >> nth=0")
+    shown.page.click("details[open] a")
+    shown.page.wait_for_function("() => document.querySelector('h1').textContent === 'ship/o-1'")
+
+
+def test_requests_and_failed_ones_are_plotted_by_function_and_what_the_console_reads_is_not(
+    shown: Console, stack: Stack
+) -> None:
+    for _ in range(3):
+        httpx.get(f"{stack.base_url}standings", timeout=30).raise_for_status()
+    shown.open("standings", "Standings")
+    shown.open("overview", "Overview")
+    rows = shown.rows(PLOTS)
+    assert [row[:3] for row in rows if row[0] == "standings"] == [["standings", "3", "0"]]
+    assert shown.page.locator("svg.plot rect.done").count() >= len(rows)
+
+
+@pytest.mark.marathon
+def test_philosophers_on_a_stack_are_drawn_as_a_circle_and_its_queues_are_counted(page: Page, tmp_path: Path) -> None:
+    with Stack(folder=tmp_path) as stack:
+        httpx.post(f"{stack.base_url}philosophers", json={"table": "t", "seats": SEATS, "rounds": 3, "mode": "naive"})
+        page.goto(f"{stack.base_url}console#/semaphores")
+        page.wait_for_function(DEADLOCK, timeout=STEADY_MILLISECONDS)
+        page.goto(f"{stack.base_url}console#/overview")
+        assert "waiting" in page.inner_text("tr:has-text('queue tasks')")
+        log = (tmp_path / "functions.log").read_text("utf-8")
+    assert '"page": "console"' in log or '"page":"console"' in log
