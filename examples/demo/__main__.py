@@ -12,9 +12,9 @@ from rich.console import Console
 
 from examples.demo.stages import stages
 from examples.gazetteer.__main__ import run_command
-from examples.gazetteer.client import Documents
 from examples.gazetteer.data import gazetteer
 from examples.gazetteer.job import OnProgress, Result, Site
+from signalbox.client import Client
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _demo(
-    options: argparse.Namespace, client: Documents, site: Site, on_progress: OnProgress, console: Console
+    options: argparse.Namespace, client: Client, site: Site, on_progress: OnProgress, console: Console
 ) -> Iterator[Result]:
     run_id = secrets.token_hex(4)
     for number, stage in enumerate(stages(gazetteer(options.cities), run_id), 1):

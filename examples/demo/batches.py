@@ -6,8 +6,9 @@ from typing import Any
 
 from examples.demo.measured_step import measured_step, poll_until
 from examples.gazetteer.checks import Check
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
 from examples.gazetteer.job import OnProgress, Result, Site
+from signalbox.client import Client, Document
 
 SIDE = 8
 UNITS = 2_000
@@ -15,12 +16,10 @@ COLUMNS = 50
 SECONDS_MAX = 300.0
 
 
-def stage(
-    run_id: str, side: int = SIDE, units: int = UNITS
-) -> Callable[[Documents, Site, OnProgress], Iterator[Result]]:
+def stage(run_id: str, side: int = SIDE, units: int = UNITS) -> Callable[[Client, Site, OnProgress], Iterator[Result]]:
     """Return the stage on batches named after the run."""
 
-    def run(client: Documents, site: Site, _: OnProgress) -> Iterator[Result]:
+    def run(client: Client, site: Site, _: OnProgress) -> Iterator[Result]:
         quilt, large = f"quilt-{run_id}", f"large-{run_id}"
         yield _sewn(client, site, quilt, side)
         yield _counted(client, site, large, units, lambda: once(client, quilt, side * side))
@@ -28,7 +27,7 @@ def stage(
     return run
 
 
-def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
+def _sewn(client: Client, site: Site, quilt: str, side: int) -> Result:
     size = side * side
     body = {"quilt": quilt, "side": side}
     return measured_step(
@@ -40,7 +39,7 @@ def _sewn(client: Documents, site: Site, quilt: str, side: int) -> Result:
     )
 
 
-def _counted(client: Documents, site: Site, batch: str, units: int, earlier: Callable[[], Check]) -> Result:
+def _counted(client: Client, site: Site, batch: str, units: int, earlier: Callable[[], Check]) -> Result:
     return measured_step(
         "large batch",
         f"{units:,} units, sent as they are to {{base}}batches",
@@ -58,17 +57,17 @@ def order(batch: str, units: int) -> dict[str, Any]:
     return {"id": batch, "units": squares, "task": task, "on_complete": end, "sealed": True}
 
 
-def sew(client: Documents, path: str, body: dict[str, Any], batch: str, seconds_max: float = SECONDS_MAX) -> Check:
+def sew(client: Client, path: str, body: dict[str, Any], batch: str, seconds_max: float = SECONDS_MAX) -> Check:
     """Send a batch, and wait until it is complete by its status and has announced its completion."""
-    client.call("POST", path, json=body)
+    client.request("POST", path, body=body)
     sentence = f"complete within {seconds_max:g} s"
     return poll_until(sentence, seconds_max, lambda: bool(said(client, batch)))
 
 
-def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[Check]:
+def checks(client: Client, batch: str, size: int, columns: int) -> Sequence[Check]:
     """Compare the batch's count, its results and its announcements with what must be."""
-    shown = status(client, batch)
-    results = units_of(client, batch)
+    shown = client.batch(batch).show()
+    results = list(client.batch(batch).units())
     times = Counter(unit["index"] for unit in results)
     misplaced = [unit["index"] for unit in results if _place(unit["result"]) != divmod(unit["index"], columns)]
     counted = [shown[name] for name in ("state", "size", "succeeded", "failed")] == ["completed", size, size, 0]
@@ -80,43 +79,25 @@ def checks(client: Documents, batch: str, size: int, columns: int) -> Sequence[C
     )
 
 
-def once(client: Documents, batch: str, size: int) -> Check:
+def once(client: Client, batch: str, size: int) -> Check:
     """Compare what was said with one announcement, of all units. A task that was delivered twice announces it once."""
     heard = {(each["task"], each["squares"]) for each in _announcements(client, batch)}
     counts = [squares for _, squares in heard]
     return Check(f"{batch} was said to be complete once, with all its units", "" if counts == [size] else f"{heard}", 1)
 
 
-def said(client: Documents, batch: str) -> list[int]:
+def said(client: Client, batch: str) -> list[int]:
     """Return the number of units in each announcement of a batch."""
     return [each["squares"] for each in _announcements(client, batch)]
 
 
-def announcers(client: Documents, batch: str) -> set[str]:
+def announcers(client: Client, batch: str) -> set[str]:
     """Return the tasks that announced a batch; one that was delivered twice is one."""
     return {each["task"] for each in _announcements(client, batch)}
 
 
-def _announcements(client: Documents, batch: str) -> list[dict[str, Any]]:
-    return list(client.find({"quilt": batch, "kind": "announcement"}))
-
-
-def status(client: Documents, batch: str) -> dict[str, Any]:
-    """Return a batch's status."""
-    answer: dict[str, Any] = client.call("GET", f"batches/{batch}").json()
-    return answer
-
-
-def units_of(client: Documents, batch: str) -> list[dict[str, Any]]:
-    """Return every unit with an outcome, read page by page."""
-    units: list[dict[str, Any]] = []
-    token = ""
-    while True:
-        page = client.call("GET", f"batches/{batch}/units", params={"page_token": token} if token else {}).json()
-        units += page["units"]
-        token = page.get("next_page_token", "")
-        if not token:
-            return units
+def _announcements(client: Client, batch: str) -> list[Document]:
+    return list(client.documents.find(*terms({"quilt": batch, "kind": "announcement"})))
 
 
 def _place(square: dict[str, Any]) -> tuple[int, int]:

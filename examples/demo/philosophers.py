@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from examples.demo.measured_step import measured_step, poll_until
 from examples.gazetteer.checks import Check
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
 from examples.gazetteer.job import OnProgress, Result, Site
+from signalbox.client import Client
 
 SEATS = 5
 ROUNDS = 5
@@ -33,11 +34,11 @@ class Meal:
 
 def stage(
     run_id: str, seats: int = SEATS, rounds: int = ROUNDS
-) -> Callable[[Documents, Site, OnProgress], Iterator[Result]]:
+) -> Callable[[Client, Site, OnProgress], Iterator[Result]]:
     """Return the stage on a table named after the run."""
     table = f"table-{run_id}"
 
-    def run(client: Documents, site: Site, _: OnProgress) -> Iterator[Result]:
+    def run(client: Client, site: Site, _: OnProgress) -> Iterator[Result]:
         summary = f"{seats} philosophers, {rounds} rounds: {seats * rounds} meals with two forks each"
         yield measured_step(
             "dine",
@@ -50,29 +51,31 @@ def stage(
     return run
 
 
-def dine(client: Documents, table: str, seats: int, rounds: int, seconds_max: float = SECONDS_MAX) -> Check:
+def dine(client: Client, table: str, seats: int, rounds: int, seconds_max: float = SECONDS_MAX) -> Check:
     """Start the dinner, and poll until all have eaten."""
-    client.call("POST", "philosophers", json={"table": table, "seats": seats, "rounds": rounds})
+    client.request("POST", "philosophers", body={"table": table, "seats": seats, "rounds": rounds})
     over = {"table": table, "kind": "ends", "meal": rounds}
     return poll_until(
-        f"all have eaten within {seconds_max:g} s", seconds_max, lambda: len(list(client.find(over))) == seats
+        f"all have eaten within {seconds_max:g} s",
+        seconds_max,
+        lambda: len(list(client.documents.find(*terms(over)))) == seats,
     )
 
 
-def forks_are_back(client: Documents, table: str, seats: int, seconds_max: float = SECONDS_MAX) -> Check:
+def forks_are_back(client: Client, table: str, seats: int, seconds_max: float = SECONDS_MAX) -> Check:
     """Poll until every fork is free and has no waiter."""
 
     def over() -> bool:
-        forks = (client.call("GET", f"semaphores/{table}-fork-{number}").json() for number in range(seats))
+        forks = (client.semaphore(f"{table}-fork-{number}").show() for number in range(seats))
         return not any(fork["leases"] or fork["waiters"] for fork in forks)
 
     return poll_until(f"all {seats} permits are free, and no waiters are left", seconds_max, over)
 
 
-def checks(client: Documents, table: str, seats: int, rounds: int) -> Sequence[Check]:
+def checks(client: Client, table: str, seats: int, rounds: int) -> Sequence[Check]:
     """Compare the records and the forks with what they must be."""
     meals = [_meal(client, table, seat, number) for seat in range(seats) for number in range(1, rounds + 1)]
-    written = len(list(client.find({"table": table})))
+    written = len(list(client.documents.find(*terms({"table": table}))))
     wanted = seats * rounds
     return (
         Check(f"{wanted} meals of {wanted}", "" if written == 2 * wanted else f"{written} records", wanted),
@@ -81,9 +84,9 @@ def checks(client: Documents, table: str, seats: int, rounds: int) -> Sequence[C
     )
 
 
-def _meal(client: Documents, table: str, seat: int, number: int) -> Meal:
-    begins, ends = (client.call("GET", f"documents/{table}-{seat}-{number}-{which}") for which in ("begins", "ends"))
-    return Meal(seat, number, begins.headers["ETag"], ends.headers["ETag"], ends.json()["tokens"])
+def _meal(client: Client, table: str, seat: int, number: int) -> Meal:
+    begins, ends = (client.documents.get(f"{table}-{seat}-{number}-{which}") for which in ("begins", "ends"))
+    return Meal(seat, number, str(begins.etag), str(ends.etag), ends["tokens"])
 
 
 def _overlap(meals: Sequence[Meal], seats: int) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from examples.demo import batches, philosophers, standings
-from examples.gazetteer.client import Documents
 from examples.gazetteer.data import Document
 from examples.gazetteer.job import LOAD_DOCUMENTS, Job, OnProgress, Result, Site
 from examples.gazetteer.steps import Step, plan
+from signalbox.client import Client
 
-RunStage = Callable[[Documents, Site, OnProgress], Iterator[Result]]
+RunStage = Callable[[Client, Site, OnProgress], Iterator[Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def stages(documents: dict[str, Document], run_id: str) -> Sequence[Stage]:
 
 
 def _job(steps: Sequence[Step]) -> RunStage:
-    def run(client: Documents, site: Site, on_progress: OnProgress) -> Iterator[Result]:
+    def run(client: Client, site: Site, on_progress: OnProgress) -> Iterator[Result]:
         return Job(client, site, on_progress).run(steps)
 
     return run

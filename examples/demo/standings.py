@@ -7,9 +7,9 @@ from typing import Any
 
 from examples.demo.measured_step import measured_step, poll_until
 from examples.gazetteer.checks import Check
-from examples.gazetteer.client import Documents
 from examples.gazetteer.job import OnProgress, Result, Site
 from examples.standings.data import Relation, cities, expected
+from signalbox.client import Client
 
 CITIES = 100
 GONE_EACH, CHANGED_EACH = 7, 5
@@ -18,10 +18,10 @@ SECONDS_MAX = 60.0
 NUMBERS = ("count", "sum", "average", "min", "max", "pending")
 
 
-def stage(run_id: str, count: int = CITIES) -> Callable[[Documents, Site, OnProgress], Iterator[Result]]:
+def stage(run_id: str, count: int = CITIES) -> Callable[[Client, Site, OnProgress], Iterator[Result]]:
     """Return the stage on users and items named after the run."""
 
-    def run(client: Documents, site: Site, _: OnProgress) -> Iterator[Result]:
+    def run(client: Client, site: Site, _: OnProgress) -> Iterator[Result]:
         named = [
             replace(each, user=f"{each.user}-{run_id}", item=f"{each.item}-{run_id}", attributes={})
             for each in cities(count)
@@ -37,36 +37,36 @@ def stage(run_id: str, count: int = CITIES) -> Callable[[Documents, Site, OnProg
     return run
 
 
-def yoke_all(client: Documents, relations: Sequence[Relation]) -> Check:
+def yoke_all(client: Client, relations: Sequence[Relation]) -> Check:
     """Put yokes, change their values and delete some; return when all standings have no pending adjustments."""
     with ThreadPoolExecutor(CALLERS) as pool:
         list(pool.map(lambda each: _yoke(client, *each), enumerate(relations)))
     return poll_until(f"exact within {SECONDS_MAX:g} s", SECONDS_MAX, lambda: not differing(client, relations))
 
 
-def compare(client: Documents, relations: Sequence[Relation]) -> Check:
+def compare(client: Client, relations: Sequence[Relation]) -> Check:
     """Compare each standing with what plain Python adds up."""
     sentence = "each country's count, sum, average, smallest and largest city equal a recount"
     return Check(sentence, ", ".join(differing(client, relations)[:3]), len(_wanted(relations)))
 
 
-def differing(client: Documents, relations: Sequence[Relation]) -> list[str]:
+def differing(client: Client, relations: Sequence[Relation]) -> list[str]:
     """Return the countries whose standing is not exact."""
     return [item for item, want in _wanted(relations).items() if _shown(client, item) != {**want, "pending": 0}]
 
 
-def _yoke(client: Documents, index: int, relation: Relation) -> None:
+def _yoke(client: Client, index: int, relation: Relation) -> None:
     path = f"yokes/{relation.user}/{relation.item}"
     for value in (relation.value // 2, relation.value) if index % CHANGED_EACH == 0 else (relation.value,):
-        client.call("PUT", path, json={"value": value})
+        client.request("PUT", path, body={"value": value})
     if index % GONE_EACH == 0:
-        client.call("DELETE", path)
+        client.request("DELETE", path)
 
 
 def _wanted(relations: Sequence[Relation]) -> dict[str, dict[str, Any]]:
     return expected((each for index, each in enumerate(relations) if index % GONE_EACH), "item")
 
 
-def _shown(client: Documents, item: str) -> dict[str, Any]:
-    shown = client.call("GET", f"standings/item/{item}").json()
+def _shown(client: Client, item: str) -> dict[str, Any]:
+    shown = client.request("GET", f"standings/item/{item}")
     return {name: shown[name] for name in NUMBERS}

@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from examples.gazetteer import report, sites
-from examples.gazetteer.client import Documents, GaveUp, Refused
 from examples.gazetteer.data import CREDIT, gazetteer
 from examples.gazetteer.job import Job, OnProgress, Result, Site
 from examples.gazetteer.steps import plan, removal
+from signalbox.client import ApiError, Client
 
 CITIES_DEFAULT = "3000"
 
-Steps = Callable[[argparse.Namespace, Documents, Site, OnProgress, Console], Iterable[Result]]
+Steps = Callable[[argparse.Namespace, Client, Site, OnProgress, Console], Iterable[Result]]
 """Runs steps with a client at a site, and yields their results."""
 
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _job(
-    options: argparse.Namespace, client: Documents, site: Site, on_progress: OnProgress, _: Console
+    options: argparse.Namespace, client: Client, site: Site, on_progress: OnProgress, _: Console
 ) -> Iterable[Result]:
     documents = gazetteer(options.cities)
     return Job(client, site, on_progress).run([removal(documents)] if options.remove else plan(documents))
@@ -45,7 +45,7 @@ def run_command(steps: Steps, parser: argparse.ArgumentParser, arguments: Sequen
     console.print(CREDIT)
     try:
         results = _remotely(steps, options, console) if options.base_url else _locally(steps, options, console)
-    except (Refused, GaveUp, sites.CannotRun) as error:
+    except (ApiError, sites.CannotRun) as error:
         console.print(
             f"[red]FAILED[/red] {escape(str(error))}", *getattr(error, "__notes__", ()), sep="\n", soft_wrap=True
         )
@@ -101,7 +101,8 @@ def _locally(steps: Steps, options: argparse.Namespace, console: Console) -> lis
 
 def _run(steps: Steps, base_url: str, options: argparse.Namespace, site: Site, console: Console) -> list[Result]:
     results = []
-    with Documents(base_url, token=options.token) as client, report.progress_bars(console) as on_progress:
+    token = (lambda _: str(options.token)) if options.token else None
+    with Client(base_url, token=token) as client, report.progress_bars(console) as on_progress:
         for result in steps(options, client, site, on_progress, console):
             console.print(report.line(result), soft_wrap=True)
             results.append(result)

@@ -45,6 +45,11 @@ def is_link(value: object) -> bool:
     return isinstance(value, dict) and "key" in value
 
 
+def terms(condition: Condition) -> list[tuple[str, str, Any]]:
+    """Return the terms of a condition for the client: each field has this value."""
+    return [(field, "==", value) for field, value in condition.items()]
+
+
 def matching(condition: Condition, answers: Documents) -> dict[str, Document]:
     """Return the shown documents that a query must find."""
     return {key: each for key, each in answers.items() if _agrees(condition, each)}

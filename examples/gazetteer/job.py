@@ -8,19 +8,21 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from examples.gazetteer.checks import Check, check_query, check_reads, text
-from examples.gazetteer.client import Documents as Client
 from examples.gazetteer.cost import Counts, Spent
-from examples.gazetteer.data import Condition, Document, bare, canonical, matching, shown
+from examples.gazetteer.data import Condition, Document, bare, canonical, matching, shown, terms
 from examples.gazetteer.steps import Change, Step
+from signalbox.client import Client, NotFound
 
 CALLS_AT_ONCE = 16
 LOAD_DOCUMENTS = 500
 """Documents of one bulk call of a load: as many as a call takes. One call follows the other, so that later ones embed
 what earlier ones have stored."""
+PAGE_DOCUMENTS = 200
 SETTLE_SECONDS_MIN = 600.0
 SETTLE_SECONDS_PER_DOCUMENT = 0.25  # an emulator without indexes looks at every document for each one that is created
 POLL_SECONDS = 0.25
@@ -87,7 +89,7 @@ class Job:
         yield from map(self.perform, steps)
 
     def perform(self, step: Step) -> Result:
-        """Run one step. Raises `Refused` or `GaveUp` when the service refuses a call or does not answer."""
+        """Run one step. Raises `ApiError` when the service refuses a call or does not answer."""
         affected = sorted(step.affected())
         begun = self._spent()
         checks = [self._write(step), self._follow(step, affected), self._settle(step)] if step.changes else []
@@ -109,16 +111,19 @@ class Job:
     def _change(self, changes: Sequence[Change]) -> list[str]:
         """Make the changes of one call; return the keys of those that were refused or answered differently."""
         if len(changes) > 1:
-            return list(self._client.put_many({change.key: change.content or {} for change in changes}))
+            documents = ({**(change.content or {}), "key": change.key} for change in changes)
+            return [str(key) for key, _ in self._client.documents.load(documents).refused]
         [change] = changes
         return [] if self._change_one(change) else [change.key]
 
     def _change_one(self, change: Change) -> bool:
         """Put or delete. What a put answers must be what was sent, whatever its links show by then."""
         if change.content is None:
-            self._client.delete(change.key)
+            with suppress(NotFound):
+                self._client.documents.delete(change.key)
             return True
-        return canonical(bare(self._client.put(change.key, change.content))) == canonical(change.content)
+        stored = self._client.documents.put(change.key, change.content)
+        return canonical(bare(dict(stored))) == canonical(change.content)
 
     def _follow(self, step: Step, keys: Sequence[str]) -> Check:
         seconds_max = self._seconds_max(step)
@@ -144,23 +149,32 @@ class Job:
             return self._settle_seconds_max
         return max(SETTLE_SECONDS_MIN, SETTLE_SECONDS_PER_DOCUMENT * len(step.after))
 
-    def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Document | None:
+    def _first_late(self, step: Step, condition: Condition, turn: int, keys: Sequence[str]) -> Mapping[str, Any] | None:
         """Find the first document, by key, that has yet to follow: its rank shows how far the copies have come."""
-        late = self._client.first(condition)
+        late = self._client.documents.first(*terms(condition))
         rank = bisect_left(keys, late["key"]) if late else len(keys)
         self._on_progress(step, "follow", turn * len(keys) + rank, len(step.stale) * len(keys))
         return late
 
     def _query(self, step: Step) -> list[Check]:
         answers = {key: shown(key, step.after) for key in step.after} if step.queries else {}
-        found = self._each(step, "query", lambda condition: list(self._client.find(condition)), step.queries)
+        found = self._each(step, "query", self._found, step.queries)
         pairs = zip(step.queries, found, strict=True)
         return [check_query(condition, each, matching(condition, answers)) for condition, each in pairs]
 
     def _read(self, step: Step) -> list[Check]:
-        read = dict(zip(step.reads, self._each(step, "read", self._client.get, step.reads), strict=True))
+        read = dict(zip(step.reads, self._each(step, "read", self._get, step.reads), strict=True))
         expected = {key: shown(key, step.after) for key in step.reads if key in step.after}
         return [check_reads(read, expected)] if read else []
+
+    def _found(self, condition: Condition) -> list[Document]:
+        return [dict(each) for each in self._client.documents.find(*terms(condition), limit=PAGE_DOCUMENTS)]
+
+    def _get(self, key: str) -> Document | None:
+        try:
+            return dict(self._client.documents.get(key))
+        except NotFound:
+            return None
 
     def _each(
         self, step: Step, phase: Phase, call: Callable[[T], R], items: Sequence[T], threads: int = CALLS_AT_ONCE

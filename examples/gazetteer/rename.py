@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.gazetteer import sites
-from examples.gazetteer.client import Documents
-from examples.gazetteer.data import gazetteer
+from examples.gazetteer.data import gazetteer, terms
 from examples.gazetteer.job import LOAD_DOCUMENTS
 from examples.gazetteer.steps import TYPES, Step, plan
+from signalbox.client import Client
 
 SECONDS_MAX = 600
 POLL_SECONDS = 0.2
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments).cities
     steps = plan(gazetteer(None if given == "all" else int(given)))
     folder = Path(tempfile.mkdtemp(prefix="signalbox-rename-"))
-    with sites.local_stack(folder) as stack, Documents(stack.base_url) as client:
+    with sites.local_stack(folder) as stack, Client(stack.base_url) as client:
         load(client, next(steps))
         before = stack.counts()
         seconds = rename(client, next(steps))
@@ -41,24 +41,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if seconds <= TARGET_SECONDS else 1
 
 
-def load(client: Documents, step: Step) -> None:
+def load(client: Client, step: Step) -> None:
     """Put all documents in bulk calls, one after the other: the countries before their cities."""
     started = time.monotonic()
     changes = sorted(step.changes, key=lambda change: TYPES.index((change.content or {})["type"]))
     for first in range(0, len(changes), LOAD_DOCUMENTS):
         page = changes[first : first + LOAD_DOCUMENTS]
-        client.put_many({change.key: change.content for change in page if change.content is not None})
+        client.documents.load({**change.content, "key": change.key} for change in page if change.content is not None)
     _print(f"loaded {len(changes):,} documents in {time.monotonic() - started:.1f} s")
 
 
-def rename(client: Documents, step: Step) -> float:
+def rename(client: Client, step: Step) -> float:
     """Rename the country, and return the seconds until every copy shows its new name."""
     [change] = step.changes
     assert change.content is not None
     started = time.monotonic()
-    client.put(change.key, change.content)
+    client.documents.put(change.key, change.content)
     waiting = ({"country.key": change.key, "country.link_missing": True}, *step.stale)
-    while any(client.first(condition) for condition in waiting):
+    while any(client.documents.first(*terms(condition)) for condition in waiting):
         if time.monotonic() - started > SECONDS_MAX:
             raise TimeoutError(f"copies of {change.key} are stale after {SECONDS_MAX} s")
         time.sleep(POLL_SECONDS)

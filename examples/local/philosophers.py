@@ -21,8 +21,9 @@ from rich.table import Table
 from examples.demo import philosophers
 from examples.gazetteer import sites
 from examples.gazetteer.checks import Check
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
 from examples.make_options import options_of_make
+from signalbox.client import Client, Document
 
 POLL_SECONDS = 0.5
 SECONDS_A_MEAL = 2.0
@@ -32,7 +33,7 @@ NAIVE_SECONDS_MAX = 90.0
 class Dinner:
     """One table, and what can be seen of it."""
 
-    def __init__(self, client: Documents, seats: int, rounds: int) -> None:
+    def __init__(self, client: Client, seats: int, rounds: int) -> None:
         self.client = client
         self.seats = seats
         self.rounds = rounds
@@ -40,18 +41,18 @@ class Dinner:
 
     def begin(self, mode: str) -> None:
         body = {"table": self.table, "seats": self.seats, "rounds": self.rounds, "mode": mode}
-        self.client.call("POST", "philosophers", json=body)
+        self.client.request("POST", "philosophers", body=body)
 
-    def meals(self) -> list[dict[str, Any]]:
-        return list(self.client.find({"table": self.table, "kind": "ends"}))
+    def meals(self) -> list[Document]:
+        return list(self.client.documents.find(*terms({"table": self.table, "kind": "ends"})))
 
     def forks(self) -> list[dict[str, Any]]:
         paths = (f"semaphores/{self.table}-fork-{number}" for number in range(self.seats))
-        return [self.client.call("GET", path).json() for path in paths]
+        return [self.client.request("GET", path) for path in paths]
 
     def deadlock(self) -> list[dict[str, Any]]:
         """Return the circle of this table, empty if there is none."""
-        found = self.client.call("GET", "semaphores?deadlocks=true").json()["deadlocks"]
+        found = self.client.request("GET", "semaphores?deadlocks=true")["deadlocks"]
         return next((circle for circle in found if circle[0]["holder"].startswith(self.table)), [])
 
     def shown(self) -> Table:
@@ -101,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="signalbox-dinner-") as folder,
         sites.local_stack(Path(folder)) as stack,
-        Documents(stack.base_url, token="") as client,
+        Client(stack.base_url) as client,
     ):
         dinner = Dinner(client, options.seats, options.rounds)
         dinner.begin(options.mode)

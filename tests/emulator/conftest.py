@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from examples.gazetteer.client import Documents
 from signalbox.catalogue import reading as catalogues
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.tools import EMULATOR
 
@@ -50,6 +50,6 @@ def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def client(killable: Stack) -> Iterator[Documents]:
-    with Documents(killable.base_url) as asking:
+def client(killable: Stack) -> Iterator[Client]:
+    with Client(killable.base_url) as asking:
         yield asking

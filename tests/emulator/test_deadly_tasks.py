@@ -5,8 +5,8 @@ Other tasks in the same process are killed with them: one may be given up too, a
 
 import pytest
 
-from examples.demo import batches
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
 
@@ -16,15 +16,13 @@ SECONDS_MAX = 60
 
 
 def test_a_batch_completes_and_a_permit_comes_back_although_their_tasks_kill_the_process_every_time(
-    killable: Stack, client: Documents
+    killable: Stack, client: Client
 ) -> None:
-    client.call("POST", "contest/deadly/d")
-    eventually(lambda: batches.status(client, "d")["state"] == "completed", SECONDS_MAX)
-    status = batches.status(client, "d")
-    failed = {
-        unit["index"]: unit["error"] for unit in client.call("GET", "batches/d/units?state=failed").json()["units"]
-    }
+    client.request("POST", "contest/deadly/d")
+    eventually(lambda: client.batch("d").show()["state"] == "completed", SECONDS_MAX)
+    status = client.batch("d").show()
+    failed = {unit["index"]: unit["error"] for unit in client.request("GET", "batches/d/units?state=failed")["units"]}
     assert (status["size"], status["remaining"], status["failed"]) == (3, 0, len(failed))
     assert failed[1].startswith("Gave up after")
     assert [error for error in failed.values() if not error.startswith("Gave up after")] == []
-    eventually(lambda: client.first({"door": "d", "kind": "out"}) is not None, SECONDS_MAX)
+    eventually(lambda: client.documents.first(*terms({"door": "d", "kind": "out"})) is not None, SECONDS_MAX)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from examples.gazetteer.client import Documents
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.catalogue import reading as catalogues
+from signalbox.client import Client
 from signalbox.core.ports import Put
 from signalbox_infra.local.stack import Stack
 from tests.tools import EMULATOR
@@ -34,35 +34,35 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def client(stack: Stack) -> Iterator[Documents]:
-    with Documents(stack.base_url) as asking:
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.base_url) as asking:
         yield asking
 
 
-def shown(client: Documents, key: str) -> Any:
+def shown(client: Client, key: str) -> Any:
     """Return the copy in a document."""
-    document = client.get(key)
+    document = client.documents.get(key)
     assert document
     return document["a"]
 
 
-def test_copies_follow_over_two_links_and_a_deletion(stack: Stack, client: Documents) -> None:
-    client.put("q", {"a": {"key": "p"}})
-    client.put("p", {"a": {"key": "t"}})
-    client.put("t", {"n": 1})
+def test_copies_follow_over_two_links_and_a_deletion(stack: Stack, client: Client) -> None:
+    client.documents.put("q", {"a": {"key": "p"}})
+    client.documents.put("p", {"a": {"key": "t"}})
+    client.documents.put("t", {"n": 1})
     stack.wait_until_idle(QUIET_SECONDS)
     assert shown(client, "q")["a"] == {"key": "t", "n": 1}
-    client.put("t", {"n": 2})
+    client.documents.put("t", {"n": 2})
     stack.wait_until_idle(QUIET_SECONDS)
     assert shown(client, "q")["a"] == {"key": "t", "n": 2}
-    client.delete("t")
+    client.documents.delete("t")
     stack.wait_until_idle(QUIET_SECONDS)
     assert shown(client, "q")["a"] == {"key": "t", "link_missing": True}
 
 
-def test_another_clients_write_has_no_event(stack: Stack, client: Documents) -> None:
-    client.put("source", {"n": 1})
-    client.put("shown", {"a": {"key": "source"}})
+def test_another_clients_write_has_no_event(stack: Stack, client: Client) -> None:
+    client.documents.put("source", {"n": 1})
+    client.documents.put("shown", {"a": {"key": "source"}})
     stack.wait_until_idle(QUIET_SECONDS)
     settings = stack.settings
     with closing(FirestoreStore(settings.project, settings.database, settings.firestore_emulator)) as store:

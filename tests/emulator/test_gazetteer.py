@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from examples.gazetteer import report
-from examples.gazetteer.client import Documents
 from examples.gazetteer.data import gazetteer
 from examples.gazetteer.job import Job, Phase
 from examples.gazetteer.sites import LocalSite
 from examples.gazetteer.steps import Step, plan
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ class Killer:
 
 @pytest.mark.marathon
 def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_outs(
-    killable: Stack, client: Documents
+    killable: Stack, client: Client
 ) -> None:
     documents = gazetteer(CITIES)
     killer = Killer(killable)

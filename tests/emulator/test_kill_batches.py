@@ -3,7 +3,7 @@
 import pytest
 
 from examples.demo import batches
-from examples.gazetteer.client import Documents
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -18,12 +18,12 @@ SECONDS_MAX = 60
     ("part", "per_task"), [("functions", None), ("functions", 25), ("cloud-tasks", None), ("events-deliver", None)]
 )
 def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str, per_task: int | None
+    killable: Stack, client: Client, part: str, per_task: int | None
 ) -> None:
     batch = f"{part}-{per_task}"
-    client.call("POST", "batches", json=batches.order(batch, UNITS) | {"per_task": per_task})
+    client.request("POST", "batches", body=batches.order(batch, UNITS) | {"per_task": per_task})
     for few in (50, 250):
-        eventually(lambda few=few: batches.status(client, batch)["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+        eventually(lambda few=few: client.batch(batch).show()["succeeded"] >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, part)
     eventually(lambda: bool(batches.said(client, batch)), SECONDS_MAX)
     assert [check for check in batches.checks(client, batch, UNITS, batches.COLUMNS) if not check.holds] == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from examples.checkout.main import DOCKS
-from examples.gazetteer.client import Documents
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -28,10 +28,10 @@ LARGE = 3_000
 @pytest.mark.timeout(SECONDS_MAX * 3)
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_every_order_ends_once_shipped_or_undone_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
     item = f"tea-{part}"
-    client.call("POST", "shop/stock", json={"item": item, "count": ORDERS})
+    client.request("POST", "shop/stock", body={"item": item, "count": ORDERS})
     orders = [f"{part}-{number}" for number in range(ORDERS)]
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(lambda number: _order(client, item, orders[number], number), range(ORDERS)))
@@ -40,51 +40,51 @@ def test_every_order_ends_once_shipped_or_undone_although_a_part_is_killed_twice
             kill(killable, part)
     ends = {order: _end(client, order) for order in orders}
     assert {each["state"] for each in ends.values()} <= {"completed", "failed", "cancelled"}
-    states = {order: client.call("GET", f"shop/orders/{order}").json()["state"] for order in orders}
+    states = {order: client.request("GET", f"shop/orders/{order}")["state"] for order in orders}
     shipped = {order for order, state in states.items() if state == "shipped"}
     assert {order for order, end in ends.items() if end["state"] == "completed"} <= shipped
     assert {states[order] for order, end in ends.items() if end["state"] == "failed"} <= {"undone"}
     stock = eventually(lambda: _stock(client, item), SECONDS_MAX)
     assert (stock["reserved"].keys(), stock["left"]) == (shipped, ORDERS - len(shipped))
-    eventually(lambda: client.call("GET", "semaphores/dock").json()["free"] == DOCKS, SECONDS_MAX)
-    assert client.call("GET", "shop/flows/checkout?state=stuck").json()["flows"] == []
+    eventually(lambda: client.request("GET", "semaphores/dock")["free"] == DOCKS, SECONDS_MAX)
+    assert client.request("GET", "shop/flows/checkout?state=stuck")["flows"] == []
 
 
-def _order(client: Documents, item: str, order: str, number: int) -> None:
+def _order(client: Client, item: str, order: str, number: int) -> None:
     """Order; approve every third order, decline some of these, and cancel every tenth."""
     amount = LARGE if number % 3 == 0 else 30
     arguments = {"order": order, "item": item, "count": 1, "amount": amount}
-    client.call("POST", f"shop/flows/checkout/{order}", json={"arguments": arguments})
+    client.request("POST", f"shop/flows/checkout/{order}", body={"arguments": arguments})
     if amount == LARGE:
         value = {"by": "ann", "approved": number % 2 == 0}
         headers = {"Idempotency-Key": f"approval {order}"}
         path = f"shop/flows/checkout/{order}/events/approval"
-        client.call("POST", path, json={"value": value}, headers=headers)
+        client.request("POST", path, body={"value": value}, headers=headers)
     if number % 10 == 5:
-        client.call("POST", f"shop/flows/checkout/{order}/cancel", json={"reason": "too late"})
+        client.request("POST", f"shop/flows/checkout/{order}/cancel", body={"reason": "too late"})
 
 
-def _ended(client: Documents, orders: list[str]) -> int:
+def _ended(client: Client, orders: list[str]) -> int:
     """Return how many orders have ended."""
-    found = (client.call("GET", f"shop/flows/checkout/{order}").json()["state"] for order in orders)
+    found = (client.request("GET", f"shop/flows/checkout/{order}")["state"] for order in orders)
     return sum(state not in ("running", "stuck") for state in found)
 
 
-def _end(client: Documents, order: str) -> dict[str, Any]:
+def _end(client: Client, order: str) -> dict[str, Any]:
     """Return the status of an order's flow when it has ended."""
     path = f"shop/flows/checkout/{order}"
 
     def look() -> dict[str, Any] | None:
-        status: dict[str, Any] = client.call("GET", path).json()
+        status: dict[str, Any] = client.request("GET", path)
         return status if status["state"] not in ("running", "stuck") else None
 
     found: dict[str, Any] = eventually(look, SECONDS_MAX)
     return found
 
 
-def _stock(client: Documents, item: str) -> dict[str, Any] | None:
+def _stock(client: Client, item: str) -> dict[str, Any] | None:
     """Return the stock of an item once no call waits for it: a reservation of a cancelled order may come late."""
-    if client.call("GET", f"shop/objects/Stock/{item}").json()["waiting"]:
+    if client.request("GET", f"shop/objects/Stock/{item}")["waiting"]:
         return None
-    shown: dict[str, Any] = client.call("POST", f"shop/objects/Stock/{item}/show", json={}).json()["result"]
+    shown: dict[str, Any] = client.request("POST", f"shop/objects/Stock/{item}/show", body={})["result"]
     return shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.marathon import ALONE, BESIDE, PERMITS, STEPS
@@ -28,12 +28,12 @@ KILLS = 6
 @pytest.mark.marathon
 @pytest.mark.timeout(SECONDS_MAX * 2)
 def test_every_flow_ends_once_with_each_outcome_taken_once_although_parts_are_killed(
-    killable: Stack, client: Documents
+    killable: Stack, client: Client
 ) -> None:
-    client.call("POST", "marathon/track")
+    client.request("POST", "marathon/track")
     runners = [f"runner-{number}" for number in range(RUNS)]
     with ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(lambda runner: client.call("POST", f"marathon/runners/{runner}"), runners))
+        list(pool.map(lambda runner: client.request("POST", f"marathon/runners/{runner}"), runners))
         going = [pool.submit(_go, client, runner) for runner in runners]
         for number in range(KILLS):
             kill(killable, PARTS[number % 2])
@@ -48,17 +48,19 @@ def test_every_flow_ends_once_with_each_outcome_taken_once_although_parts_are_ki
     assert len({result["token"] for result in results}) == RUNS
     finish = "marathon/objects/Finish/all"
     eventually(lambda: len(_shown(client, finish)) == RUNS, SECONDS_MAX)
-    eventually(lambda: client.call("GET", finish).json()["waiting"] == 0, SECONDS_MAX)
+    eventually(lambda: client.request("GET", finish)["waiting"] == 0, SECONDS_MAX)
     assert _shown(client, finish) == dict.fromkeys(runners, 1)
-    eventually(lambda: client.call("GET", "semaphores/track").json()["free"] == PERMITS, SECONDS_MAX)
-    assert client.call("GET", "marathon/flows/run?state=stuck").json()["flows"] == []
+    eventually(lambda: client.request("GET", "semaphores/track")["free"] == PERMITS, SECONDS_MAX)
+    assert client.request("GET", "marathon/flows/run?state=stuck")["flows"] == []
 
 
-def _go(client: Documents, runner: str) -> None:
+def _go(client: Client, runner: str) -> None:
     """Send a flow the event it waits for, or will wait for; twice, as the same one."""
     for _ in range(2):
         headers = {"Idempotency-Key": f"go {runner}"}
-        client.call("POST", f"marathon/flows/run/{runner}/events/go", json={"value": f"go {runner}"}, headers=headers)
+        client.request(
+            "POST", f"marathon/flows/run/{runner}/events/go", body={"value": f"go {runner}"}, headers=headers
+        )
 
 
 def _told_in_all() -> int:
@@ -66,16 +68,16 @@ def _told_in_all() -> int:
     return RUNS * (STEPS + 3)
 
 
-def _told(client: Documents, runners: list[str]) -> int:
+def _told(client: Client, runners: list[str]) -> int:
     """Return how many entries the logs have."""
-    return sum(int(client.call("GET", f"marathon/flows/run/{runner}").json()["log_length"]) for runner in runners)
+    return sum(int(client.request("GET", f"marathon/flows/run/{runner}")["log_length"]) for runner in runners)
 
 
-def _result(client: Documents, runner: str) -> dict[str, Any]:
+def _result(client: Client, runner: str) -> dict[str, Any]:
     """Return a flow's result after it has ended."""
 
     def look() -> dict[str, Any] | None:
-        status = client.call("GET", f"marathon/flows/run/{runner}").json()
+        status = client.request("GET", f"marathon/flows/run/{runner}")
         assert status["state"] in ("running", "completed"), status
         return dict(status["result"]) if status["state"] == "completed" else None
 
@@ -94,14 +96,14 @@ def _check_laps(runner: str, laps: list[dict[str, Any]]) -> None:
     assert {lap["before"] for lap in beside} == {alone[-1]["mark"]}
 
 
-def _check_log(client: Documents, runner: str, laps: list[dict[str, Any]]) -> None:
+def _check_log(client: Client, runner: str, laps: list[dict[str, Any]]) -> None:
     """Check that the log has each step once, with the outcome that the code received, and everything else once."""
-    entries = client.call("GET", f"marathon/flows/run/{runner}/log").json()["entries"]
+    entries = client.request("GET", f"marathon/flows/run/{runner}/log")["entries"]
     steps = [each["result"]["mark"] for each in entries if each.get("command", "").startswith("step ")]
     assert sorted(steps) == sorted(lap["mark"] for lap in laps)
     others = sorted(each.get("command", each["entry"]) for each in entries if "step " not in each.get("command", ""))
     assert others == ["event", "lock track", "sleep"]
 
 
-def _shown(client: Documents, finish: str) -> dict[str, int]:
-    return dict(client.call("POST", f"{finish}/show", json={}).json()["result"])
+def _shown(client: Client, finish: str) -> dict[str, int]:
+    return dict(client.request("POST", f"{finish}/show", body={})["result"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
 from examples.machines.main import CHANGES_AT_ONCE, GRAPH
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -30,9 +30,9 @@ SECONDS_MAX = 120 + 15 * MACHINES
 @pytest.mark.timeout(SECONDS_MAX * 3)
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_every_machine_goes_along_its_graph_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
-    client.call("POST", "machines/provider")
+    client.request("POST", "machines/provider")
     names = [f"{'broken-' if number % 4 == 3 else ''}{part}-{number}" for number in range(MACHINES)]
     with ThreadPoolExecutor(CLIENTS) as pool:
         living = [pool.submit(_live, client, name) for name in names]
@@ -47,26 +47,26 @@ def test_every_machine_goes_along_its_graph_although_a_part_is_killed_twice(
         for before, after in pairwise(path):
             assert after in {each.to for each in GRAPH[before].values()} | {"failed"}, path
         assert path[-1] == result["state"] == "deleted"
-    eventually(lambda: client.call("GET", "semaphores/provider").json()["free"] == CHANGES_AT_ONCE, SECONDS_MAX)
-    assert client.call("GET", "machines/flows/machine?state=stuck").json()["flows"] == []
+    eventually(lambda: client.request("GET", "semaphores/provider")["free"] == CHANGES_AT_ONCE, SECONDS_MAX)
+    assert client.request("GET", "machines/flows/machine?state=stuck")["flows"] == []
 
 
-def _live(client: Documents, name: str) -> None:
+def _live(client: Client, name: str) -> None:
     """Start a machine and send it orders, known to its node or not, in a row; at last those that lead to its end."""
     draw = Random(name)
-    client.call("POST", f"machines/flows/machine/{name}", json={"arguments": {"name": name}})
+    client.request("POST", f"machines/flows/machine/{name}", body={"arguments": {"name": name}})
     orders = [draw.choice(["start", "stop", "start", "reset", "nonsense"]) for _ in range(ORDERS)]
     for number, order in enumerate([*orders, "stop", "reset", "delete"]):
         headers = {"Idempotency-Key": f"{name} {number}"}
         value = {"order": order, "sure": order == "delete"}
-        client.call("POST", f"machines/flows/machine/{name}/events/order", json={"value": value}, headers=headers)
+        client.request("POST", f"machines/flows/machine/{name}/events/order", body={"value": value}, headers=headers)
 
 
-def _result(client: Documents, name: str) -> dict[str, Any]:
+def _result(client: Client, name: str) -> dict[str, Any]:
     """Return the result of a machine's flow after it has ended."""
 
     def look() -> dict[str, Any] | None:
-        status = client.call("GET", f"machines/flows/machine/{name}").json()
+        status = client.request("GET", f"machines/flows/machine/{name}")
         assert status["state"] in ("running", "completed"), status
         return dict(status["result"]) if status["state"] == "completed" else None
 
@@ -74,8 +74,8 @@ def _result(client: Documents, name: str) -> dict[str, Any]:
     return found
 
 
-def _node(client: Documents, name: str, number: int) -> str:
+def _node(client: Client, name: str, number: int) -> str:
     """Return a node that a machine reached; every number up to the last has one, of this machine."""
-    node = client.call("GET", f"documents/node-{name}-{number}").json()
+    node = client.request("GET", f"documents/node-{name}-{number}")
     assert (node["machine"], node["number"]) == (name, number)
     return str(node["state"])

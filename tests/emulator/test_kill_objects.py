@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents, Refused
+from signalbox.client import ApiError, Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -32,28 +32,28 @@ Call = Callable[[int], str]
 
 
 @pytest.fixture
-def client(killable: Stack) -> Iterator[Documents]:
-    with Documents(killable.base_url, connections_max=CLIENTS) as calling:
+def client(killable: Stack) -> Iterator[Client]:
+    with Client(killable.base_url) as calling:
         yield calling
 
 
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_every_call_of_one_object_counts_once_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
     account = f"accounts/objects/Account/one-{part}"
     calls = _call_and_kill(killable, part, lambda number: _call(client, account, "deposit", number, amount=1))
     results = [_result(client, call)["result"] for call in calls]
     assert sorted(results) == list(range(1, CALLS + 1))
-    assert client.call("POST", f"{account}/show", json={}).json()["result"] == CALLS
+    assert client.request("POST", f"{account}/show", body={})["result"] == CALLS
 
 
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks"])
 def test_transfers_between_fifty_objects_keep_the_sum_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
     bank = f"fifty-{part}"
-    client.call("POST", "accounts/opening", json={"bank": bank, "accounts": ACCOUNTS, "amount": AMOUNT})
+    client.request("POST", "accounts/opening", body={"bank": bank, "accounts": ACCOUNTS, "amount": AMOUNT})
 
     def transfer(number: int) -> str:
         draw = Random(number)
@@ -67,8 +67,8 @@ def test_transfers_between_fifty_objects_keep_the_sum_although_a_part_is_killed_
     ]
     assert refused == []
     accounts = [f"accounts/objects/Account/{bank}-{number}" for number in range(ACCOUNTS)]
-    eventually(lambda: not any(client.call("GET", each).json()["waiting"] for each in accounts), SECONDS_MAX)
-    shown = client.call("GET", f"accounts/banks/{bank}?accounts={ACCOUNTS}").json()
+    eventually(lambda: not any(client.request("GET", each)["waiting"] for each in accounts), SECONDS_MAX)
+    shown = client.request("GET", f"accounts/banks/{bank}?accounts={ACCOUNTS}")
     assert shown["sum"] == ACCOUNTS * AMOUNT
     assert min(shown["balances"]) >= 0
 
@@ -87,18 +87,18 @@ def _call_and_kill(stack: Stack, part: str, call: Call) -> list[str]:
     return made
 
 
-def _call(client: Documents, account: str, method: str, number: int, **arguments: object) -> str:
+def _call(client: Client, account: str, method: str, number: int, **arguments: object) -> str:
     """Call a method, every second time only to leave it; a call that was refused by its method was made."""
     wait = 0 if number % 2 else 1
     headers = {"Idempotency-Key": f"c{number}"}
     try:
-        client.call("POST", f"{account}/{method}?wait_seconds={wait}", json=arguments, headers=headers)
-    except Refused as refused:
+        client.request("POST", f"{account}/{method}?wait_seconds={wait}", body=arguments, headers=headers)
+    except ApiError as refused:
         if refused.status != 402:
             raise
     return f"{account}/calls/c{number}"
 
 
-def _result(client: Documents, call: str) -> dict[str, Any]:
+def _result(client: Client, call: str) -> dict[str, Any]:
     """Return the outcome of a call, when it is there."""
-    return dict(eventually(lambda: (seen := client.call("GET", call).json())["ready"] and seen, SECONDS_MAX))
+    return dict(eventually(lambda: (seen := client.request("GET", call))["ready"] and seen, SECONDS_MAX))

@@ -3,7 +3,8 @@
 import pytest
 
 from examples.demo import philosophers
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -16,14 +17,14 @@ SECONDS_MAX = 100
 
 @pytest.mark.marathon
 def test_every_meal_is_eaten_and_every_fork_is_back_although_functions_are_killed_twice(
-    killable: Stack, client: Documents
+    killable: Stack, client: Client
 ) -> None:
     table = "killed"
 
     def eaten() -> int:
-        return len(list(client.find({"table": table, "kind": "ends"})))
+        return len(list(client.documents.find(*terms({"table": table, "kind": "ends"}))))
 
-    client.call("POST", "philosophers", json={"table": table, "seats": SEATS, "rounds": ROUNDS})
+    client.request("POST", "philosophers", body={"table": table, "seats": SEATS, "rounds": ROUNDS})
     for few in (3, 10):
         eventually(lambda few=few: eaten() >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, "functions")

@@ -1,11 +1,11 @@
 """Workers fight for permits on the real stack while its parts are killed; and while nothing is."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
+from signalbox.client import Client, Document
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -20,15 +20,15 @@ PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest
 """The last takes longer: what its death keeps from being handed over is the sweeper's, ten seconds later."""
 
 
-def visits(client: Documents, door: str, kind: str) -> list[dict[str, Any]]:
-    return list(client.find({"door": door, "kind": kind}))
+def visits(client: Client, door: str, kind: str) -> list[Document]:
+    return list(client.documents.find(*terms({"door": door, "kind": kind})))
 
 
-def workers_out(client: Documents, door: str) -> set[int]:
+def workers_out(client: Client, door: str) -> set[int]:
     return {visit["worker"] for visit in visits(client, door, "out")}
 
 
-def at_once(client: Documents, door: str) -> int:
+def at_once(client: Client, door: str) -> int:
     """Return the largest number of workers inside at once, by the server times at the start of their entity tags.
 
     If a worker entered twice, only the visit under the last token counts; the other one was void.
@@ -37,7 +37,7 @@ def at_once(client: Documents, door: str) -> int:
     moments = []
     for visit in last.values():
         key = visit["key"].removesuffix("-out")
-        entered, left = (client.call("GET", f"documents/{key}-{which}").headers["ETag"] for which in ("in", "out"))
+        entered, left = (client.documents.get(f"{key}-{which}").etag for which in ("in", "out"))
         moments += [(entered, 1), (left, -1)]
     inside = most = 0
     for _, change in sorted(moments):
@@ -48,9 +48,9 @@ def at_once(client: Documents, door: str) -> int:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
-    client.call("POST", f"contest/{part}/2/{WORKERS}")
+    client.request("POST", f"contest/{part}/2/{WORKERS}")
     for few in (4, 10):
         eventually(lambda few=few: len(workers_out(client, part)) >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         kill(killable, part)
@@ -62,8 +62,8 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
 
 
 @pytest.mark.marathon
-def test_twenty_tasks_run_two_at_a_time_and_each_once(client: Documents) -> None:
-    client.call("POST", f"contest/slow/s2/2/{WORKERS}")
+def test_twenty_tasks_run_two_at_a_time_and_each_once(client: Client) -> None:
+    client.request("POST", f"contest/slow/s2/2/{WORKERS}")
     eventually(lambda: len(workers_out(client, "s2")) == WORKERS, MINUTES_MAX)
     eventually(lambda: _is_free(client, "s2", 2), MINUTES_MAX)
     assert len(visits(client, "s2", "in")) == len(visits(client, "s2", "out")) == WORKERS
@@ -73,9 +73,9 @@ def test_twenty_tasks_run_two_at_a_time_and_each_once(client: Documents) -> None
 @pytest.mark.marathon
 @pytest.mark.timeout(900)
 def test_fifty_come_in_three_at_a_time_although_functions_and_queue_are_killed_again_and_again(
-    killable: Stack, client: Documents
+    killable: Stack, client: Client
 ) -> None:
-    client.call("POST", f"contest/crowd/3/{CROWD}")
+    client.request("POST", f"contest/crowd/3/{CROWD}")
     killed = 0
     for few in range(5, CROWD, 5):
         eventually(lambda few=few: len(workers_out(client, "crowd")) >= few, MINUTES_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
@@ -87,6 +87,6 @@ def test_fifty_come_in_three_at_a_time_although_functions_and_queue_are_killed_a
     assert at_once(client, "crowd") <= 3
 
 
-def _is_free(client: Documents, door: str, permits: int) -> bool:
-    shown = client.call("GET", f"semaphores/{door}").json()
+def _is_free(client: Client, door: str, permits: int) -> bool:
+    shown = client.request("GET", f"semaphores/{door}")
     return shown["permits"] == permits and not shown["leases"] and not shown["waiters"]

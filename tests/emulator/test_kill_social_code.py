@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
+from signalbox.client import Client, NotFound
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -23,7 +23,7 @@ SECONDS_MAX = 120
 @pytest.mark.timeout(3 * SECONDS_MAX)
 @pytest.mark.parametrize("part", ["functions", "cloud-tasks", "events-deliver"])
 def test_each_dependant_of_a_hub_is_tested_once_in_effect_although_a_part_is_killed_twice(
-    killable: Stack, client: Documents, part: str
+    killable: Stack, client: Client, part: str
 ) -> None:
     hub = f"Hub_{part.replace('-', '_')}"
     names = [f"{hub}_{number}" for number in range(DEPENDANTS)]
@@ -31,10 +31,10 @@ def test_each_dependant_of_a_hub_is_tested_once_in_effect_although_a_part_is_kil
     for number, name in enumerate(names):  # a third has an older implementation, which passes with the hub's new code
         bodies = [f"{hub}() == 2", f"{hub}() == 1"] if number % 3 == 0 else [f"{hub}() > 0"]
         records.append(published(name, bodies, f"check({name}())", [hub]))
-    assert client.put_many({record["key"]: record for record in records}) == {}
+    assert client.documents.load(records).refused == []
 
-    client.call("PUT", f"social-code/functions/{hub}/draft", json={"code": f"def {hub}():\n    return 2"})
-    client.call("POST", f"social-code/functions/{hub}/draft/publish")
+    client.request("PUT", f"social-code/functions/{hub}/draft", body={"code": f"def {hub}():\n    return 2"})
+    client.request("POST", f"social-code/functions/{hub}/draft/publish")
     batch = eventually(lambda: shown(client, hub)["batch"], SECONDS_MAX)
     for few in (10, 60):
         eventually(lambda few=few: succeeded(client, batch) >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
@@ -47,17 +47,20 @@ def test_each_dependant_of_a_hub_is_tested_once_in_effect_although_a_part_is_kil
         dependant = shown(client, name)
         competing = number % 3 == 0
         assert dependant["current"] == f"{name}-2"
-        kept = [run["run_id"] for run in client.call("GET", f"social-code/functions/{name}/runs").json()["runs"]]
+        kept = [run["run_id"] for run in client.request("GET", f"social-code/functions/{name}/runs")["runs"]]
         assert sorted(kept) == sorted(each["run"]["run_id"] for each in dependant["versions"] if each["run"])
         assert len(kept) == (2 if competing else 1)
-    units = client.call("GET", f"batches/{batch}").json()
+    units = client.request("GET", f"batches/{batch}")
     assert (units["size"], units["succeeded"]) == (DEPENDANTS + DEPENDANTS // 3, DEPENDANTS + DEPENDANTS // 3)
 
 
-def shown(client: Documents, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.call("GET", f"social-code/functions/{name}").json()
+def shown(client: Client, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.request("GET", f"social-code/functions/{name}")
     return found
 
 
-def succeeded(client: Documents, batch: str) -> int:
-    return int(client.call("GET", f"batches/{batch}", allowed=(404,)).json().get("succeeded", 0))
+def succeeded(client: Client, batch: str) -> int:
+    try:
+        return client.batch(batch).show()["succeeded"]
+    except NotFound:
+        return 0

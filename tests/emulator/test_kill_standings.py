@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -17,13 +17,13 @@ SECONDS_MAX = 90
 PARTS = ("functions", "events-deliver", pytest.param("cloud-tasks", marks=pytest.mark.marathon))
 
 
-def yoke(client: Documents, item: str, user: int) -> None:
+def yoke(client: Client, item: str, user: int) -> None:
     """Put a value, then another; every third client takes its yoke away again."""
     address = f"yokes/u{user}/{item}"
     for value in (user, user + 0.5):
-        client.call("PUT", address, json={"value": value})
+        client.request("PUT", address, body={"value": value})
     if user % 3 == 0:
-        client.call("DELETE", address)
+        client.request("DELETE", address)
 
 
 def expected(item: str) -> dict[str, Any]:
@@ -33,14 +33,14 @@ def expected(item: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_standings_end_exact_although_a_part_is_killed_twice(killable: Stack, client: Documents, part: str) -> None:
+def test_standings_end_exact_although_a_part_is_killed_twice(killable: Stack, client: Client, part: str) -> None:
     with ThreadPoolExecutor(CLIENTS) as clients:
         running = [clients.submit(yoke, client, part, user) for user in range(CLIENTS)]
         for _ in range(2):
             kill(killable, part)
         for each in running:
             each.result()
-    eventually(lambda: client.call("GET", f"standings/item/{part}").json() == expected(part), SECONDS_MAX)
+    eventually(lambda: client.request("GET", f"standings/item/{part}") == expected(part), SECONDS_MAX)
     for user in (1, 3):
-        shown = client.call("GET", f"standings/user/u{user}").json()
-        assert shown["count"] == len(client.call("GET", f"yokes?user=u{user}").json()["yokes"])
+        shown = client.request("GET", f"standings/user/u{user}")
+        assert shown["count"] == len(client.request("GET", f"yokes?user=u{user}")["yokes"])

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from examples.demo import batches
-from examples.gazetteer.client import Documents
 from signalbox.catalogue import reading as catalogues
+from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
@@ -49,11 +49,11 @@ pytestmark = [
 def test_2000_units_run_once_each_while_parts_are_killed_and_deliveries_repeated(
     tmp_path: Path, limit: int | None
 ) -> None:
-    with Stack(folder=tmp_path, chaos=CHAOS) as stack, Documents(stack.base_url) as client:
-        client.call("POST", "batches", json=batches.order("large", 2_000) | {"concurrency": limit})
+    with Stack(folder=tmp_path, chaos=CHAOS) as stack, Client(stack.base_url) as client:
+        client.request("POST", "batches", body=batches.order("large", 2_000) | {"concurrency": limit})
         give_up_at = time.monotonic() + SECONDS_MAX
         for part in cycle(("functions", "cloud-tasks")):
-            assert time.monotonic() < give_up_at, f"not complete: {batches.status(client, 'large')}"
+            assert time.monotonic() < give_up_at, f"not complete: {client.batch('large').show()}"
             time.sleep(KILLS_SECONDS)
             if batches.said(client, "large"):
                 break
@@ -65,13 +65,13 @@ def test_2000_units_run_once_each_while_parts_are_killed_and_deliveries_repeated
 
 
 def test_ten_levels_of_sub_batches_end_once(tmp_path: Path) -> None:
-    with Stack(folder=tmp_path / "state", catalogue=_project(tmp_path)) as stack, Documents(stack.base_url) as client:
-        client.call("POST", "tree/deep/10")
-        eventually(lambda: batches.status(client, "deep")["state"] == "completed", SECONDS_MAX)
-        listed = client.call("GET", "batches", params={"state": "completed"}).json()["batches"]
-        token = client.call("GET", "batches", params={"state": "completed"}).json().get("next_page_token")
+    with Stack(folder=tmp_path / "state", catalogue=_project(tmp_path)) as stack, Client(stack.base_url) as client:
+        client.request("POST", "tree/deep/10")
+        eventually(lambda: client.batch("deep").show()["state"] == "completed", SECONDS_MAX)
+        listed = client.request("GET", "batches", parameters={"state": "completed"})["batches"]
+        token = client.request("GET", "batches", parameters={"state": "completed"}).get("next_page_token")
         while token:
-            page = client.call("GET", "batches", params={"state": "completed", "page_token": token}).json()
+            page = client.request("GET", "batches", parameters={"state": "completed", "page_token": token})
             listed, token = listed + page["batches"], page.get("next_page_token")
         assert sum(one["succeeded"] for one in listed) == 2**11 - 1
         assert len(listed) == 2**10

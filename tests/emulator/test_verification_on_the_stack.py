@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from examples.gazetteer.client import Documents
+from examples.gazetteer.data import terms
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.client import ApiError, Client
 from signalbox.core.ports import REMOVE, Change, Put
 from signalbox.documents.model import RESERVED, digest_of
 from signalbox_infra.local.stack import Stack
@@ -26,8 +27,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def client(stack: Stack) -> Iterator[Documents]:
-    with Documents(stack.base_url) as asking:
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.base_url) as asking:
         yield asking
 
 
@@ -40,52 +41,47 @@ def other(stack: Stack) -> Iterator[FirestoreStore]:
 
 
 def test_a_plain_set_of_another_client_is_normalized_by_its_event(
-    stack: Stack, client: Documents, other: FirestoreStore
+    stack: Stack, client: Client, other: FirestoreStore
 ) -> None:
-    client.put("t", {"n": 1})
+    client.documents.put("t", {"n": 1})
     other.commit([Put("documents/p", {"a": {"key": "t"}, "raw": {"__bytes__": "AAE="}})])
     stack.wait_until_idle(QUIET_SECONDS)
-    assert client.get("p") == {"key": "p", "a": {"key": "t", "n": 1}, "raw": {"__bytes__": "AAE="}}
+    assert client.documents.get("p") == {"key": "p", "a": {"key": "t", "n": 1}, "raw": {"__bytes__": "AAE="}}
     other.commit([Put("documents/t", {"n": 2})])
     stack.wait_until_idle(QUIET_SECONDS)
-    assert list(client.find({"a.n": 2})) == [
+    assert list(client.documents.find(*terms({"a.n": 2}))) == [
         {"key": "p", "a": {"key": "t", "n": 2}, "raw": {"__bytes__": "AAE="}},
     ]
 
 
-def test_a_verification_repairs_what_lost_events_left(stack: Stack, client: Documents, other: FirestoreStore) -> None:
-    client.put("s", {"n": 1})
-    client.put("q", {"a": {"key": "s"}})
-    client.put("r", {"a": {"key": "s"}})
-    client.put("s", {"n": 2})
+def test_a_verification_repairs_what_lost_events_left(stack: Stack, client: Client, other: FirestoreStore) -> None:
+    client.documents.put("s", {"n": 1})
+    client.documents.put("q", {"a": {"key": "s"}})
+    client.documents.put("r", {"a": {"key": "s"}})
+    client.documents.put("s", {"n": 2})
     stack.wait_until_idle(QUIET_SECONDS)
     forge(other, "q", {"a": {"key": "s", "n": 7}})
     other.commit([Change("documents/r", {(RESERVED, "link_keys"): REMOVE})])
     other.commit([Change("documents/s", {(RESERVED, "linked"): False})])
     stack.wait_until_idle(QUIET_SECONDS)
-    assert client.get("q") == {"key": "q", "a": {"key": "s", "n": 7}}
-    begun = client.call("POST", "verifications", headers={"Idempotency-Key": "1"})
-    run = begun.json()["run"]
+    assert client.documents.get("q") == {"key": "q", "a": {"key": "s", "n": 7}}
+    run = client.verifications.begin()["run"]
     stack.wait_until_idle(QUIET_SECONDS)
-    report = client.call("GET", f"verifications/{run}").json()
-    assert (begun.status_code, report["state"], report["drifted"] + report["moving"]) == (
-        202,
-        "ended",
-        report["repaired"],
-    )
+    report = client.verifications.get(run)
+    assert (report["state"], report["drifted"] + report["moving"]) == ("ended", report["repaired"])
     assert report["repaired"] >= 2
-    assert client.get("q") == {"key": "q", "a": {"key": "s", "n": 2}}
-    client.put("s", {"n": 3})
+    assert client.documents.get("q") == {"key": "q", "a": {"key": "s", "n": 2}}
+    client.documents.put("s", {"n": 3})
     stack.wait_until_idle(QUIET_SECONDS)
-    assert [client.get(key) for key in "qr"] == [{"key": key, "a": {"key": "s", "n": 3}} for key in "qr"]
-    assert client.call("GET", "verifications").json()["verifications"][0]["run"] == run
+    assert [client.documents.get(key) for key in "qr"] == [{"key": key, "a": {"key": "s", "n": 3}} for key in "qr"]
+    assert client.verifications.list()[0]["run"] == run
 
 
-def test_the_stack_refuses_a_query_whose_index_the_catalogue_does_not_declare(client: Documents) -> None:
-    asked = {"where": "a.n==1", "order_by": "-name"}
-    answer = client.call("GET", "documents", params=asked, allowed=(400,)).json()
-    assert answer["type"] == "urn:signalbox:problem:needs-index"
-    assert 'documents-a-n-name: {collection: documents, fields: ["a.n", "-name"]}' in answer["detail"]
+def test_the_stack_refuses_a_query_whose_index_the_catalogue_does_not_declare(client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.documents.page("a.n==1", order_by="-name")
+    assert refused.value.slug == "needs-index"
+    assert 'documents-a-n-name: {collection: documents, fields: ["a.n", "-name"]}' in refused.value.detail
 
 
 def forge(other: FirestoreStore, key: str, content: dict[str, Any]) -> None:

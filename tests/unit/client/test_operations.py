@@ -107,6 +107,11 @@ def client(request: pytest.FixtureRequest, stack: tuple[Harness, str]) -> Iterat
 
 
 @pytest.fixture
+def base(stack: tuple[Harness, str]) -> str:
+    return stack[1]
+
+
+@pytest.fixture
 def harness(stack: tuple[Harness, str]) -> Harness:
     return stack[0]
 
@@ -115,6 +120,16 @@ def test_each_operation_is_called(client: Any, harness: Harness) -> None:
     for part in (documents, transforms, semaphores, rates, batches, tasks, things, runs, standings):
         part(client, harness)
     assert client.asked.operations == OPERATIONS - OF_PEOPLE
+
+
+def test_a_route_of_a_function_is_called_by_its_address(base: str) -> None:
+    with Client(base) as client:
+        assert client.request("POST", "shop/stock", body={"item": "tea", "count": 1}) == {"item": "tea"}
+        with pytest.raises(NotFound):
+            client.request("GET", "shop/orders/a%2Fb")
+        client.documents.put("a b", {"n": 1})
+        [found] = client.request("GET", "documents?where=n==1&limit=5", parameters={"order_by": "-n"})["documents"]
+        assert (found["key"], client.request("GET", "documents/a%20b")["n"]) == ("a b", 1)
 
 
 def documents(client: Any, harness: Harness) -> None:
@@ -132,6 +147,8 @@ def documents(client: Any, harness: Harness) -> None:
     assert len(list(client.documents.find("n>=0", limit=400))) == 1_203
     assert [each["n"] for each in client.documents.find(("n", ">", 1_200), order_by="-n")] == [1_202, 1_201]
     assert client.documents.count("n>=3") == 1_200
+    assert client.documents.first("n>=3", order_by="-n")["n"] == 1_202
+    assert client.documents.first(("n", "==", -1)) is None
     assert client.documents.page("n==3", limit=1)["documents"][0]["key"] == "many-3"
     client.documents.delete(added.key)
     with pytest.raises(NotFound):

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpx
 import pytest
 
-from examples.gazetteer.client import Documents
 from examples.gazetteer.data import Document, gazetteer, matching, shown
 from examples.gazetteer.job import Job, Result
 from examples.gazetteer.steps import plan, removal
+from signalbox.client import Client
 
 CITIES = 30
 
@@ -22,11 +23,11 @@ class Service:
         self.fault = fault
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.method == "POST":
-            return self.load(json.loads(request.content))
         key = request.url.path.removeprefix("/documents").removeprefix("/")
-        if not key:
-            return self.find(request.url.params)
+        if key == ":query":
+            return self.find(json.loads(request.content))
+        if request.method == "POST":
+            return self.load([json.loads(line) for line in request.content.splitlines()])
         if request.method == "PUT":
             self.documents[key] = json.loads(request.content)
             return httpx.Response(200, json=shown(key, self.documents))
@@ -36,15 +37,15 @@ class Service:
         return httpx.Response(200, json=answer) if answer else httpx.Response(404)
 
     def load(self, bodies: list[Document]) -> httpx.Response:
+        keys = [body["key"] for body in bodies]
         self.documents |= {body.pop("key"): body for body in bodies}
-        return httpx.Response(200, json={"results": [{"key": key, "status": 201} for key in self.documents]})
+        return httpx.Response(200, json={"results": [{"key": key, "status": 201} for key in keys]})
 
     def answer(self, key: str) -> Document | None:
         return self.fault(shown(key, self.documents)) if key in self.documents else None
 
-    def find(self, asked: httpx.QueryParams) -> httpx.Response:
-        condition = dict(text.split("==", 1) for text in asked.get_list("where"))
-        found = matching({field: json.loads(value) for field, value in condition.items()}, self.answers())
+    def find(self, asked: Mapping[str, Any]) -> httpx.Response:
+        found = matching({field: value for field, _, value in asked["where"]}, self.answers())
         after, limit = asked.get("page_token", ""), int(asked["limit"])
         keys = [key for key in sorted(found) if key > after]
         more = {"next_page_token": keys[limit - 1]} if len(keys) > limit else {}
@@ -70,7 +71,7 @@ class BlindSite:
 
 def run(fault: Callable[[Document], Document | None], *, busy: bool = False) -> dict[str, Result]:
     documents = gazetteer(CITIES)
-    with Documents("http://test/", transport=httpx.MockTransport(Service(fault))) as client:
+    with Client("http://test/", transport=httpx.MockTransport(Service(fault))) as client:
         job = Job(client, BlindSite(busy=busy), lambda *_: None, settle_seconds_max=0)
         results = [*job.run(plan(documents)), job.perform(removal(documents))]
     return {result.step.name: result for result in results}
