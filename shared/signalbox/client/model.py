@@ -8,9 +8,12 @@ Json = Any
 """A value that JSON has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Document(Mapping[str, Json]):
-    """A document with its copies: a mapping of its fields. ``etag`` is for `if_match`; None in a query's results."""
+    """A document with its copies: a mapping of its fields, equal to any other with the same fields.
+
+    ``etag`` is for `if_match`; None in a query's results.
+    """
 
     content: Mapping[str, Json]
     etag: str | None = None
