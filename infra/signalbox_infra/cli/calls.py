@@ -1,11 +1,11 @@
-"""The commands that call functions: documents, semaphores, batches and flows, by the package's client."""
+"""The commands that call functions by the package's client: documents, semaphores, failures and batches."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -24,26 +24,26 @@ LOOK_SECONDS = 0.5
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _of_a_place(command: Command) -> Command:
+def of_a_place(command: Command) -> Command:
     """Add the options that name a deployment; without them, the local stack is called."""
     url = click.option("--url", envvar="SIGNALBOX_URL", default="", help="A base URL, without a project folder.")
     return of_a_deployment(required=False)(url(command))
 
 
 @contextmanager
-def _client(url: str, project: str, environment: str, region: str) -> Iterator["Client"]:
+def opened(url: str, project: str, environment: str, region: str) -> Iterator["Client"]:
     """Return a client of a place. An error of a call ends the command with its message."""
     from signalbox.client import ApiError
     from signalbox.client.identity import NoIdentity
 
     try:
-        with _opened(url, project, environment, region) as client:
+        with _client_of(url, project, environment, region) as client:
             yield client
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _opened(url: str, project: str, environment: str, region: str) -> "Client":
+def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
     from signalbox.client import Client
     from signalbox_infra.deploy import facts
     from signalbox_infra.deploy.commands import CommandFailed, run
@@ -61,27 +61,27 @@ def _opened(url: str, project: str, environment: str, region: str) -> "Client":
         raise click.ClickException(str(error)) from error
 
 
-def _show(value: Any) -> None:
+def show(value: Any) -> None:
     """Print a value as JSON: on a terminal with indents, else in one line."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     click.echo(text)
 
 
-def _show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
+def show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
     """Print values as lines of columns, or as JSON, one a line."""
     for value in values:
         text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
         click.echo(text)
 
 
-def _json(text: str) -> Any:
+def json_of(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is not JSON: {error}") from error
 
 
-def _arguments(pairs: Iterable[str]) -> dict[str, Any]:
+def arguments_of(pairs: Iterable[str]) -> dict[str, Any]:
     """Parse NAME=VALUE, where a value that is JSON is that JSON, and any other one a text."""
     found = {}
     for pair in pairs:
@@ -95,7 +95,24 @@ def _arguments(pairs: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-_JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")
+def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
+    """Act on each, with a progress bar. What a call refuses is printed, the others continue, and the status is 1."""
+    from signalbox.client import ApiError
+
+    refused = []
+    with click.progressbar(ids, file=sys.stderr) as bar:
+        for each in bar:
+            try:
+                act(each)
+            except ApiError as error:
+                refused.append(f"{each}: {error}")
+    for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
+        click.echo(line, err=True)
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")
 
 
 # --- documents ---
@@ -108,30 +125,30 @@ def documents() -> None:
 
 @documents.command()
 @click.argument("key")
-@_of_a_place
+@of_a_place
 def get(key: str, **place: str) -> None:
     """Print a document."""
-    with _client(**place) as client:
-        _show(dict(client.documents.get(key)))
+    with opened(**place) as client:
+        show(dict(client.documents.get(key)))
 
 
 @documents.command()
 @click.argument("key")
 @click.argument("content", required=False)
-@_of_a_place
+@of_a_place
 def put(key: str, content: str | None, **place: str) -> None:
     """Store CONTENT, a JSON object, under KEY; without it, standard input."""
-    found = _json(sys.stdin.read() if content is None else content)
-    with _client(**place) as client:
-        _show(dict(client.documents.put(key, found)))
+    found = json_of(sys.stdin.read() if content is None else content)
+    with opened(**place) as client:
+        show(dict(client.documents.put(key, found)))
 
 
 @documents.command()
 @click.argument("key")
-@_of_a_place
+@of_a_place
 def delete(key: str, **place: str) -> None:
     """Delete a document."""
-    with _client(**place) as client:
+    with opened(**place) as client:
         client.documents.delete(key)
 
 
@@ -139,27 +156,27 @@ def delete(key: str, **place: str) -> None:
 @click.argument("conditions", nargs=-1, metavar="[FIELD==VALUE]...")
 @click.option("--order-by", help="A field; -FIELD: the largest first.")
 @click.option("--count", is_flag=True, help="Print the number alone.")
-@_of_a_place
+@of_a_place
 def query(conditions: tuple[str, ...], order_by: str | None, count: bool, **place: str) -> None:
     """Print the documents that meet all conditions, one a line."""
-    with _client(**place) as client:
+    with opened(**place) as client:
         if count:
-            _show(client.documents.count(*conditions))
+            show(client.documents.count(*conditions))
         else:
             found = client.documents.find(*conditions, order_by=order_by)
-            _show_each((dict(document) for document in found), (), as_json=True)
+            show_each((dict(document) for document in found), (), as_json=True)
 
 
 @documents.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
-@_of_a_place
+@of_a_place
 def load(file: IO[str], **place: str) -> int:
     """Store the documents of FILE, one JSON object with a `key` a line.
 
     Refused ones are printed, and the status is 1.
     """
-    with _client(**place) as client, _progress(file) as lines:
-        report = client.documents.load(_json(line) for line in lines if line.strip())
+    with opened(**place) as client, _progress(file) as lines:
+        report = client.documents.load(json_of(line) for line in lines if line.strip())
     for key, problem in report.refused:
         click.echo(f"{key}: {problem.get('detail') or problem.get('title')}", err=True)
     click.echo(f"{report.stored:,} stored, {len(report.refused):,} refused", err=True)
@@ -192,22 +209,22 @@ def semaphores() -> None:
 
 @semaphores.command("ls")
 @click.option("--waiting", is_flag=True, help="Only those that have waiters.")
-@_JSON_LINES
-@_of_a_place
+@JSON_LINES
+@of_a_place
 def list_semaphores(waiting: bool, as_json: bool, **place: str) -> None:
     """List semaphores: name, permits, free ones, and waiters with --waiting."""
     columns = ("name", "permits", "free", *(("waiting",) if waiting else ()))
-    with _client(**place) as client:
-        _show_each(client.semaphores.list(waiting=waiting), columns, as_json=as_json)
+    with opened(**place) as client:
+        show_each(client.semaphores.list(waiting=waiting), columns, as_json=as_json)
 
 
 @semaphores.command("show")
 @click.argument("name")
-@_of_a_place
+@of_a_place
 def show_semaphore(name: str, **place: str) -> None:
     """Print a semaphore with its leases and waiters."""
-    with _client(**place) as client:
-        _show(client.semaphore(name).show())
+    with opened(**place) as client:
+        show(client.semaphore(name).show())
 
 
 @semaphores.command("run", context_settings={"ignore_unknown_options": True})
@@ -216,7 +233,7 @@ def show_semaphore(name: str, **place: str) -> None:
 @click.option("--timeout", default=3_600.0, show_default=True, help="Seconds to wait for a permit.")
 @click.option("--lease", "lease_seconds", type=float, help="Seconds of the lease, which is renewed (default: its own).")
 @click.option("--permits", default=1, show_default=True, help="How many permits.")
-@_of_a_place
+@of_a_place
 def run(
     name: str, command: tuple[str, ...], timeout: float, lease_seconds: float | None, permits: int, **place: str
 ) -> int:
@@ -227,7 +244,7 @@ def run(
     """
     from signalbox.client import LeaseLost
 
-    with _client(**place) as client:
+    with opened(**place) as client:
         try:
             with client.semaphore(name).lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease:
                 return _run_under(lease, command)
@@ -256,6 +273,21 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+# --- failures ---
+
+
+@click.command("retry")
+@click.argument("ids", metavar="ID...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All that there are when the command begins.")
+@of_a_place
+def retry_failures(ids: tuple[str, ...], every: bool, **place: str) -> None:
+    """Run tasks that were given up again: the named ones, or all."""
+    if bool(ids) == every:
+        raise click.UsageError("Name failures, or pass --all.")
+    with opened(**place) as client:
+        on_each(list(ids) or [each["id"] for each in client.failures.list()], client.failures.retry)
+
+
 # --- batches ---
 
 
@@ -266,181 +298,42 @@ def batches() -> None:
 
 @batches.command("ls")
 @click.option("--state", type=click.Choice(["open", "sealed", "completed", "cancelled"]), help="Only those.")
-@_JSON_LINES
-@_of_a_place
+@JSON_LINES
+@of_a_place
 def list_batches(state: str | None, as_json: bool, **place: str) -> None:
     """List batches: id, state and size."""
-    with _client(**place) as client:
-        _show_each(client.batches.list(state=state), ("id", "state", "size"), as_json=as_json)
+    with opened(**place) as client:
+        show_each(client.batches.list(state=state), ("id", "state", "size"), as_json=as_json)
 
 
 @batches.command("show")
 @click.argument("id")
-@_of_a_place
+@of_a_place
 def show_batch(id: str, **place: str) -> None:
     """Print a batch's state and counts."""
-    with _client(**place) as client:
-        _show(client.batch(id).show())
+    with opened(**place) as client:
+        show(client.batch(id).show())
 
 
 @batches.command("watch")
 @click.argument("id")
-@_of_a_place
+@of_a_place
 def watch_batch(id: str, **place: str) -> None:
     """Print a batch's progress until it has ended."""
-    with _client(**place) as client:
+    with opened(**place) as client:
         for event in client.batch(id).watch():
             if event["event"] != "unit":
-                _show(event["data"])
+                show(event["data"])
 
 
 @batches.command("retry")
 @click.argument("id")
 @click.argument("units", nargs=-1, type=int)
-@_of_a_place
+@of_a_place
 def retry_batch(id: str, units: tuple[int, ...], **place: str) -> None:
     """Run failed units again: the named ones, or all."""
-    with _client(**place) as client:
+    with opened(**place) as client:
         client.batch(id).retry(list(units) or None)
 
 
-# --- flows ---
-
-
-@click.group()
-def flows() -> None:
-    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
-
-
-@flows.command("ls")
-@click.argument("function")
-@click.argument("flow")
-@click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
-@_JSON_LINES
-@_of_a_place
-def list_runs(function: str, flow: str, state: str | None, as_json: bool, **place: str) -> None:
-    """List the runs of a flow: id and state."""
-    with _client(**place) as client:
-        _show_each(client.flow(function, flow).runs(state), ("id", "state"), as_json=as_json)
-
-
-@flows.command("start")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
-@_of_a_place
-def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
-    """Start a run. A value that is JSON is that JSON, any other one is a text."""
-    given = _arguments(arguments)
-    with _client(**place) as client:
-        started = client.flow(function, flow).start(id, **given)
-        _show(started.result(wait) if wait else started.show())
-
-
-@flows.command("event")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.argument("name")
-@click.argument("value", default="null")
-@_of_a_place
-def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
-    """Send an event with VALUE (JSON) to a run."""
-    with _client(**place) as client:
-        client.flow(function, flow).run(id).send(name, _json(value))
-
-
-@flows.command("cancel")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.option("--reason", help="It is in the run's problem.")
-@_of_a_place
-def cancel_run(function: str, flow: str, id: str, reason: str | None, **place: str) -> None:
-    """Cancel a run, whose code can clean up."""
-    with _client(**place) as client:
-        client.flow(function, flow).run(id).cancel(reason)
-
-
-@flows.command("suspend")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.option("--reason", help="The status shows it.")
-@_of_a_place
-def suspend_run(function: str, flow: str, id: str, reason: str | None, **place: str) -> None:
-    """Let a run take no further step until it is resumed."""
-    with _client(**place) as client:
-        client.flow(function, flow).run(id).suspend(reason)
-
-
-@flows.command("resume")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@_of_a_place
-def resume_run(function: str, flow: str, id: str, **place: str) -> None:
-    """Let a suspended run continue, or replay a stuck one now."""
-    with _client(**place) as client:
-        client.flow(function, flow).run(id).resume()
-
-
-@flows.command("fork")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.argument("new_id")
-@click.option("--from-entry", type=int, required=True, help="How many entries of the log the new run takes over.")
-@_of_a_place
-def fork_run(function: str, flow: str, id: str, new_id: str, from_entry: int, **place: str) -> None:
-    """Start the run NEW_ID from the first entries of a run's log, also of one that has failed."""
-    with _client(**place) as client:
-        _show(client.flow(function, flow).run(id).fork(new_id, from_entry).show())
-
-
-@flows.command("tail")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@_of_a_place
-def tail_run(function: str, flow: str, id: str, **place: str) -> int:
-    """Print a run's log entries as they are made, until it has ended. The status is 1 if it did not complete."""
-    status: Any = {}
-    with _client(**place) as client:
-        for event in client.flow(function, flow).run(id).watch():
-            if event["event"] == "entry":
-                _show_each([event["data"]], (), as_json=True)
-            status = event["data"]
-    _show(_outcome(status))
-    return 0 if status["state"] == "completed" else 1
-
-
-@flows.command("replay")
-@click.argument("function")
-@click.argument("flow")
-@click.argument("id")
-@click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
-@_of_a_place
-def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
-    """Replay a run's log with the project's code, in this process, where `breakpoint()` and an editor's stops work.
-
-    Nothing is sent or written. The status is 1 if the code diverges from the log.
-    """
-    from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.cli import debugging
-
-    with _client(**place) as client:
-        log = client.flow(function, flow).run(id).whole_log()
-    try:
-        click.echo(debugging.replay(debugging.flow_of(function, flow), log, stop=debug))
-    except (AssertionError, CatalogueError, LookupError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: status[name] for name in ("state", "result", "error") if name in status}
-
-
-GROUPS = (documents, semaphores, batches, flows)
+GROUPS = (documents, semaphores, batches)

@@ -17,7 +17,7 @@ import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
-from signalbox_infra.cli.calls import GROUPS
+from signalbox_infra.cli import calls, runs
 from signalbox_infra.cli.places import of_a_deployment, reachable, target_of
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
@@ -284,11 +284,16 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
             click.echo(line)
 
 
-@cli.command()
+@cli.group(invoke_without_command=True)
 @of_a_deployment(required=False)
 @click.option("--replay", is_flag=True, help="Deliver the events again (in the cloud only).")
-def failures(project: str, environment: str, region: str, replay: bool) -> None:
-    """List what was given up: tasks, calls, and events of a deployment."""
+@click.pass_context
+def failures(context: click.Context, project: str, environment: str, region: str, replay: bool) -> None:
+    """List what was given up: tasks, calls, and events of a deployment; or retry tasks and calls."""
+    if context.invoked_subcommand:
+        if project or replay:
+            raise click.UsageError(f"Write the options behind `{context.invoked_subcommand}`.")
+        return
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.deploy.commands import CommandFailed
     from signalbox_infra.deploy.deployment_client import SmokeTestFailed
@@ -411,5 +416,6 @@ def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     return _reach("destroy", (project, environment, region), confirm)
 
 
-for group in GROUPS:
+for group in (*calls.GROUPS, runs.flows):
     cli.add_command(group)
+failures.add_command(calls.retry_failures)

@@ -90,6 +90,20 @@ def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harn
     assert {state_of(harness, id_) for id_ in ids} == {"completed"}
 
 
+def test_all_failures_are_counted_and_then_retried(console: Console, harness: Harness) -> None:
+    for order in range(5):
+        payload = {"order": str(order), "amount": 0}
+        harness.post("tasks", json={"function": "shop", "task": "charge", "payload": payload})
+    harness.run(due_only=True)
+    console.open("failures?state=failed", "Failures")
+    console.page.click("button[data-action=retry-failure]")
+    console.page.wait_for_function("() => document.querySelector('#action-what').textContent === '5 match.'")
+    console.page.fill("dialog [name=reason]", "the price is right now")
+    console.page.keyboard.press("Enter")
+    console.page.wait_for_selector("#action:not([open])", state="attached")
+    assert harness.get("failures?count=true").json == {"count": 0}
+
+
 def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:
     console = Console(page, base)  # a page that has lost its failure logs the 410
     harness.post("shop/objects/Stock/cup/put", json={"count": 1})

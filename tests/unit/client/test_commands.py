@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox.client import Client
+from signalbox.client import Client, call
 from signalbox.client.blocking.runs import Run
 from signalbox.testing import Harness
 from signalbox_infra.cli.main import main
@@ -122,6 +122,48 @@ def test_semaphores_and_batches_are_listed(client: Client, capsys: pytest.Captur
     assert shown(capsys, "batches", "watch", "b")[-1]["state"] == "completed"
     assert main(["batches", "retry", "b", "1"]) == 1
     assert "409" in capsys.readouterr().err
+
+
+def test_failures_are_retried_by_name_or_all(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for order in range(3):
+        client.tasks.enqueue(call("shop", "charge", {"order": str(order), "amount": 0}))
+    harness.run(due_only=True)
+    assert client.failures.count() == 3
+    [first, *_] = client.failures.list()
+    assert main(["failures", "retry", first["id"], "none"]) == 1
+    assert "none: 404 not-found" in (said := capsys.readouterr().err)
+    assert said.endswith("1 of 2 done.\n")
+    assert client.failures.count() == 2
+    assert main(["failures", "retry", "--all"]) == 0
+    assert client.failures.count() == 0
+    assert main(["failures", "retry"]) == main(["failures", "retry", "--all", "x"]) == 2
+    assert main(["failures", "-p", "demo-project", "retry", "--all"]) == 2
+    assert "Write the options behind `retry`." in capsys.readouterr().err
+
+
+def test_runs_that_match_are_counted_confirmed_and_acted_on(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = client.flow("shop", "checkout")
+    for number in range(4):
+        labelled = checkout.with_(labels={"tenant": "ab"[number % 2]})
+        labelled.start(f"o-{number}", order=f"o-{number}", item="tea", count=1, amount=5_000)
+    ab = ("shop", "checkout", "--label", "tenant:a")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert main(["flows", "suspend", *ab]) == 1
+    assert "2 runs match." in capsys.readouterr().out
+    assert main(["flows", "suspend", *ab, "--yes", "--reason", "an inventory"]) == 0
+    assert checkout.count("suspended") == 2
+    assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
+    assert main(["flows", "terminate", "shop", "checkout", "o-1", "o-3", "o-9"]) == 1
+    assert "o-9: 404" in capsys.readouterr().err
+    assert checkout.count("cancelled") == 2
+    assert main(["flows", "cancel", "shop", "checkout"]) == 2
+    assert main(["flows", "cancel", "shop", "checkout", "o-0", "--state", "running"]) == 2
+    assert main(["flows", "ls", "shop", "checkout", "--label", "tenant:b"]) == 0
+    assert capsys.readouterr().out == "o-1  cancelled\no-3  cancelled\n"
 
 
 def test_a_run_is_started_sent_events_and_followed(

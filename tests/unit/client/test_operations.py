@@ -244,6 +244,8 @@ def tasks(client: Any, harness: Harness) -> None:
     [failure] = [each for each in client.failures.list() if each["id"] == operation]
     assert (failure["function"], failure["task"]) == ("quilt", "paint")
     assert client.failures.get(operation)["problem"] == "bad-argument"
+    assert client.failures.count() == len(list(client.failures.list()))
+    assert client.failures.count("retrying") == 0
     client.failures.retry(operation)
     client.failures.delete(client.failures.get(operation)["id"])
 

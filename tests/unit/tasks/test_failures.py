@@ -70,6 +70,15 @@ def failures(harness: Harness, query: str = "") -> list[dict[str, Any]]:
     return listed
 
 
+def test_failures_are_counted(harness: Harness) -> None:
+    enqueue(harness, "refuse", page=7)
+    harness.run()
+    assert harness.get("failures?count=true").json == {"count": 1}
+    assert harness.get("failures?state=retrying&count=true").json == {"count": 0}
+    assert harness.get("failures?count=true&page_token=x").json["field"] == "page_token"
+    assert harness.get("failures?count=1").json["field"] == "count"
+
+
 def test_a_task_that_raised_a_problem_is_kept_with_all_that_is_needed_to_judge_it(harness: Harness) -> None:
     enqueue(harness, "refuse", page=7)
     harness.run()

@@ -6,15 +6,17 @@ import { badge, choices, facts, finder, h, json, link, nextPage, short, table } 
 
 export const TITLE = "Failures";
 const STATES = ["failed", "retrying"];
+const ACTIONS = ["retry-failure", "delete-failure"];
 
-export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query));
+export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query, about));
 
-async function all({ state = "", page_token }) {
+async function all({ state = "", page_token }, about) {
   const listed = await get("/failures", { state, page_token });
   return [
     h("h1", {}, TITLE),
     finder("Id of a failure", ["failures"]),
     choices("State", ["failures"], "state", STATES, state),
+    state === "failed" && listed.failures.length > 0 && buttons(about, ACTIONS, {}, { path: "/failures", query: { state }, items: "failures" }),
     table(
       "The newest first",
       ["failed", "task", "state", "problem", "reason", "attempts"],
@@ -48,10 +50,10 @@ async function one(id, about) {
       queue: shown.queue,
       semaphore: shown.semaphore && link(["semaphores", shown.semaphore]),
       batch: shown.batch && link(["batches", shown.batch]),
-      trace: shown.trace,
+      trace: shown.trace && (about.has_traces ? link(["traces", shown.trace.split("-")[1]], shown.trace) : shown.trace),
       id: shown.id,
     }),
-    shown.state === "failed" && buttons(about, ["retry-failure", "delete-failure"], { id }),
+    shown.state === "failed" && buttons(about, ACTIONS, { id }),
     project &&
       h("p", { class: "note" }, "The trace is the one under which Cloud Logging and Cloud Trace have the call."),
     h("h2", {}, "Payload"),

@@ -155,6 +155,11 @@ class Failures:
         """Iterate over the failures, newest first; with ``state="retrying"`` over tasks that are being retried."""
         return pages(self._transport, "failures", "failures", parameters={"state": state})
 
+    async def count(self, state: str | None = None) -> int:
+        """Return the number of the failures, or with ``state="retrying"`` of the tasks that are being retried."""
+        found = await self._transport.json("GET", "failures", parameters={"state": state, "count": "true"})
+        return int(found["count"])
+
     async def get(self, id: str) -> FailureShown:
         """Return a failure. Raises `NotFound`."""
         found: FailureShown = await self._transport.json("GET", "failures", id)

@@ -5,19 +5,24 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.keys import check_key
 from signalbox.core.problems import BadQuery
+from signalbox.core.requests import wants_count
 from signalbox.tasks.service import failures
 
 routes = Routes("failures")
 
-LISTS = {"": failures.list_failed, "failed": failures.list_failed, "retrying": failures.list_retrying}
+LISTS = {"": failures.FAILED, "failed": failures.FAILED, "retrying": failures.RETRYING}
 
 
-@routes.on("GET", "/", query=("state", "page_token"))
+@routes.on("GET", "/", query=("state", "count", "page_token"))
 def list_failures(request: Request) -> Response:
-    state = request.query.get("state", "")
+    state, token = request.query.get("state", ""), request.query.get("page_token", "")
     if state not in LISTS:
         raise BadQuery("`state` must be failed or retrying.", field="state")
-    page = LISTS[state](runtime.ports(), request.query.get("page_token", ""))
+    if wants_count(request.query.get("count", "")):
+        if token:
+            raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
+        return Response(200, {"count": failures.count(runtime.ports(), LISTS[state])})
+    page = failures.page_of(runtime.ports(), LISTS[state], token)
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
     return Response(200, {"failures": page.failures, **more})
 

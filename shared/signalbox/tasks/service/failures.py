@@ -73,31 +73,42 @@ class FailuresPage:
     next_page_token: str = ""
 
 
-def list_failed(ports: Ports, page_token: str) -> FailuresPage:
-    """Return a page of the failures that were neither retried nor deleted."""
-    return _page(ports, FAILURES, NEWEST_FAILED, page_token, _failed)
-
-
-def list_retrying(ports: Ports, page_token: str) -> FailuresPage:
-    """Return a page of the last errors of tasks that are being retried."""
-    return _page(ports, ATTEMPTS, NEWEST_ERRED, page_token, retrying_json)
-
-
 def _failed(read: Snapshot) -> dict[str, Any] | None:
     return None if read.data is None else Failure.from_record(read.id, read.data).to_json()
 
 
-Shown = Callable[[Snapshot], dict[str, Any] | None]
+@dataclass(frozen=True, slots=True)
+class FailuresList:
+    """A list of failures: the records of `collection` that have the field of `newest`, as `shown`."""
+
+    collection: str
+    newest: Order
+    shown: Callable[[Snapshot], dict[str, Any] | None]
 
 
-def _page(ports: Ports, collection: str, newest: Order, page_token: str, shown: Shown) -> FailuresPage:
-    after = read_page_token(page_token, collection, 1) if page_token else ()
-    read = ports.store.query(Query(collection, order_by=(newest,), limit=LIMITS.failures_listed_max, after=after))
-    listed = [entry for entry in map(shown, read) if entry is not None]
+FAILED = FailuresList(FAILURES, NEWEST_FAILED, _failed)
+"""The failures that were neither retried nor deleted."""
+
+RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, retrying_json)
+"""The last errors of tasks that are being retried."""
+
+
+def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresPage:
+    """Return a page of a list. Raises `BadQuery` for a bad token."""
+    after = read_page_token(page_token, listed.collection, 1) if page_token else ()
+    query = Query(listed.collection, order_by=(listed.newest,), limit=LIMITS.failures_listed_max, after=after)
+    read = ports.store.query(query)
+    found = [entry for entry in map(listed.shown, read) if entry is not None]
     if len(read) < LIMITS.failures_listed_max:
-        return FailuresPage(listed)
+        return FailuresPage(found)
     assert read[-1].data is not None, "a query finds only records that exist"
-    return FailuresPage(listed, write_page_token(collection, [read[-1].data[newest.field[0]]], read[-1].id))
+    token = write_page_token(listed.collection, [read[-1].data[listed.newest.field[0]]], read[-1].id)
+    return FailuresPage(found, token)
+
+
+def count(ports: Ports, listed: FailuresList) -> int:
+    """Return the number of failures in a list. A thousand cost one read."""
+    return ports.store.count(Query(listed.collection, order_by=(listed.newest,)))
 
 
 # --- retry and delete ---

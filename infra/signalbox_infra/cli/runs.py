@@ -1,0 +1,202 @@
+"""The commands that start, watch and change runs of flows, by the package's client."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from signalbox_infra.cli.calls import (
+    JSON_LINES,
+    Command,
+    arguments_of,
+    json_of,
+    of_a_place,
+    on_each,
+    opened,
+    show,
+    show_each,
+)
+
+if TYPE_CHECKING:
+    from signalbox.client.blocking.runs import Run
+
+
+@click.group()
+def flows() -> None:
+    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
+
+
+@flows.command("ls")
+@click.argument("function")
+@click.argument("flow")
+@click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
+@click.option("--label", help="Only runs with this label, as name:value.")
+@JSON_LINES
+@of_a_place
+def list_runs(function: str, flow: str, state: str | None, label: str | None, as_json: bool, **place: str) -> None:
+    """List the runs of a flow: id and state."""
+    with opened(**place) as client:
+        show_each(client.flow(function, flow).runs(state, label), ("id", "state"), as_json=as_json)
+
+
+@flows.command("start")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@of_a_place
+def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run. A value that is JSON is that JSON, any other one is a text."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        started = client.flow(function, flow).start(id, **given)
+        show(started.result(wait) if wait else started.show())
+
+
+@flows.command("event")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", default="null")
+@of_a_place
+def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
+    """Send an event with VALUE (JSON) to a run."""
+    with opened(**place) as client:
+        client.flow(function, flow).run(id).send(name, json_of(value))
+
+
+def _of_runs(command: Command) -> Command:
+    """Add the arguments that name runs of a flow, and the options that choose them instead."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--label", help="All runs with this label, as name:value."),
+        click.option("--state", help="All runs in this state: running, suspended, stuck."),
+        click.argument("ids", metavar="[ID]...", nargs=-1),
+        click.argument("flow"),
+        click.argument("function"),
+    ):
+        command = option(command)
+    return command
+
+
+def _on_runs(
+    act: Callable[["Run"], object],
+    place: Mapping[str, str],
+    function: str,
+    flow: str,
+    ids: Sequence[str],
+    state: str | None,
+    label: str | None,
+    yes: bool,
+) -> None:
+    """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first."""
+    if bool(ids) == bool(state or label):
+        raise click.UsageError("Name runs, or choose them by --state or --label.")
+    with opened(**place) as client:
+        of = client.flow(function, flow)
+        if not ids:
+            ids = [each["id"] for each in of.runs(state, label)]
+            if not yes:
+                click.confirm(f"{len(ids):,} runs match. Continue?", abort=True)
+        on_each(ids, lambda each: act(of.run(each)))
+
+
+@flows.command("cancel")
+@_of_runs
+@click.option("--reason", help="It is in the run's problem.")
+@of_a_place
+def cancel_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """Cancel runs, whose code can clean up."""
+    _on_runs(lambda run: run.cancel(reason), place, function, flow, ids, state, label, yes)
+
+
+@flows.command("terminate")
+@_of_runs
+@click.option("--reason", help="It is in the run's problem.")
+@of_a_place
+def terminate_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """End runs at once, without a clean-up of their code."""
+    _on_runs(lambda run: run.terminate(reason), place, function, flow, ids, state, label, yes)
+
+
+@flows.command("suspend")
+@_of_runs
+@click.option("--reason", help="The status shows it.")
+@of_a_place
+def suspend_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """Let runs take no further step until they are resumed."""
+    _on_runs(lambda run: run.suspend(reason), place, function, flow, ids, state, label, yes)
+
+
+@flows.command("resume")
+@_of_runs
+@of_a_place
+def resume_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, **place: str
+) -> None:
+    """Let suspended runs continue, or replay stuck ones now."""
+    _on_runs(lambda run: run.resume(), place, function, flow, ids, state, label, yes)
+
+
+@flows.command("fork")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("new_id")
+@click.option("--from-entry", type=int, required=True, help="How many entries of the log the new run takes over.")
+@of_a_place
+def fork_run(function: str, flow: str, id: str, new_id: str, from_entry: int, **place: str) -> None:
+    """Start the run NEW_ID from the first entries of a run's log, also of one that has failed."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).fork(new_id, from_entry).show())
+
+
+@flows.command("tail")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@of_a_place
+def tail_run(function: str, flow: str, id: str, **place: str) -> int:
+    """Print a run's log entries as they are made, until it has ended. The status is 1 if it did not complete."""
+    status: Any = {}
+    with opened(**place) as client:
+        for event in client.flow(function, flow).run(id).watch():
+            if event["event"] == "entry":
+                show_each([event["data"]], (), as_json=True)
+            status = event["data"]
+    show(_outcome(status))
+    return 0 if status["state"] == "completed" else 1
+
+
+@flows.command("replay")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
+@of_a_place
+def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
+    """Replay a run's log with the project's code, in this process, where `breakpoint()` and an editor's stops work.
+
+    Nothing is sent or written. The status is 1 if the code diverges from the log.
+    """
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_infra.cli import debugging
+
+    with opened(**place) as client:
+        log = client.flow(function, flow).run(id).whole_log()
+    try:
+        click.echo(debugging.replay(debugging.flow_of(function, flow), log, stop=debug))
+    except (AssertionError, CatalogueError, LookupError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: status[name] for name in ("state", "result", "error") if name in status}
