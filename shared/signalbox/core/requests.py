@@ -17,13 +17,14 @@ import binascii
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.keys import valid_id
 from signalbox.core.problems import BadQuery, Problem
+from signalbox.core.queries import ID, Condition
 
 
 class _Required(Enum):
@@ -131,22 +132,47 @@ def _time_from_json(value: dict[str, Any]) -> Any:
 
 
 PARAMETERS = ("limit", "page_token")
+OF_NAMES = (*PARAMETERS, "prefix")
+"""Of a list that can be one of the names with a prefix."""
+
+LAST = "\U0010ffff"
+"""Behind all that may follow a prefix."""
+
+
+def check_prefix(query: Mapping[str, str]) -> str:
+    """Return the parameter ``prefix=``: what the names of a list begin with. Raises `BadQuery`."""
+    prefix = query.get("prefix", "")
+    if prefix and not valid_id(f"{prefix}{LAST}"):
+        raise BadQuery("`prefix` must be the beginning of a name: without '/', and not too long.", field="prefix")
+    return prefix
+
+
+def with_prefix(prefix: str, before: str = "") -> tuple[Condition, ...]:
+    """Return the conditions of records whose ids begin with `before` and a prefix; none for an empty prefix."""
+    if not prefix:
+        return ()
+    return (Condition(ID, ">=", f"{before}{prefix}"), Condition(ID, "<=", f"{before}{prefix}{LAST}"))
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page of a list: at most `limit` records after `after`. `mark` names the list in its page tokens."""
+    """One page of a list: at most `limit` records after `after`, whose names begin with `prefix`.
+
+    `mark` names the list in its page tokens.
+    """
 
     mark: str
     limit: int
     after: tuple[Any, ...] = ()
+    prefix: str = ""
 
     @classmethod
     def from_request(cls, query: Mapping[str, str], mark: str, limit_max: int) -> Self:
-        """Parse ``limit=`` and ``page_token=``. Raises `BadQuery` naming the parameter."""
-        listing = cls(mark, parse_limit(query.get("limit", ""), limit_max, limit_max))
-        page_token = query.get("page_token", "")
-        return replace(listing, after=read_page_token(page_token, mark, 0)) if page_token else listing
+        """Parse ``limit=``, ``page_token=`` and ``prefix=``. Raises `BadQuery` naming the parameter."""
+        prefix, page_token = check_prefix(query), query.get("page_token", "")
+        of_prefix = f"{mark} {prefix}" if prefix else mark
+        after = read_page_token(page_token, of_prefix, 0) if page_token else ()
+        return cls(of_prefix, parse_limit(query.get("limit", ""), limit_max, limit_max), after, prefix)
 
     def next_page(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the next page's token as a member of the response; an empty mapping after the last page."""

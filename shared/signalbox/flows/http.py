@@ -26,7 +26,7 @@ from signalbox.core.problems import (
     Unavailable,
     UnsupportedMediaType,
 )
-from signalbox.core.requests import RequestFields, wants, wants_count
+from signalbox.core.requests import RequestFields, check_prefix, wants, wants_count
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
@@ -53,7 +53,7 @@ RUN = "/flows/{flow}/{id}"
 def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -> None:
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
     handlers = FlowRoutes(local, rules)
-    routes.on("GET", "/flows/{flow}", query=("state", "label", "count", "page_token"))(handlers.list)
+    routes.on("GET", "/flows/{flow}", query=("state", "label", "prefix", "count", "page_token"))(handlers.list)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("POST", f"{RUN}/fork")(handlers.fork)
@@ -186,7 +186,7 @@ class FlowRoutes:
         state = request.query.get("state")
         if state is not None and state not in STATES:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
-        runs = service.Runs(flow, state, _label(request.query.get("label")))
+        runs = service.Runs(flow, state, _label(request.query.get("label")), check_prefix(request.query))
         if wants_count(request.query.get("count", "")):
             if "page_token" in request.query:
                 raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")

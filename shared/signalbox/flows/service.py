@@ -24,7 +24,7 @@ from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put,
 from signalbox.core.problems import OtherBody, Problem, TooLarge
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
-from signalbox.core.requests import read_page_token, write_page_token
+from signalbox.core.requests import read_page_token, with_prefix, write_page_token
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
@@ -480,11 +480,12 @@ class FlowsPage:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a flow, or those of them in one state, with one label, or both."""
+    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix."""
 
     flow: str
     state: str | None = None
     label: tuple[str, str] | None = None
+    prefix: str = ""
 
     def __post_init__(self) -> None:
         """Raise `BadFlow` for an unknown state or an impossible label."""
@@ -495,8 +496,9 @@ class Runs:
 
     def query(self) -> Query:
         """Return the query of the listings. It names one field at most, so it needs no composite index."""
-        collection, names = FlowAddress.COLLECTION, (Condition(ID, ">=", f"{self.flow}~"),)
-        where = (*names, Condition(ID, "<", f"{self.flow}{BEHIND_IDS}"))
+        collection = FlowAddress.COLLECTION
+        all_of_it = (Condition(ID, ">=", f"{self.flow}~"), Condition(ID, "<", f"{self.flow}{BEHIND_IDS}"))
+        where = with_prefix(self.prefix, f"{self.flow}~") or all_of_it
         if self.label:
             entry = label_entry(*self.label, self.state or "")
             return Query(collection, (*where, Condition((LABELS,), "array_contains", entry)))

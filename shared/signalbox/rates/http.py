@@ -7,7 +7,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.requests import PARAMETERS, Listing
+from signalbox.core.requests import OF_NAMES, Listing
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import RateView
@@ -32,7 +32,7 @@ def get(_: Request, name: str) -> Response:
     return Response(200, _rate(service.get(runtime.ports(), name)))
 
 
-@routes.on("GET", "/", query=PARAMETERS)
+@routes.on("GET", "/", query=OF_NAMES)
 def find(request: Request) -> Response:
     listing = Listing.from_request(request.query, "rates", LIMITS.rates_page_max)
     page = service.find(runtime.ports(), listing)

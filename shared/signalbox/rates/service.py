@@ -13,7 +13,7 @@ from signalbox.core.effects import Decision
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.requests import Listing
+from signalbox.core.requests import Listing, with_prefix
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Loaded
@@ -102,7 +102,7 @@ class RatesPage:
 
 def find(ports: Ports, listing: Listing) -> RatesPage:
     """Return a page of the rates; of those that may have waits, also their number."""
-    found = ports.store.query(Query(COLLECTION, limit=listing.limit, after=listing.after))
+    found = ports.store.query(Query(COLLECTION, with_prefix(listing.prefix), limit=listing.limit, after=listing.after))
     views = (RateView(snapshot.id, rate_of(snapshot.id, snapshot), snapshot.read_time) for snapshot in found)
     counted = tuple(_with_count(ports, view) for view in views)
     return RatesPage(counted, listing.next_page([snapshot.id for snapshot in found]))

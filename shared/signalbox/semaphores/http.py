@@ -9,7 +9,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.requests import PARAMETERS
+from signalbox.core.requests import OF_NAMES
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.model import Lease, LeaseRecord, SemaphoreView, WaitAnswer, Waiter
 from signalbox.semaphores.requests import (
@@ -78,7 +78,7 @@ def get(_: Request, name: str) -> Response:
     return Response(200, _semaphore(service.get(runtime.ports(), name)))
 
 
-@semaphores.on("GET", "/", query=("waiting", "deadlocks", *PARAMETERS))
+@semaphores.on("GET", "/", query=("waiting", "deadlocks", *OF_NAMES))
 def find(request: Request) -> Response:
     query = SemaphoresQuery.from_request(request.query)
     if query.deadlocks:

@@ -30,6 +30,7 @@ from signalbox.core.perform import Contended, Writes, pause, perform
 from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
+from signalbox.core.requests import with_prefix
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
@@ -157,7 +158,7 @@ def get(ports: Ports, name: str) -> SemaphoreView:
 def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
     """Return a page of the semaphores; of those with waiters, also the number of waiters."""
     listing = request.listing
-    conditions = WITH_WAITERS if request.waiting else ()
+    conditions = (*(WITH_WAITERS if request.waiting else ()), *with_prefix(listing.prefix))
     found = ports.store.query(Query(COLLECTION, conditions, limit=listing.limit, after=listing.after))
     more = listing.next_page([snapshot.id for snapshot in found])
     views = map(_view, found)

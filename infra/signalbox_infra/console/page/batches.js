@@ -12,11 +12,12 @@ const REFUSED_MILLISECONDS = 15_000;
 
 export const show = ({ about, parts, query, visit }) => (parts.length ? one(parts[0], visit, about) : all(query));
 
-async function all({ state = "", page_token }) {
-  const listed = await get("/batches", { state, page_token });
+async function all({ state = "", prefix = "", page_token }) {
+  const listed = await get("/batches", { state, prefix, page_token });
   return [
     h("h1", {}, TITLE),
     finder("Id of a batch", ["batches"]),
+    finder("Ids that begin with", ["batches"], { name: "prefix", value: prefix }),
     choices("State", ["batches"], "state", STATES, state),
     table(
       "By id",
@@ -30,9 +31,9 @@ async function all({ state = "", page_token }) {
         taskName(each.task),
         since(each.deadline_at),
       ]),
-      state ? "none match." : "none. POST /batches creates one.",
+      state || prefix ? "none match." : "none. POST /batches creates one.",
     ),
-    nextPage(["batches"], { state }, listed.next_page_token),
+    nextPage(["batches"], { state, prefix }, listed.next_page_token),
     h("p", { class: "note" }, "The counts are there once a batch has ended; its own page counts while it runs."),
   ];
 }

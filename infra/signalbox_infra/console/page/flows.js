@@ -26,18 +26,19 @@ const kinds = (listed) => [
   ),
 ];
 
-async function runs(function_, flow, { state = "", label = "", page_token }, about) {
+async function runs(function_, flow, { state = "", label = "", prefix = "", page_token }, about) {
   const path = address(function_, "flows", flow);
   const here = ["flows", function_, flow];
-  const listed = await get(path, { state, label, page_token });
+  const listed = await get(path, { state, label, prefix, page_token });
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
+    finder("Ids that begin with", here, { name: "prefix", value: prefix }),
     finder("Label, as name:value", here, { name: "label", value: label }),
     choices("State", here, "state", STATES, state),
-    (state || label) &&
+    (state || label || prefix) &&
       listed.flows.length > 0 &&
-      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: { state, label }, items: "flows" }),
+      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: { state, label, prefix }, items: "flows" }),
     table(
       page_token || listed.next_page_token ? `${listed.flows.length} of the runs, by id; here the newest first` : "The newest first",
       ["id", "state", "started", "ended", "took", "labels"],
@@ -49,9 +50,9 @@ async function runs(function_, flow, { state = "", label = "", page_token }, abo
         duration((each.ended_at ? Date.parse(each.ended_at) : now()) - Date.parse(each.created_at), 1),
         labelsOf(each),
       ]),
-      state || label ? "none match." : `none. POST ${path}/ID starts one.`,
+      state || label || prefix ? "none match." : `none. POST ${path}/ID starts one.`,
     ),
-    nextPage(here, { state, label }, listed.next_page_token),
+    nextPage(here, { state, label, prefix }, listed.next_page_token),
   ];
 }
 

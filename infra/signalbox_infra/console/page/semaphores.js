@@ -10,9 +10,9 @@ const GRAPH_SEMAPHORES = 12;
 
 export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query));
 
-async function all({ page_token }) {
+async function all({ prefix = "", page_token }) {
   const [listed, rates, waiting, waits] = await Promise.all([
-    get("/semaphores", { page_token }),
+    get("/semaphores", { prefix, page_token }),
     get("/rates").catch(() => ({ rates: [] })), // a project may deploy no rates
     get("/semaphores", { waiting: "true" }),
     get("/semaphores", { deadlocks: "true" }),
@@ -22,6 +22,7 @@ async function all({ page_token }) {
   return [
     h("h1", {}, TITLE),
     finder("Name of a semaphore", ["semaphores"]),
+    finder("Names that begin with", ["semaphores"], { name: "prefix", value: prefix }),
     notice(waits),
     waitFor(details.filter(Boolean), waits.deadlocks, waiting.semaphores.length),
     circles(waits),
@@ -49,7 +50,7 @@ async function all({ page_token }) {
         ends(each),
       ]),
     ),
-    nextPage(["semaphores"], {}, listed.next_page_token),
+    nextPage(["semaphores"], { prefix }, listed.next_page_token),
     rates.rates.length ? h("h2", {}, "Rates") : null,
     rates.rates.length
       ? table(

@@ -44,7 +44,7 @@ from signalbox.batches.service import batches
 from signalbox.batches.service.batches import status_of
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, Problem, Unavailable
-from signalbox.core.requests import PARAMETERS
+from signalbox.core.requests import OF_NAMES
 from signalbox.tasks.storage import last_error_of_batch
 
 routes = Routes("batches")
@@ -66,7 +66,7 @@ def populate(request: Request) -> Response:
     return Response(201 if populated.created else 200, populated.status.to_json())
 
 
-@routes.on("GET", "/", query=("state", *PARAMETERS))
+@routes.on("GET", "/", query=("state", *OF_NAMES))
 def find(request: Request) -> Response:
     page = batches.find(runtime.ports(), BatchesQuery.from_request(request.query))
     return Response(200, {"batches": [listed(*named) for named in page.headers.items()], **page.more})

@@ -64,6 +64,7 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.queries import Condition
+from signalbox.core.requests import with_prefix
 from signalbox.core.times import microseconds
 
 # --- creating ---
@@ -288,8 +289,9 @@ class BatchesPage:
 
 def find(ports: Ports, request: BatchesQuery) -> BatchesPage:
     """Return a page of the batches, from their headers alone, without those that are being removed."""
-    where = (Condition(("state",), "==", request.state),) if request.state else ()
     listing = request.listing
+    of_state = (Condition(("state",), "==", request.state),) if request.state else ()
+    where = (*of_state, *with_prefix(listing.prefix))
     found = ports.store.query(Query(COLLECTION, where, limit=listing.limit, after=listing.after))
     headers = {snapshot.id: header for snapshot in found if (header := header_of(snapshot.data))}
     return BatchesPage(headers, listing.next_page([snapshot.id for snapshot in found]))

@@ -124,9 +124,9 @@ class Batches:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, state: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the batches by id, perhaps only those in a state."""
-        return pages(self._transport, "batches", "batches", parameters={"state": state})
+    def list(self, state: str | None = None, *, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
+        """Iterate over the batches by id, perhaps only those in a state, or whose ids begin with `prefix`."""
+        return pages(self._transport, "batches", "batches", parameters={"state": state, "prefix": prefix})
 
 
 class Tasks:

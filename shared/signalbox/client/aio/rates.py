@@ -61,6 +61,6 @@ class Rates:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the rates by name."""
-        return pages(self._transport, "rates", "rates")
+    def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
+        """Iterate over the rates by name, perhaps only those whose names begin with `prefix`."""
+        return pages(self._transport, "rates", "rates", parameters={"prefix": prefix})

@@ -242,15 +242,17 @@ class Flow:
         """Return the run of an id, without asking whether it exists."""
         return Run(self._transport, self._function, self._name, id)
 
-    def count(self, state: str | None = None, label: str | None = None) -> int:
-        """Return the number of the runs, perhaps only those in a state, or with a label (`name:value`)."""
-        parameters = {"state": state, "label": label, "count": "true"}
+    def count(self, state: str | None = None, label: str | None = None, prefix: str | None = None) -> int:
+        """Return the number of the runs, perhaps only of those in a state, with a label (`name:value`), or a prefix."""
+        parameters = {"state": state, "label": label, "prefix": prefix, "count": "true"}
         found = self._transport.json("GET", self._function, "flows", self._name, parameters=parameters)
         return int(found["count"])
 
-    def runs(self, state: str | None = None, label: str | None = None) -> Iterator[dict[str, Json]]:
-        """Iterate over the runs by id, perhaps only those in a state, or with a label (`name:value`)."""
-        parameters = {"state": state, "label": label}
+    def runs(
+        self, state: str | None = None, label: str | None = None, prefix: str | None = None
+    ) -> Iterator[dict[str, Json]]:
+        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix."""
+        parameters = {"state": state, "label": label, "prefix": prefix}
         return pages(self._transport, "flows", self._function, "flows", self._name, parameters=parameters)
 
 

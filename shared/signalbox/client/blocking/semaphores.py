@@ -201,9 +201,10 @@ class Semaphores:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, *, waiting: bool = False) -> Iterator[dict[str, Json]]:
-        """Iterate over the semaphores by name, perhaps only those that have waiters."""
-        return pages(self._transport, "semaphores", "semaphores", parameters={"waiting": True} if waiting else None)
+    def list(self, *, waiting: bool = False, prefix: str | None = None) -> Iterator[dict[str, Json]]:
+        """Iterate over the semaphores by name, perhaps only those that have waiters, or a prefix."""
+        parameters = {"waiting": waiting or None, "prefix": prefix}
+        return pages(self._transport, "semaphores", "semaphores", parameters=parameters)
 
     def deadlocks(self) -> dict[str, Json]:
         """Return circles among waits that name a holder."""
