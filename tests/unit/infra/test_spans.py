@@ -122,6 +122,15 @@ def test_a_line_that_is_still_being_written_is_read_later(harness: Harness, file
     assert len(reader.recent()) == 1
 
 
+def test_a_file_that_was_emptied_and_has_grown_as_long_again_is_read_on(harness: Harness, file: Path) -> None:
+    reader = SpanReader(file)
+    harness.get("semaphores")
+    assert len(reader.recent()) == 1
+    line = file.read_bytes()
+    file.write_bytes(b"x" * (len(line) + 10) + b"\n" + line.replace(b'"trace": "', b'"trace": "f'))
+    assert len(reader.recent()) == 2
+
+
 def test_no_more_traces_are_kept_than_are_shown(harness: Harness, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "TRACES_MAX", 3)
     reader = SpanReader(file)

@@ -228,7 +228,8 @@ class SpanReader:
                 if not line.endswith(b"\n"):
                     break  # the rest is still to come
                 self._offset += len(line)
-                self._take(json.loads(line))
+                with suppress(ValueError):  # the rest of a line, if the file was emptied and has grown as long again
+                    self._take(json.loads(line))
         below: dict[str, list[str]] = {"": []}
         for trace, spans in self._traces.items():
             below.setdefault(self._above(trace, spans.values()), []).append(trace)
