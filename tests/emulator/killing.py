@@ -6,6 +6,6 @@ from tests.emulator.waiting import eventually
 
 def kill(stack: Stack, part: str, seconds_max: float = 60) -> None:
     """Kill a service, and wait until it is restarted."""
-    deaths = stack.deaths(part)
+    killed = stack.pid(part)
     stack.kill(part)
-    eventually(lambda: stack.deaths(part) > deaths and stack.is_up(part), seconds_max)
+    eventually(lambda: stack.pid(part) not in (None, killed) and stack.is_up(part), seconds_max)

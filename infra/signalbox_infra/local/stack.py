@@ -183,10 +183,6 @@ class Stack:
         """Return whether a service has been ready since it was last started."""
         return self._supervisor.ready(name)
 
-    def deaths(self, name: str) -> int:
-        """Count a service's recent deaths, at most ten."""
-        return self._supervisor.deaths(name)
-
     def reload(self) -> None:
         """Switch to the catalogue and the code as they are. If that raises `NotReloaded`, the old version serves."""
         self._layout = reload(self._layout, self._supervisor)

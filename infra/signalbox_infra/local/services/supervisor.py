@@ -94,10 +94,6 @@ class Supervisor:
         """Return whether a service was ready when last checked."""
         return self._children[name].prepared
 
-    def deaths(self, name: str) -> int:
-        """Count the recent deaths of a service."""
-        return len(self._children[name].deaths)
-
     def _request(self, method: Callable[[Service, "Future[str]"], None], service: Service) -> str:
         result: Future[str] = Future()
         self._awaited.add(result)
