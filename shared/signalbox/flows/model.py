@@ -631,26 +631,30 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
-            running=_claims(json.loads(data.get(RUNNING_STEPS, "{}"))),
+            running=_claims(_stored(data, RUNNING_STEPS, {})),
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
             kept=data.get("kept", 0),  # headers of older code have none of the three
             kept_bytes=data.get("kept_bytes", 0),
             kept_names=tuple(data.get("kept_names", ())),
-            labels=json.loads(data.get("labels", "{}")),
+            labels=_stored(data, "labels", {}),
             deadline_at=data.get("deadline_at"),
             trace=data.get("trace", ""),
-            suspended=json.loads(data.get("suspended", "null")),
-            origins=tuple(Origin(*origin) for origin in json.loads(data.get("origins", "[]"))),
+            suspended=_stored(data, "suspended", None),
+            origins=tuple(Origin(*origin) for origin in _stored(data, "origins", [])),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
             end=End.from_json(end) if end else None,
         )
-        children = json.loads(data.get("children", "{}"))
-        errors = json.loads(data.get("last_errors", "{}"))
-        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"]), children, errors))
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
+    """Return the JSON of a field that most headers do not have."""
+    return json.loads(data[field]) if field in data else default
 
 
 def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
