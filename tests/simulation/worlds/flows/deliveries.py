@@ -98,7 +98,7 @@ class FlowDeliveries:
         what = effect.function, effect.task, effect.payload, effect.queue
         late = self.world.now() - self._due[effect.name] > timedelta(seconds=LATE_SECONDS)
         attempt = Attempt(effect.name, effect.context, 0, before, *what, is_late=late)
-        flows = self.code().flows()
+        flows = self.code().flows
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
             self._run_turn(ports, flows, wake)

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -106,8 +106,9 @@ class Code:
     dies: Callable[[], None] = lambda: None
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
+    @cached_property
     def flows(self) -> Flows:
-        """Return the flows of this deployment's processes."""
+        """The flows of this deployment's processes."""
 
         async def work(program: list[Any], total: int = 0) -> Any:
             return await self._work(program, total)

@@ -220,7 +220,7 @@ class FlowsWorld:
         return self.code
 
     def _starting(self) -> Flows:
-        return (self.others[0] if self.others_left else self.code).flows()
+        return (self.others[0] if self.others_left else self.code).flows
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
