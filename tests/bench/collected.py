@@ -41,8 +41,8 @@ INTRODUCTION = """# Benchmarks
 
 `make bench-all` measures all of this on your machine and writes this page. The figures of one machine compare with each
 other, not with the cloud, where a round trip takes longer and instances are added. So each figure is a ratio to an
-*anchor* that was measured in the same run: bare calls of the client, a bare function, or another system. No test depends
-on a time.
+*anchor* that was measured in the same run: bare calls of the client, a bare function, or another system. No test
+depends on a time.
 
 ![Ratios](benchmarks.svg)
 """
