@@ -29,7 +29,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "flows": ("tests.bench.flows", "--flows", "300"),
     "batches": ("tests.bench.batches", "--sizes", "1000", "5000", "--per-task", "20", "--rivals", "1000"),
     "watchers": ("tests.bench.watchers", "--rounds", "3"),
-    "cold starts": ("tests.bench.cold_start", "documents", "semaphore_wait", "batches", "checkout", "--pairs", "7"),
+    "cold starts": ("tests.bench.cold_start", "documents", "semaphore_wait", "batches", "shop", "--pairs", "7"),
     "idle": ("tests.bench.idle",),
 }
 """The benches by the title of their section, with the module and its arguments."""
