@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
-from signalbox.core.problems import BadArgument, OtherBody
+from signalbox.core.problems import BadArgument, OtherBody, Unavailable
 from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import FlowAddress
@@ -182,6 +182,18 @@ def test_a_repeat_changes_nothing_and_another_one_is_refused(harness: Harness) -
         order.fork("1", "2", 0)
     with pytest.raises(OtherBody):
         order.start("2", "cake")
+    order.start("other", "cake")
+    harness.run()
+    for other, options in (
+        ("other", {}),
+        ("1", {"labels": {"tenant": "a"}}),
+        ("1", {"timeout_seconds": 60}),
+        ("1", {"on_complete": tell.call(what="the end")}),
+    ):
+        with pytest.raises(OtherBody):
+            order.with_(**options).fork(other, "2", 1)  # type: ignore[arg-type]
+    with pytest.raises(OtherBody):
+        order.fork("1", "2", 1, arguments={"item": "cake"})
     flows("order", "1").delete()
     order.fork("1", "2", 1)
     with pytest.raises(NoFlow):
@@ -377,6 +389,16 @@ def test_over_http(harness: Harness) -> None:
     assert harness.post("shop/flows/order/1/fork", json={"from_entry": 1}).status == 400
     refused = harness.post("shop/flows/order/1/fork", json={"id": "3", "from_entry": 7})
     assert (refused.status, refused.json["type"].rpartition(":")[2]) == (409, "cannot-fork")
+
+
+def test_older_code_forks_no_run_of_newer_code() -> None:
+    def chain() -> object:
+        yield step("work")
+
+    shop = Shop(flows_of(chain, revision=2))
+    shop.start("chain")
+    with pytest.raises(Unavailable):
+        service.fork(shop.ports, flows_of(chain, revision=1), FlowAddress("chain", "1"), service.Fork("2", 0))
 
 
 def test_costs() -> None:
