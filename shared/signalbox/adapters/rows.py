@@ -88,7 +88,8 @@ def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]
 
 def _paths(source: str) -> Iterator[tuple[str, Path]]:
     path = Path(source)
-    found = path.parent.glob(path.name) if set(path.name) & set(WILDCARDS) else [path]
+    is_pattern = set(path.name) & set(WILDCARDS) and not path.is_file()
+    found = path.parent.glob(path.name) if is_pattern else [path]
     return ((str(each), each) for each in found if each.is_file())
 
 
@@ -156,7 +157,7 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    lines = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""))
+    lines = csv.reader(_text_lines(name, stream), strict=True)  # a quote that is never closed hides the rows after it
     try:
         names = next(lines, [])
         if len(set(names)) < len(names) or not all(names):
@@ -168,6 +169,15 @@ def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
                 yield dict(zip(names, values, strict=True))
     except csv.Error as error:
         raise BadRows(f"{name}, line {lines.line_num}: {error}.") from error
+
+
+def _text_lines(name: str, stream: IO[bytes]) -> Iterator[str]:
+    text, number = io.TextIOWrapper(stream, "utf-8-sig", newline=""), 0
+    while line := text.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise BadRows(f"{name}, line {number}: it has more than {LINE_BYTES_MAX:,} bytes.")
+        yield line
 
 
 def _write(name: str, stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -238,9 +238,8 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
     try:
         _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:
-        _check_same_start(ports, header)
-        return Started(new.address, created=False)
+    except AlreadyExists:  # a run has the id now, or that of a new sub-flow: look again
+        return fork(ports, flows, source, wanted)
     return Started(new.address, created=True)
 
 

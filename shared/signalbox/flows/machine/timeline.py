@@ -134,7 +134,8 @@ class _Spans:
         span = Span(path, command.signature, pending.location, at, PENDING, more=more)
         wait, claim = self.header.pending.get(path), self.header.running.get(path)
         if isinstance(command, Sleep) and at:
-            span.due_at = at + timedelta(seconds=command.seconds)
+            scheduled_at = datetime.fromisoformat(wait.scheduled_at) if wait and wait.scheduled_at else at
+            span.due_at = scheduled_at + timedelta(seconds=command.seconds)  # of a fork, later than the entry
         elif wait and isinstance(command, Step | Inline) and wait.attempt > 1 and wait.scheduled_at:
             pause_seconds = command.pause_before(wait.attempt)
             span.due_at = datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds)

@@ -14,6 +14,7 @@ from signalbox.flows import service, sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.model import FlowAddress, FlowHeader, Flows
 from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
+from signalbox.mailboxes.model import header_path
 from tests.simulation.reach import CALLBACKS_LATE, FORKED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
@@ -208,6 +209,10 @@ class People:
             return False
         except (CannotFork, OtherBody) as refused:
             self.world.log(refused.detail)
+            return True
+        [read] = self.world.store.read(header_path(FlowAddress(address.name, id_).base))
+        if read.data is None:
+            raise Violation(f"the fork {id_} was answered, and there is none")
         return True
 
     def removal_of(self, address: FlowAddress) -> Act:
