@@ -157,6 +157,9 @@ async function flows(): Promise<void> {
   await travel();
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}", run)))?.state, "completed");
   await ok(client.GET("/{function}/flows/{flow}/{id}/log", run));
+  await ok(client.GET("/{function}/flows/{flow}/{id}/queries", run));
+  const receipt = { params: { path: { ...run.params.path, name: "receipt" } } };
+  assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}/queries/{name}", receipt)))?.entries, 4);
   const seen: string[] = [];
   for await (const { event: name } of client.events("shop/flows/checkout/o-7/events")) seen.push(name);
   assert.equal(seen.at(-1), "complete");

@@ -67,6 +67,21 @@ def send_event(function: str, flow: str, id: str, name: str, value: str, **place
         client.flow(function, flow).run(id).send(name, json_of(value))
 
 
+@flows.command("query")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name", required=False)
+@click.argument("arguments", nargs=-1, metavar="[ARGUMENT=VALUE]...")
+@of_a_place
+def query_run(function: str, flow: str, id: str, name: str | None, arguments: tuple[str, ...], **place: str) -> None:
+    """Query the code of a run, which changes nothing. Without NAME, list the queries that it answers."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        run = client.flow(function, flow).run(id)
+        show(run.query(name, **given) if name else run.queries())
+
+
 def _of_runs(command: Command) -> Command:
     """Add the arguments that name runs of a flow, and the options that choose them instead."""
     for option in (

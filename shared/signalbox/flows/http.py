@@ -13,6 +13,7 @@ from typing import Any, cast
 from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
+from signalbox.adapters.http.bodies import parse
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
@@ -59,6 +60,8 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     routes.on("POST", f"{RUN}/fork")(handlers.fork)
     routes.on("DELETE", RUN)(handlers.delete)
     routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
+    routes.on("GET", f"{RUN}/queries")(handlers.queries)
+    routes.on("GET", f"{RUN}/queries/{{name}}", query=("arguments",))(handlers.query)
     routes.on("GET", f"{RUN}/events", query=("last_event_id",))(handlers.watch)
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
@@ -140,6 +143,18 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         ]
+
+    def queries(self, request: Request, flow: str, id: str) -> Response:
+        """Return the names of the queries that the code of a run answers."""
+        address = self._address(Access(request, "query", flow, id))
+        return Response(200, {"queries": service.query_names(runtime.ports(), self._local(), address)})
+
+    def query(self, request: Request, flow: str, id: str, name: str) -> Response:
+        """Return what the code of a run answers, and the number of the log's entries that the answer is from."""
+        address = self._address(Access(request, "query", flow, id, name))
+        arguments = _arguments(request.query.get("arguments", "{}"))
+        answer = service.query(runtime.ports(), self._local(), address, name, arguments)
+        return Response(200, {**address.to_json(), "query": name, "result": answer.result, "entries": answer.entries})
 
     def watch(self, request: Request, flow: str, id: str) -> Response:
         """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
@@ -345,6 +360,17 @@ def _label(text: str | None) -> tuple[str, str] | None:
     if not separator:
         raise BadQuery("`label` must be NAME:VALUE, for instance tenant:a.", field="label")
     return name, value
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a query. Raises `BadQuery`."""
+    try:
+        arguments = parse(text.encode())
+    except Problem:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise BadQuery('`arguments` must be a JSON object, for instance {"item": "tea"}.', field="arguments")
+    return arguments
 
 
 def _reason(request: Request) -> str:

@@ -1,5 +1,6 @@
 """Objects and flows."""
 
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -190,6 +191,19 @@ class Run:
     async def resume(self) -> None:
         """Let a run that is suspended continue, or one that is stuck try again now."""
         await self._transport.json("POST", *self._address, "resume")
+
+    async def query(self, name: str, **arguments: Json) -> Json:
+        """Return what the code of the run answers, from a replay of its log that changes nothing.
+
+        Raises `Conflict` if it cannot answer, and `NotFound`.
+        """
+        parameters = {"arguments": json.dumps(arguments)} if arguments else {}
+        return (await self._transport.json("GET", *self._address, "queries", name, parameters=parameters))["result"]
+
+    async def queries(self) -> list[str]:
+        """Return the names of the queries that the code of the run answers now."""
+        found: list[str] = (await self._transport.json("GET", *self._address, "queries"))["queries"]
+        return found
 
     def log(self) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""

@@ -1,6 +1,7 @@
 # Generated from client/aio/runs.py by `make client`: change that one.
 """Objects and flows."""
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -191,6 +192,19 @@ class Run:
     def resume(self) -> None:
         """Let a run that is suspended continue, or one that is stuck try again now."""
         self._transport.json("POST", *self._address, "resume")
+
+    def query(self, name: str, **arguments: Json) -> Json:
+        """Return what the code of the run answers, from a replay of its log that changes nothing.
+
+        Raises `Conflict` if it cannot answer, and `NotFound`.
+        """
+        parameters = {"arguments": json.dumps(arguments)} if arguments else {}
+        return (self._transport.json("GET", *self._address, "queries", name, parameters=parameters))["result"]
+
+    def queries(self) -> list[str]:
+        """Return the names of the queries that the code of the run answers now."""
+        found: list[str] = (self._transport.json("GET", *self._address, "queries"))["queries"]
+        return found
 
     def log(self) -> Iterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
+from signalbox.adapters.http.request_log import current_function
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
@@ -33,6 +34,9 @@ FlowCode = Callable[P, Coroutine[Any, Any, R] | Generator[Any, Any, R]]
 """The code of a flow: a coroutine function, or a generator function."""
 
 NO_FLOWS = Flows("", {})
+
+SERVED: dict[str, Callable[[], Flows]] = {}
+"""The flows of each function of this process. On a laptop and in tests, one process serves many functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,15 @@ class FlowRun:
         """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
         return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
 
+    def query(self, name: str, **arguments: Any) -> Any:
+        """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
+
+        Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
+        `Problem` that the answer raises.
+        """
+        written = {argument: _written(value, argument) for argument, value in arguments.items()}
+        return service.query(runtime.ports(), _flows_of(self._address.name), self._address, name, written).result
+
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
         header, entries = service.get_log(runtime.ports().store, self._address)
@@ -266,6 +279,12 @@ class Flow(Generic[P, R]):
 def flows(name: str, id: str) -> FlowRun:
     """Return a run of a flow, by the flow's name and the run's id. Raises `BadFlow` or `BadKey`."""
     return FlowRun(FlowAddress.checked(name, id))
+
+
+def _flows_of(flow: str) -> Flows:
+    """Return the flows of the running function; outside of requests, as in a test, those of the one with the flow."""
+    served = SERVED.get(current_function.get() or function_of(flow))
+    return served() if served else NO_FLOWS
 
 
 def _written(value: Any, field: str) -> Json:
