@@ -151,6 +151,7 @@ async function flows(): Promise<void> {
   const run = { params: { path: { function: "shop", flow: "checkout", id: "o-7" } } };
   const order = { order: "7", item: "cup", count: 1, amount: 10_000 };
   await ok(client.POST("/{function}/flows/{flow}/{id}", { ...run, body: { arguments: order } }));
+  await ok(client.POST("/{function}/flows/{flow}", { params: { path: { function: "shop", flow: "checkout" } }, body: { arguments: order } }));
   await travel();
   const event = { params: { path: { ...run.params.path, name: "approval" } } };
   await ok(client.POST("/{function}/flows/{flow}/{id}/events/{name}", { ...event, body: { value: { approved: true, by: "Ann" } } }));

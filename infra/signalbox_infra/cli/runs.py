@@ -54,6 +54,20 @@ def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wai
         show(started.result(wait) if wait else started.show())
 
 
+@flows.command("start-new")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@of_a_place
+def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run under a drawn id, which is printed with its status."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        started = client.flow(function, flow).start_new(**given)
+        show(started.result(wait) if wait else started.show())
+
+
 @flows.command("event")
 @click.argument("function")
 @click.argument("flow")

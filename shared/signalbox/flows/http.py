@@ -18,6 +18,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import (
     BadQuery,
@@ -55,6 +56,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
     handlers = FlowRoutes(local, rules)
     routes.on("GET", "/flows/{flow}", query=("state", "label", "prefix", "count", "page_token"))(handlers.list)
+    routes.on("POST", "/flows/{flow}")(handlers.start_new)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("POST", f"{RUN}/fork")(handlers.fork)
@@ -79,7 +81,16 @@ class FlowRoutes:
 
     def start(self, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
-        address = self._address(Access(request, "start", flow, id))
+        return self._start(request, self._address(Access(request, "start", flow, id)))
+
+    def start_new(self, request: Request, flow: str) -> Response:
+        """Start a run under a drawn id, which the Idempotency-Key determines, if there is one. Otherwise as `start`."""
+        self._check(Access(request, "start", flow))
+        key = request.header("Idempotency-Key")
+        id_ = name_of("run", flow, key) if key else runtime.ports().store.new_id()
+        return self._start(request, FlowAddress.checked(flow, id_))
+
+    def _start(self, request: Request, address: FlowAddress) -> Response:
         fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
         arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
         if not isinstance(arguments, dict):
@@ -91,7 +102,7 @@ class FlowRoutes:
         started = service.start(
             runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
         )
-        return Response(201 if started.created else 200, {"flow": flow, "id": id})
+        return Response(201 if started.created else 200, address.to_json())
 
     def fork(self, request: Request, flow: str, id: str) -> Response:
         """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""

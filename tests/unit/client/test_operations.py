@@ -298,6 +298,10 @@ def runs(client: Any, harness: Harness) -> None:
     assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
+    drawn = checkout.with_(labels={"tenant": "d"}).start_new(**order | {"order": "10"})
+    assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
+    drawn.terminate()
+    drawn.delete()
     fork = ended.fork("o-10", 0, labels={"tenant": "c"})
     assert (fork.show()["forked_from"], fork.show()["labels"]) == ({"id": "o-9", "entries": 0}, {"tenant": "c"})
     fork.terminate()
