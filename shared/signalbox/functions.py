@@ -427,6 +427,8 @@ class Function:
         if self._flows and not self._has_flow_routes:
             self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True
+        if self._flows:
+            self._flows.serve()
         forwarding = forwarding_entry(self.name)
         own = {TASKS: tasks, TURNS: turns}
         if self._handlers:

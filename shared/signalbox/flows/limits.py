@@ -52,6 +52,12 @@ class FlowLimits(Limits):
     flow_trace_bytes_max: int = 4_000
     """Bytes of the stack trace of a run that is stuck or has failed. Of a longer one, the innermost frames are kept."""
 
+    flow_answers_max: int = 100
+    """Queries that the code of a run answers."""
+
+    flow_query_entries_max: int = 10_000
+    """Entries of the log of a run that can be queried: each query replays them all, in up to 0.2 seconds."""
+
     flow_timeout_seconds_max: float = 365 * 24 * 3600
     """The longest time-out of a run. It has a task for each 29 days."""
 

@@ -21,7 +21,7 @@ from signalbox.core.effects import Decision, Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
-from signalbox.core.problems import OtherBody, Problem, TooLarge
+from signalbox.core.problems import OtherBody, Problem, TooLarge, Unavailable
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.requests import read_page_token, with_prefix, write_page_token
@@ -31,9 +31,11 @@ from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, stored_json, too_large
+from signalbox.flows.machine.queries import Answer, answer, queries
 from signalbox.flows.machine.turns import FlowTurn, forked_header, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     NO_LABELS,
+    RUNNING,
     STATES,
     Cancel,
     Claim,
@@ -54,7 +56,7 @@ from signalbox.flows.model import (
     new_header,
     sub_flow_address,
 )
-from signalbox.flows.problems import BadFlow, CannotFork, FlowEnded, NoFlow, TooManyEvents
+from signalbox.flows.problems import BadFlow, CannotFork, CannotQuery, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
     LABELS,
     Commit,
@@ -447,6 +449,41 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
     """Return a flow and the log of its current execution. Raises `NoFlow`, `Unavailable`."""
     header, _ = _read(store, address)
     return header, read_log(store, header).entries
+
+
+def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
+    """Return what the code of a flow answers, from a replay of its log. It reads the flow, and does nothing else.
+
+    Raises `NoFlow`, `CannotQuery`, `NoQuery`, the `Problem` that the answer raises, and `Unavailable` if this process
+    cannot run the code, or if the code has not been started.
+    """
+    return answer(*_to_be_replayed(ports.store, flows, address), name, arguments)
+
+
+def query_names(ports: Ports, flows: Flows, address: FlowAddress) -> list[str]:
+    """Return the names of the queries that a flow answers. Raises as `query` does."""
+    return queries(*_to_be_replayed(ports.store, flows, address))
+
+
+def _to_be_replayed(
+    store: Store, flows: Flows, address: FlowAddress
+) -> tuple[FlowDefinition, FlowHeader, Sequence[Message]]:
+    """Return what a query replays: the code, the header and the log."""
+    header, _ = _read(store, address)
+    if address.name not in flows.definitions:
+        path = f"GET {{base}}{header.function}/flows/{address.name}/{address.key}/queries/…"
+        detail = f"The code of {address.name} is in the function {header.function!r}: query it there, by {path}"
+        raise CannotQuery(detail, field="flow")
+    flows.check_revision(header.written_by)
+    if not header.begun:
+        if header.state == RUNNING:
+            raise Unavailable("the code of the run has not been started")
+        raise CannotQuery(f"The run is {header.state}, and its code has not been started.", field="id")
+    if header.log.length > LIMITS.flow_query_entries_max:
+        most = f"{LIMITS.flow_query_entries_max:,}"
+        detail = f"The log has {header.log.length:,} entries, and a query replays at most {most}."
+        raise CannotQuery(f"{detail} Return `flow.continue_as_new` earlier.", field="id")
+    return flows.of(address.name), header, read_log(store, header).entries
 
 
 def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:

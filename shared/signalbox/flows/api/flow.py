@@ -431,6 +431,19 @@ def label(name: str, value: str | None) -> None:
     running_flow("flow.label").label(name, value)
 
 
+def answer(query: str, function: Callable[..., Any]) -> None:
+    """Let a function answer a query of the run's state, until another one does: `flows(…).query("basket")`.
+
+    A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
+    are at its place, returns JSON, and takes the arguments of the query. It must not act: in it, only `flow.now` and
+    `flow.context` work. Nothing is recorded, so a deployment may add queries for runs under way.
+
+    Raises `BadFlow` for a name that does not match `[A-Za-z][A-Za-z0-9_]{0,99}` or more than 100 queries, and
+    `TypeError` for an `async def`.
+    """
+    running_flow("flow.answer").answer(query, function)
+
+
 def context() -> FlowContext:
     """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
     known: FlowContext = running_flow("flow.context").context
@@ -484,6 +497,7 @@ __all__ = [
     "Settled",
     "TimedOut",
     "all",
+    "answer",
     "as_completed",
     "batch",
     "begin",

@@ -18,8 +18,16 @@ from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http
-from signalbox.flows.api.runs import Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall, created, is_replayed, is_running, note_refused
+from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
+from signalbox.flows.machine.commands import (
+    ContinueAsNew,
+    ObjectCall,
+    created,
+    is_replayed,
+    is_running,
+    note_refused,
+    refusal_of_query,
+)
 from signalbox.flows.model import FlowDefinition, Flows
 from signalbox.flows.tasks import steps, turns
 from signalbox.mailboxes.http import delivery_of
@@ -126,6 +134,10 @@ class FlowHost:
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
         http.add_routes(routes, lambda: self.local, rules)
 
+    def serve(self) -> None:
+        """Let `flows(…).query` find the flows of this function."""
+        SERVED[self._function] = lambda: self.local
+
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
         turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads())
@@ -166,6 +178,8 @@ def _note_created(command: object, name: str, instead_of: object = None) -> None
 
 
 def _refusal() -> Exception | None:
+    if refusal := refusal_of_query("reads or writes"):
+        return refusal
     text = "The code of a flow must not read or write by itself. Do it in a task, and await the call of that task."
     return InFlow(text) if is_running() else None
 

@@ -30,7 +30,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import SUB_FLOW
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import BadFlow, CannotQuery
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.problems import NoSuchMethod
@@ -48,9 +48,13 @@ T = TypeVar("T")
 
 
 class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last wait."""
+    """The driver, as commands see it. `created` are the commands that the code has created since its last wait.
+
+    `answering` is the name of the query whose function runs, empty otherwise: that function must not act.
+    """
 
     created: list[tuple["weakref.ref[Any]", str]]
+    answering: str
 
     @property
     def branch(self) -> str:
@@ -97,18 +101,38 @@ def note_refused() -> None:
         flow.refused()
 
 
+READS = frozenset({"flow.context", "flow.now"})
+"""The functions of `flow` that a query may call."""
+
+
 def running_flow(name: str) -> Any:
-    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function."""
+    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function.
+
+    Raises `CannotQuery` in a query, unless the function only reads.
+    """
     if (flow := _current.get()) is None:
         raise BadFlow(f"`{name}` works only inside the code of a flow.")
+    if name not in READS and (refusal := refusal_of_query(f"calls `{name}()`")):
+        raise refusal
     return flow
+
+
+def refusal_of_query(does: str) -> CannotQuery | None:
+    """Return the error of a query whose function acts, or None if no query is answered. `does` says what it does."""
+    flow = _current.get()
+    if flow is None or not flow.answering:
+        return None
+    advice = "A query only reads the variables of the code. Send the run an event, and let its code do that"
+    return CannotQuery(f"The query {flow.answering!r} {does}. {advice}.")
 
 
 def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
     """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
 
-    `instead_of` is the command that it is made from.
+    `instead_of` is the command that it is made from. Raises `CannotQuery` in a query.
     """
+    if refusal := refusal_of_query(f"creates the command {name}"):
+        raise refusal
     if (flow := _current.get()) is not None:
         if instead_of is not None:
             flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]

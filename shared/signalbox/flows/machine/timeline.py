@@ -12,7 +12,7 @@ from typing import Any
 from signalbox.core.effects import RecordedSpan
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
-from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, Wait, sub_flow_address, time_of
@@ -67,8 +67,7 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
     """Return the spans of a run in the order of their starts. Raises `Stuck` if the code has diverged from its log."""
     if not header.begun:
         return []
-    encode = definition.signature.encode
-    driver = Driver(lambda: definition.begin(header.arguments), Position.of(header), header.context, encode=encode)
+    driver = Driver.of(definition, header)
     spans = _Spans(header, driver)
     try:
         driver.start(header.start_at)

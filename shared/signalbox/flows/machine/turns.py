@@ -207,9 +207,7 @@ class FlowTurn:
     def _at_start(
         cls, definition: FlowDefinition, header: FlowHeader, position: Position, now: datetime | None
     ) -> Self:
-        encode, result = definition.signature.encode, definition.signature.result
-        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
-        return cls(header, driver, now, result=result)
+        return cls(header, Driver.of(definition, header, position), now, result=definition.signature.result)
 
     def close(self) -> None:
         """Close the code (`Driver.drop`)."""
