@@ -22,6 +22,7 @@ from urllib.parse import quote
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.keys import check_key
+from signalbox.core.names import BUCKET, CLOUD_STORAGE
 from signalbox.core.problems import BadKey, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
@@ -34,10 +35,6 @@ ON_COMPLETE = "on_complete"
 LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
-
-CLOUD = "gs://"
-BUCKET = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(/|$)")
-"""The bucket of a place in Cloud Storage."""
 
 DAY_SECONDS = 24 * 3600
 
@@ -102,7 +99,7 @@ class Keeping:
             )
         if not isinstance(archive, str) or len(archive.encode()) > LIMITS.flow_archive_bytes_max:
             raise TypeError(f"archive must be a text of at most {LIMITS.flow_archive_bytes_max} bytes, not {archive!r}")
-        if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD) and not BUCKET.match(archive)):
+        if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD_STORAGE) and not BUCKET.match(archive)):
             raise ValueError(f"archive must be gs://BUCKET/PREFIX or a folder, not {archive!r}")
         return cls(days, archive.rstrip("/"))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.ports import Change, Must, Ports, Snapshot
+from signalbox.core.problems import Unavailable
 from signalbox.flows import storage
 from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowHeader
 from signalbox.flows.storage import DUE_AT, archive_due_at, header_of, read_log
@@ -34,7 +35,10 @@ def _noted_before(ports: Ports, payload: Mapping[str, Any], write: WriteRows) ->
         return
     entries = read_log(ports.store, header).entries
     ports.store.commit(storage.archived_writes(read, header))
-    write(header.archive, rows_of(read, header, entries))
+    try:
+        write(header.archive, rows_of(read, header, entries))
+    except OSError as error:
+        raise Unavailable("the storage failed") from error
 
 
 def _whatever_happens(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:

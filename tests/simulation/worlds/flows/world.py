@@ -299,6 +299,7 @@ class FlowsWorld:
         archive.broken, archive.failures_left = False, 0
         for _ in range(ARCHIVED_AGAIN_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 1):
             self._sweep(FLOWS_LIMITS.flow_archive_seconds + 1)
+        self._sweep((FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS) / SWEEPS)
 
     def _release(self) -> None:
         """Undo what people have done that would last."""
