@@ -97,6 +97,12 @@ class RegisterTask(Protocol):
     def __call__(self, code: Callable[P, R]) -> Task[P, R]: ...
 
 
+class RegisterFlow(Protocol):
+    """Register a flow with the options of `Function.flow`."""
+
+    def __call__(self, code: "FlowCode[P, R]", /) -> "Flow[P, R]": ...
+
+
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
 EVENTS = f"{DOCUMENT_EVENTS_PATH}/"
@@ -266,14 +272,28 @@ class Function:
         self._objects.add(code)
         return code
 
-    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]":
+    @overload
+    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]": ...
+
+    @overload
+    def flow(self, *, retention_days: int | None = ..., archive: str = ...) -> "RegisterFlow": ...
+
+    def flow(self, code: Any = None, *, retention_days: int | None = None, archive: str = "") -> Any:
         """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
 
+        A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`, ``gs://BUCKET/PREFIX``
+        or a folder, the run and its log are written there as soon as it has ended, and it is not removed before. The
+        last turn of a run decides: a deployment changes nothing for runs that have ended.
+
         Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
-        whose type is not JSON, `ValueError` for a second flow of one name.
+        whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.
         """
-        self._flows = self._flows or self._new_flow_host()
-        return self._flows.add(code)
+        host = self._flows = self._flows or self._new_flow_host()
+
+        def register(code: Any) -> Any:
+            return host.add(code, retention_days, archive)
+
+        return register if code is None else register(code)
 
     def callbacks(self) -> None:
         """Serve the addresses that `flow.callback(…, through=NAME)` returns, below ``/callbacks/``.

@@ -13,6 +13,8 @@ from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
     ADJUSTMENTS,
+    ARCHIVED,
+    ARCHIVES_FAILED,
     BEGUN_AGAIN,
     CALLS_AWAY,
     CALLS_GIVEN_UP,
@@ -80,7 +82,7 @@ LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {
-    "flows": (BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
+    "flows": (ARCHIVED, ARCHIVES_FAILED, BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
     "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),
     "inline_steps": (INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES),
     "composed_flows": (INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES, SUSPENDED, FORKED),

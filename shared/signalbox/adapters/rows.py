@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound, Problem
 
 CLOUD = "gs://"
@@ -73,6 +74,20 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     finally:
         part.unlink(missing_ok=True)
     return count
+
+
+def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as `write_rows` does, and create the folders of a file.
+
+    Outside of the cloud, an object is a file below `Settings.archives`, unless Google's client has an emulator: a test
+    and the local stack write into no bucket of a deployment. Raises `BadRows`.
+    """
+    place = target
+    if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):
+        place = str(Path(settings().archives, target.removeprefix(CLOUD)))
+    if not place.startswith(CLOUD):
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    write_rows(place, rows)
 
 
 def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:

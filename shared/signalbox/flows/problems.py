@@ -47,6 +47,11 @@ class FlowCancelled(Problem):
     title = "The flow was cancelled"
 
 
+class NotArchived(Problem):
+    status = 409
+    title = "The archive of the run is not written yet"
+
+
 class TooManyEvents(Problem):
     status = 409
     title = "The flow has too many events that it has not waited for"

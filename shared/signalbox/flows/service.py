@@ -58,6 +58,7 @@ from signalbox.flows.model import (
 )
 from signalbox.flows.problems import BadFlow, CannotFork, CannotQuery, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
+    ARCHIVED_AT,
     LABELS,
     Commit,
     LoadedLog,
@@ -73,6 +74,9 @@ from signalbox.flows.storage import (
 from signalbox.mailboxes.model import StoredMessage, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put
+
+SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
+"""The fields of a listing that lists show as they are."""
 
 BEHIND_IDS = "\x7f"
 """The character that sorts right after the ``~`` between name and id."""
@@ -111,6 +115,7 @@ def start(
     header = new_header(
         address, function, checked, incarnation, on_complete, labels=checked_labels(labels), timeout_seconds=seconds
     )
+    header = flows.kept(header) if flows.function == function else header
     definition = flows.definitions.get(address.name) if flows.function == function else None
     now = _server_time(ports, header) if seconds else None
     if seconds and now:
@@ -232,7 +237,7 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     before, seconds = _present(read, source), wanted.timeout_seconds
     flows.check_revision(before.written_by)
     header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
-    header = replace(header, labels=before.labels if wanted.labels is None else wanted.labels)
+    header = flows.kept(replace(header, labels=before.labels if wanted.labels is None else wanted.labels))
     if seconds:
         header = replace(header, deadline_at=read.read_time + timedelta(seconds=seconds))
     flows.of(source.name).signature.bind(header.arguments, None, stored=True)
@@ -557,7 +562,7 @@ def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
 
 def _shown(listing: Snapshot) -> dict[str, Any]:
     data = dict(listing.data or {})
-    shown = {name: data[name] for name in ("flow", "id", "state", "created_at", "ended_at") if name in data}
+    shown = {name: data[name] for name in SHOWN_IN_LISTS if name in data}
     entries = [entry.partition(":") for entry in data.get(LABELS, ())]
     labels = {name: value for name, _, value in entries if " " not in name}
     return shown | ({"labels": labels} if labels else {})
@@ -636,6 +641,7 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         return suspended
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
+    header = flows.kept(header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)

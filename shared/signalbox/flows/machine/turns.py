@@ -732,6 +732,14 @@ def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect
     return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
 
 
+def archive_effect(header: FlowHeader, again: str = "") -> Effect:
+    """Return the task that writes the archive of an ended run. `again` distinguishes the repeats of one that failed."""
+    base = header.address.base
+    payload = {"act": "archive", "flow": base, "run": header.incarnation}
+    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
+
+
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
     payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
     attempt = (wait.attempt,) if wait.attempt > 1 else ()  # older code has no attempt in the name

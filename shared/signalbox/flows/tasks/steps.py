@@ -1,6 +1,7 @@
 """Tasks of flows: steps, and the kit's own tasks.
 
-    flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one
+    flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one,
+                   writes an archive (`archives`)
     flow_result    posts a result: a lease was granted, a call of an object has its outcome, a batch is complete
 
 A step is a user's task with the step in its context. The value that it returns is its outcome; so is a `Problem` that

@@ -13,7 +13,15 @@ from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.model import FlowAddress, FlowHeader, Flows
-from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
+from signalbox.flows.problems import (
+    CannotFork,
+    FlowEnded,
+    FlowRunning,
+    NoCallback,
+    NoFlow,
+    NotArchived,
+    TooManyEvents,
+)
 from signalbox.mailboxes.model import header_path
 from tests.simulation.reach import CALLBACKS_LATE, FORKED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
@@ -222,7 +230,7 @@ class People:
     def _remove(self, address: FlowAddress) -> bool:
         try:
             sweep.delete(self.world.ports, address)
-        except (FlowRunning, NoFlow):
+        except (FlowRunning, NotArchived, NoFlow):
             return False
         return True
 
@@ -250,7 +258,7 @@ class People:
     def _restart(self, address: FlowAddress, what: list[Any]) -> bool:
         try:
             sweep.delete(self.world.ports, address)
-        except FlowRunning:
+        except (FlowRunning, NotArchived):
             return False
         except NoFlow:
             self.world.log("there is none")
