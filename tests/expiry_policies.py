@@ -38,8 +38,8 @@ POLICIES: dict[str, ExpiryPolicy] = {
     "document_events": ExpiryPolicy(
         "begun_at",
         timedelta(days=64),
-        "It orders the events of a document for as long as an older one may arrive: 32 days until its task is enqueued, "
-        "and 32 until that is delivered.",
+        "It orders the events of a document for as long as an older one may arrive: 32 days until its task is "
+        "enqueued, and 32 until that is delivered.",
     ),
     "failures": ExpiryPolicy(
         "recorded_at",

@@ -139,6 +139,10 @@ class DocumentHandler:
     task: Task[..., Any]
     in_order: bool
 
+    def takes(self, path: str, kind: str) -> bool:
+        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
+        return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
+
 
 class Function:
     """A function of the catalogue. `name` is its entry's name there.
@@ -406,7 +410,7 @@ class Function:
         handler = self._handlers.get(name)
         if handler is None:
             raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
-        if handler.pattern.match(event.path) is None or handler.on not in (WRITTEN, event.kind or handler.on):
+        if not handler.takes(event.path, event.kind):
             return
         arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
         if handler.in_order:

@@ -1,7 +1,7 @@
 """Run a handler for the events of one document in order: begin, run, end.
 
-Each step is one commit under the guard of the record that the step rests on. The end is not guarded by time: if the hold
-has ended and another delivery has begun, the commit fails, and the record is left to that delivery.
+Begin and end are one commit each, under the guard of the record on which they rest. If the hold has ended and another
+delivery has begun, the commit of the end fails, and the record is left to that delivery.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,6 @@ from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine
 from signalbox.document_events.machine import Turn
 from signalbox.document_events.model import BEGUN_AT, Begun, OrderedEvent, place_of_read
-
 
 NOT_RUN = {Turn.OVERTAKEN: "event overtaken", Turn.HANDLED: "event handled already"}
 
@@ -48,13 +47,12 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
 
 
 def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn, Hold | None]:
-    """Return whether the event's handler may run, and the hold if so. An event without times has the document read."""
+    """Return whether the event's handler may run, and the hold if so."""
     holder = ports.store.new_id()
-    paths = [event.path] if event.place is not None else [event.path, event.document]
+    place = _place_of_read(ports, event.document) if event.place is None else event.place
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Turn, Hold | None]]:
         record, begun = read[0], Begun.from_record(read[0].data)
-        place = place_of_read(read[1].update_time, read[1].read_time) if event.place is None else event.place
         decided = machine.begin(begun, event.id, place, holder, record.read_time, hold_seconds)
         if decided.answer is not Turn.BEGINS:
             return Decision((), (decided.answer, None))
@@ -62,7 +60,7 @@ def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn,
         writes = () if is_written else (_put(event, decided.state, record.guard),)
         return Decision(writes, (decided.answer, Hold(decided.state, record.guard)))
 
-    (turn, hold), committed = perform(ports, Records(paths), decide, retry_on=(Conflict, Unavailable))
+    (turn, hold), committed = perform(ports, Records([event.path]), decide, retry_on=(Conflict, Unavailable))
     if hold is not None and committed is not None:
         hold = Hold(hold.begun, committed.results[0].update_time)
     return turn, hold
@@ -72,6 +70,12 @@ def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None
     """End the event, unless another delivery has begun meanwhile. Raises `Unavailable`."""
     with suppress(Conflict):
         ports.store.commit([_put(event, machine.end(hold.begun, handled=handled), hold.guard)])
+
+
+def _place_of_read(ports: Ports, document: str) -> int:
+    """Return the place of an event without times. The document is a user's: only its times are read."""
+    [read] = ports.store.read(document, fields=())
+    return place_of_read(read.update_time, read.read_time)
 
 
 def _put(event: OrderedEvent, begun: Begun, guard: Guard) -> Put:

@@ -33,7 +33,7 @@ from signalbox.adapters.http.responses import (
 from signalbox.adapters.logs import Headers
 from signalbox.adapters.settings import settings
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
-from signalbox.core.formats import check_record
+from signalbox.core.formats import OPEN_RECORDS, check_record
 from signalbox.core.ports import Data, DocumentEvent
 from signalbox.core.problems import BadValue, MethodNotAllowed, PermissionDenied, Problem, Unavailable
 
@@ -94,8 +94,9 @@ def document_event(attributes: Mapping[str, Any], body: bytes | None) -> Documen
     before, after = _held(data, "old_value"), _held(data, "value")
     path = _path(data.value.name or data.old_value.name, attributes)
     collection, _, key = path.rpartition("/")
-    for held in filter(None, (before, after)):
-        check_record(path, held)
+    if path.partition("/")[0] in OPEN_RECORDS:  # in a user's collection, a field of the format's name is the user's
+        for held in filter(None, (before, after)):
+            check_record(path, held)
     return DocumentEvent(
         id=str(attributes["id"]),
         collection=collection,
