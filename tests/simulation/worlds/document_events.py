@@ -1,7 +1,7 @@
 """Handlers of documents' events that are tasks: random histories of a few documents, and triggers of several patterns.
 
 Documents are created, updated, put with the same content, deleted and created again, some at once. Their events are
-delivered as `triggers.py` says, to receivers that are killed at any step. Handlers are killed in the middle, raise once,
+delivered as `triggers.py` says, to receivers that are killed at any step. Handlers are killed midway, raise once,
 raise until they are repaired, or refuse their event, and people retry what was given up. In some worlds the receiver is
 down for a week, the queue refuses for hours, all events come once more a week later, or some are too large for a task.
 
