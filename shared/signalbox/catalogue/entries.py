@@ -456,18 +456,20 @@ class Semaphore:
     name: str
     permits: int
     lease_seconds: float = LEASE_SECONDS_DEFAULT
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
             check_name(self.name)
-            SemaphoreSettings(self.permits, self.lease_seconds)
+            SemaphoreSettings(self.permits, self.lease_seconds, weights=self.weights)
         except Problem as problem:
             raise CatalogueError(problem.detail) from problem
 
     @property
-    def body(self) -> dict[str, float]:
+    def body(self) -> dict[str, Any]:
         """Return the body of the request that creates it."""
-        return {"permits": self.permits, "lease_seconds": self.lease_seconds}
+        weights = {"weights": dict(self.weights)} if self.weights else {}
+        return {"permits": self.permits, "lease_seconds": self.lease_seconds, **weights}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +499,7 @@ class Declared:
 
     function: str
     name: str
-    body: Mapping[str, float]
+    body: Mapping[str, Any]
 
 
 def _is_time_zone(name: str) -> bool:

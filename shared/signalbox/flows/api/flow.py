@@ -45,6 +45,7 @@ from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.machine.groups import Handle
 from signalbox.flows.model import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
+from signalbox.semaphores.model import Priority
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
@@ -214,9 +215,19 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     return created(NextEvent(name, type), "flow.event()")
 
 
-def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:
-    """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`."""
-    return created(Lock(semaphore, permits, lease_seconds), "flow.lock()")
+def lock(
+    semaphore: str,
+    *,
+    permits: int = 1,
+    lease_seconds: float | None = None,
+    key: str = "",
+    priority: Priority = "normal",
+) -> Lock:
+    """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`.
+
+    `key` and `priority` are those of `semaphore(…).wait`: while others wait, keys and priorities share the permits.
+    """
+    return created(Lock(semaphore, permits, lease_seconds, key, priority), "flow.lock()")
 
 
 def rate(name: str, *, weight: int = 1) -> RatePermits:

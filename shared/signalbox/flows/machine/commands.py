@@ -37,7 +37,9 @@ from signalbox.objects.problems import NoSuchMethod
 from signalbox.rates.limits import LIMITS as RATE_LIMITS
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
+from signalbox.semaphores.model import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
+from signalbox.semaphores.requests import check_lane_key, check_priority
 from signalbox.tasks.model import TaskContext
 
 Created = TypeVar("Created")
@@ -325,11 +327,16 @@ class Lock(Command["HeldLock"]):
     semaphore: str
     permits: int = 1
     lease_seconds: float | None = None
+    key: str = ""
+    priority: Priority = "normal"
     _entered: list[tuple[str, "HeldLock"]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
         _check_lease_seconds(self.lease_seconds)
+        if self.key:
+            check_lane_key(self.key)
+        check_priority(self.priority)
 
     @property
     def name(self) -> str:

@@ -688,7 +688,9 @@ def result_call(header: FlowHeader, wait: Wait) -> Call:
 def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
     """Return the task that waits for a lock."""
     members = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
-    return _command_effect(header, wait, "wait", **members)
+    lane = {"key": lock.key} if lock.key else {}
+    lane |= {"priority": lock.priority} if lock.priority != "normal" else {}
+    return _command_effect(header, wait, "wait", **members, **lane)
 
 
 def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:

@@ -206,7 +206,8 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     """
     name, lease_seconds, permits = payload["semaphore"], payload["lease_seconds"], payload["permits"]
     again = Call(payload["function"], FLOW_COMMAND_TASK, payload)
-    options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again}
+    lane = {name: payload[name] for name in ("key", "priority") if name in payload}
+    options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
     try:
         if semaphores.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
             raise _ended(name, permits, semaphores.get(ports, name).semaphore.permits)
