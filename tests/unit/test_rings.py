@@ -44,7 +44,7 @@ SUBJECTS = {
     "rates": ("core", "semaphores"),
     "batches": ("core",),
     "mailboxes": ("core",),
-    "tasks": ("core", "semaphores", "critical_sections", "batches", "mailboxes"),
+    "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),
     "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "rates", "batches"),
     "standings": ("core",),
