@@ -33,7 +33,7 @@ locals {
     objects               = []
     outbox                = []
     pages                 = []
-    rate_waits            = ["since"]
+    rate_waits            = ["batch", "since"]
     rates                 = ["alarm_at"]
     receipts              = []
     releases              = []

@@ -45,7 +45,7 @@ SUBJECTS = {
     "batches": ("core",),
     "document_events": ("core",),
     "mailboxes": ("core",),
-    "tasks": ("core", "semaphores", "critical_sections", "batches", "mailboxes"),
+    "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),
     "flows": ("core", "mailboxes", "objects", "tasks", "semaphores", "rates", "batches"),
     "standings": ("core",),

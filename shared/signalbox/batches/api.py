@@ -45,6 +45,8 @@ class Batch:
         on_failure: Call | None = None,
         semaphore: str = "",
         per_task: int | None = None,
+        rate: str = "",
+        weight: int | str = 1,
     ) -> Status:
         """Create the batch, sealed, with a unit for each call; all must be calls of one task. Return its status.
 
@@ -52,7 +54,8 @@ class Batch:
         `failures_max` units have failed (None: no limit). At most `concurrency` units run at once (None: no limit); the
         others wait, at no cost. If `queues` are named, units use each of them in turn. With `semaphore`, each unit runs
         under a permit of the semaphore of this name, which must exist, and releases it when its task has returned or
-        has failed. With `per_task`, 2 to 100, one task runs that many units one after another and records their
+        has failed. With `rate`, each unit takes `weight` permits of the rate of this name, which must exist, when it
+        starts; `weight` is a number, or the name of the argument that has it. With `per_task`, 2 to 100, one task runs that many units one after another and records their
         outcomes together, which is faster and cheaper if units are short; `concurrency` then limits these tasks.
 
         `then` is a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
@@ -75,6 +78,8 @@ class Batch:
             on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
             semaphore=semaphore if task else "",
             per_task=per_task if task else None,
+            rate=rate if task else "",
+            weight=weight if task else 1,
         )
         return batches.populate_whole(runtime.ports(), self.id, spec, units).to_json()
 
@@ -115,6 +120,8 @@ def sub_batch(
     on_failure: Call | None = None,
     semaphore: str = "",
     per_task: int | None = None,
+    rate: str = "",
+    weight: int | str = 1,
 ) -> SubBatch:
     """Return a batch for a unit's task to return: the unit is completed when this batch and those that follow it end.
 
@@ -134,6 +141,8 @@ def sub_batch(
         on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         semaphore=semaphore if units else "",
         per_task=per_task if units else None,
+        rate=rate if units else "",
+        weight=weight if units else 1,
     )
 
 

@@ -19,6 +19,9 @@ from signalbox.core.requests import Listing, RequestFields
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""
 
+WEIGHT_MAX = 10_000
+"""The most permits of a rate that a unit takes: the largest burst."""
+
 _NUMBERS = ("failures_max", "deadline_seconds", "concurrency")
 _CALLS = ("task", "on_complete", "on_failure")
 
@@ -29,7 +32,8 @@ class BatchSpec:
 
     `then` is the batch that follows if this one succeeds. Otherwise `on_failure` is called, with the batch's end. The
     batch that follows has the same `on_failure`, unless it has its own. With `semaphore`, each unit runs under a permit
-    of the semaphore of this name. With `per_task`, one task runs that many units, one after another.
+    of the semaphore of this name. With `rate`, each takes `weight` permits of the rate of this name when it starts: a
+    number, or the name of the argument that has it. With `per_task`, one task runs that many units, one after another.
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """
@@ -46,6 +50,8 @@ class BatchSpec:
     on_failure: Call | None = None
     semaphore: str = ""
     per_task: int | None = None
+    rate: str = ""
+    weight: int | str = 1
 
     def __post_init__(self) -> None:
         fields = RequestFields({name: getattr(self, name) for name in (*_NUMBERS, "per_task")}, BadBatch)
@@ -54,8 +60,10 @@ class BatchSpec:
         fields.integer("concurrency", 1, LIMITS.concurrency_max, default=None)
         fields.integer("per_task", 2, LIMITS.page_units_max, default=None)
         self._check_dispatch()
+        self._check_rate()
         self._check_then()
         check_units(self.units, self.task, LIMITS.call_units_max)
+        check_weights(self.units, self.task, self.rate, self.weight)
 
     def _check_dispatch(self) -> None:
         if self.semaphore and not valid_key(self.semaphore):
@@ -64,6 +72,7 @@ class BatchSpec:
             ("concurrency", self.concurrency),
             ("queues", self.queues),
             ("semaphore", self.semaphore),
+            ("rate", self.rate),
             ("per_task", self.per_task),
         ):
             if value and self.task is None:
@@ -78,6 +87,26 @@ class BatchSpec:
             raise BadBatch(f"A batch has at most {LIMITS.batch_queues_max} queues.", field="queues")
         for call in self.calls_by_queue():
             call.checked("queues")
+
+    def _check_rate(self) -> None:
+        if self.rate and not valid_key(self.rate):
+            raise BadBatch("`rate` must be the name of a rate.", field="rate")
+        if self.rate and self.per_task:
+            raise BadBatch(
+                "With `rate`, each unit starts when its permits are granted, and with `per_task` a task runs several. "
+                "Leave one of the two out.",
+                field="per_task",
+            )
+        if self.rate and self.semaphore:
+            raise BadBatch(
+                "A unit waits for a `rate` or for a `semaphore`, not for both. Leave one of the two out; `concurrency` "
+                "also limits how many units run at once.",
+                field="rate",
+            )
+        if not self.rate and self.weight != 1:
+            raise BadBatch("`weight` is the number of permits of a `rate`: add one, or leave it out.", field="weight")
+        if not isinstance(self.weight, str) or not self.weight:
+            _check_weight(self.weight, "weight")
 
     def calls_by_queue(self) -> list[Call]:
         """Return the call of a unit through each of `queues`. Raises `BadBatch` if `queues` are not strings."""
@@ -105,7 +134,7 @@ class BatchSpec:
     @classmethod
     def _parse(cls, body: Mapping[str, Any], at: str, *more: str) -> Self:
         fields = RequestFields(body, BadBatch, at).only(
-            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", "per_task", *more
+            "units", *_CALLS, *_NUMBERS, "queues", "then", "semaphore", "per_task", "rate", "weight", *more
         )
         then = fields.value("then", default=None)
         if not isinstance(then, dict | None):
@@ -123,6 +152,8 @@ class BatchSpec:
             on_failure=_call(fields, "on_failure"),
             semaphore=fields.text("semaphore", ""),
             per_task=fields.value("per_task", default=None),
+            rate=fields.text("rate", ""),
+            weight=fields.value("weight", default=1),
         )
 
     @classmethod
@@ -137,6 +168,7 @@ class BatchSpec:
         then = {} if self.then is None else {"then": self.then.to_request()}
         semaphore = {"semaphore": self.semaphore} if self.semaphore else {}
         grouped = {"per_task": self.per_task} if self.per_task else {}
+        rated = {"rate": self.rate, "weight": self.weight} if self.rate else {}
         return {
             "units": list(self.units),
             "queues": list(self.queues),
@@ -145,6 +177,7 @@ class BatchSpec:
             **then,
             **semaphore,
             **grouped,
+            **rated,
         }
 
     def calls(self, at: str = "") -> dict[str, Call]:
@@ -183,6 +216,8 @@ class BatchSpec:
             on_failure=self.on_failure,
             semaphore=self.semaphore,
             per_task=self.per_task,
+            rate=self.rate,
+            weight=self.weight,
         )
 
     def digest(self) -> str:
@@ -195,6 +230,7 @@ class BatchSpec:
             "on_failure": _canonical(self.on_failure),
             "semaphore": self.semaphore,
             "per_task": self.per_task,
+            "rate": [self.rate, self.weight] if self.rate else None,
         }
         chosen = [{name: value for name, value in options.items() if value}]
         numbers = [self.sealed, self.failures_max, self.deadline_seconds]
@@ -232,6 +268,21 @@ def check_units(units: Sequence[Any], task: Call | None, units_max: int) -> None
             raise TooLarge(f"A unit has at most {CORE_LIMITS.task_bytes_max:,} bytes.", field=f"units[{index}]")
 
 
+def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: int | str) -> None:
+    """Check the argument that has the number of permits of each unit, if there is one. Raises `BadBatch`."""
+    if task is None or not rate or not isinstance(weight, str):
+        return
+    for index, unit in enumerate(units):
+        _check_weight({**task.payload, **unit}.get(weight), f"units[{index}].{weight}")
+
+
+def _check_weight(weight: Any, field: str) -> None:
+    if type(weight) is not int or not 1 <= weight <= WEIGHT_MAX:
+        detail = f"must be an integer from 1 to {WEIGHT_MAX:,}: the permits that a unit takes of the `rate`"
+        argument = ", or the name of the argument that has it" if field == "weight" else ""
+        raise BadBatch(f"`{field}` {detail}{argument}.", field=field)
+
+
 def check_unit_arguments(units: Sequence[Any], task: Call | None, at: str = "") -> None:
     """Check the names of the arguments of units, if the catalogue has the task's. Raises `BadArgument`."""
     known = declared_parameters()
@@ -262,13 +313,14 @@ class PageRequest:
         fields = RequestFields(body, BadBatch).only("page", "units")
         return cls(fields.value("page"), fields.items("units"))
 
-    def check(self, task: Call | None) -> None:
-        """Check that the task takes the units, and that they fit into a page.
+    def check(self, header: Header) -> None:
+        """Check that the batch's task takes the units, and that they fit into a page.
 
         Raises `BadBatch`, `BadArgument` or `TooLarge`.
         """
-        check_units(self.units, task, LIMITS.page_units_max)
-        check_unit_arguments(self.units, task)
+        check_units(self.units, header.task, LIMITS.page_units_max)
+        check_unit_arguments(self.units, header.task)
+        check_weights(self.units, header.task, header.rate, header.weight)
         if len(cut(self.units)) > 1:
             raise TooLarge(f"A page has at most {LIMITS.page_bytes_max:,} bytes. Split these units.", field="units")
 

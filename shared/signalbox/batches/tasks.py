@@ -38,7 +38,7 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             case "deadline", _:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:
-                cancel_sub_batches(ports, run, after)
+                cancel_sub_batches(ports, run, after, payload.get("rate", ""))
             case "then", _:
                 populate_next(ports, run)
                 storage.forget_completion(ports, run.task_name("then"))

@@ -4,12 +4,12 @@ The code is parsed, not run. The tasks are the functions decorated with ``@app.t
 the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The
 queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
-with ``semaphore=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to `objects`, of a
-flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also enqueues to `tasks`,
-since its turns send the calls of methods and the commands of flows. ``flow.lock`` and ``flow.batch`` count as a
-semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of an open function are
-decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the
-buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
+with ``semaphore=`` or ``rate=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to
+`objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
+enqueues to `tasks`, since its turns send the calls of methods and the commands of flows. ``flow.lock`` and
+``flow.batch`` count as a semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of
+an open function are decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names.
+It writes to the buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
@@ -676,9 +676,10 @@ def _yields(function: ast.FunctionDef) -> bool:
 
 
 def _needs_permits(call: ast.Call) -> bool:
-    """Return whether a call creates a batch whose units run under permits: ``populate(…, semaphore=…)``."""
+    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``."""
     name = ast.unparse(call.func).rpartition(".")[2]
-    return name in ("populate", "sub_batch", "batch") and any(keyword.arg == "semaphore" for keyword in call.keywords)
+    needs = any(keyword.arg in ("semaphore", "rate") for keyword in call.keywords)
+    return name in ("populate", "sub_batch", "batch") and needs
 
 
 def _is_enqueue(call: ast.Call) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from signalbox.core.problems import NewerFormat
 
-READS = 2
+READS = 3
 """The newest format that this release reads."""
 
 FORMAT = "format"

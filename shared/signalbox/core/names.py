@@ -31,6 +31,9 @@ LINK_FAN_OUT = "link_fan_out"
 DOCUMENT_EVENTS_PATH = "/document-events"
 """The path below which a user's function receives the events of its handlers that are tasks."""
 
+RATE_DROP = "rate_drop"
+"""Ends the waits for a rate of the units of a batch that was cancelled: a task of `semaphore_admit`."""
+
 # Internal tasks of users' functions
 CALL_OBJECT = "call_object"
 """Calls a method of an object: a continuation or an effect of a transaction. A function with objects has it."""

@@ -16,18 +16,21 @@ granted, in whatever order the grants are decided.
 *Soon* is within `grants_ahead_seconds`: such a grant has its own time, for which its task is enqueued.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.formats import FORMAT
 from signalbox.core.names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.model import Acquired, Rate, RateWait, Receipt, path_of, seconds_between
+from signalbox.rates.model import UNITS_FORMAT, Acquired, Rate, RateWait, Receipt, WaitAnswer, path_of, seconds_between
 from signalbox.rates.problems import BadRate
 from signalbox.rates.requests import AcquireRequest, RateSettings
 
@@ -108,6 +111,13 @@ def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate
     return Decision(replace(take(rate, request.weight, now), recent=recent), Acquired(granted=True))
 
 
+def repeated_wait(name: str, wait: RateWait, now: datetime) -> WaitAnswer:
+    """Return the answer to a repeated wait: its state, and the task of a unit whose grant is due, which may be lost."""
+    due = wait.granted_at is not None and wait.granted_at <= now
+    lost = (continuation_task(name, wait, now),) if due and wait.unit else ()
+    return WaitAnswer(wait.id, wait.state, due, lost)
+
+
 # --- the admit run ---
 
 
@@ -136,9 +146,12 @@ def admit(loaded: Loaded) -> Admitted:
     nothing, and its waits are stale.
     """
     rate, now = loaded.rate, loaded.now
-    stale = tuple(wait for wait in loaded.waits if _is_stale(loaded, wait))
+    all_stale = [wait for wait in loaded.waits if _is_stale(loaded, wait)]
+    stale = _fitting(all_stale)
     if rate is None or loaded.asleep:
-        return Admitted(rate, stale=stale, again=loaded.more)
+        return Admitted(rate, stale=stale, again=loaded.more or len(stale) < len(all_stale))
+    if len(stale) < len(all_stale):
+        return Admitted(rate, stale=stale, again=True)
     waiting = [wait for wait in loaded.waits if wait not in stale]
     granted, rate = _grant(rate, waiting, now)
     left = waiting[len(granted) :]
@@ -146,6 +159,17 @@ def admit(loaded: Loaded) -> Admitted:
     alarm_at = _alarm_at(rate, left[0].weight if left else 1, now) if left or again else None
     full_page = bool(left) and rate.slot(left[0].weight, now) <= now + AHEAD
     return Admitted(replace(rate, alarm_at=alarm_at), granted, stale, again or full_page)
+
+
+def _fitting(waits: Sequence[RateWait]) -> tuple[RateWait, ...]:
+    """Return the first waits of a deleted rate, as many as have room for their units' tasks in one commit."""
+    room_bytes, fitting = LIMITS.rate_grant_bytes_max, []
+    for wait in waits:
+        room_bytes -= len(wait.continuation.to_record()["payload"]) if wait.unit else 0
+        if room_bytes < 0 and fitting:
+            break
+        fitting.append(wait)
+    return tuple(fitting)
 
 
 def _grant(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tuple[RateWait, ...], Rate]:
@@ -194,20 +218,44 @@ def continuation_task(name: str, wait: RateWait, now: datetime) -> Effect:
     """Return the task of a wait that was granted, due at the time of its grant."""
     assert wait.granted_at is not None, "the wait was granted"
     task = name_of(path_of(name), wait.incarnation, wait.id, "continuation")
-    effect = wait.continuation.effect(task, wait.granted_at)
+    effect = _with_unit(wait.continuation.effect(task, wait.granted_at), wait, granted=True)
     return (
         replace(effect, not_before=wait.granted_at) if effect.not_before is None and wait.granted_at > now else effect
     )
 
 
 def ended_tasks(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, ...]:
-    """Return the tasks by which flows repeat their waits for a rate that was deleted, and learn that it is gone."""
-    return tuple(
+    """Return the tasks by which flows and units repeat their waits for a rate that was deleted.
+
+    They wait for the rate that has its name now, or learn that there is none.
+    """
+    stale = admitted.stale
+    flows = tuple(
         replace(
             wait.continuation,
             task=FLOW_COMMAND_TASK,
             payload={**wait.continuation.payload, "act": "wait_rate", "rate": name, "weight": wait.weight},
         ).effect(name_of(path_of(name), wait.incarnation, wait.id, "ended"), now)
-        for wait in admitted.stale
+        for wait in stale
         if wait.continuation.is_of_flow
     )
+    return flows + tuple(task for wait in stale for task in unit_task(name, wait))
+
+
+def unit_task(name: str, wait: RateWait) -> tuple[Effect, ...]:
+    """Return the task of the unit whose wait has ended without a grant, if it was a unit's.
+
+    A unit whose wait was cancelled is recorded as failed; any other repeats its wait.
+    """
+    if not wait.unit:
+        return ()
+    task = name_of(path_of(name), wait.incarnation, wait.id, "ended")
+    cancelled = {"wait_ended": "cancelled"} if wait.state == "cancelled" else {}
+    return (_with_unit(wait.continuation.effect(task, None), wait, **cancelled),)
+
+
+def _with_unit(effect: Effect, wait: RateWait, **members: Any) -> Effect:
+    """Return the task with the unit that it runs for, if it is a unit's, and `members` of the unit's context."""
+    if not wait.unit:
+        return effect
+    return replace(effect, context={"unit": json.loads(wait.unit) | members, FORMAT: UNITS_FORMAT})

@@ -15,12 +15,17 @@ from math import ceil
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.core.formats import FORMAT
 from signalbox.core.times import instant, microseconds
 
 COLLECTION = "rates"
 WAITS = "rate_waits"
 
 MINUTE = 60_000_000
+
+UNITS_FORMAT = 3
+"""The format of a unit's wait: earlier releases would grant it as a task without a unit."""
 
 State = Literal["waiting", "granted", "cancelled"]
 
@@ -101,6 +106,7 @@ class RateWait:
 
     `incarnation` is the create time, in microseconds, of the rate it waits for: a later rate of the same name never
     grants it. `created_at` and `version` are the create and update time of its record, `since` its place in a query.
+    If a unit of a batch waits, `unit` is its JSON, and `batch` the key of the run of its batch.
     """
 
     id: str
@@ -112,10 +118,13 @@ class RateWait:
     since: datetime | None = None
     created_at: datetime | None = None
     version: datetime | None = None
+    unit: str = ""
+    batch: str = ""
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields that a wait begins with."""
-        return {
+        of_unit = {"unit": self.unit, "batch": self.batch, FORMAT: UNITS_FORMAT} if self.unit else {}
+        return of_unit | {
             "incarnation": self.incarnation,
             "continuation": self.continuation.to_record(),
             "weight": self.weight,
@@ -127,17 +136,22 @@ class RateWait:
         cls, id_: str, record: Mapping[str, Any], created_at: datetime | None, version: datetime | None
     ) -> Self:
         call = Call.from_record(record["continuation"])
-        times = record.get("granted_at"), record.get("since")
-        return cls(id_, record["incarnation"], call, record["weight"], record["state"], *times, created_at, version)
+        times = record.get("granted_at"), record.get("since"), created_at, version
+        unit = record.get("unit", ""), record.get("batch", "")
+        return cls(id_, record["incarnation"], call, record["weight"], record["state"], *times, *unit)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The answer of a wait. `due`: it was granted, and the time of its grant has come."""
+    """The answer of a wait. `due`: it was granted, and the time of its grant has come.
+
+    `lost` are the tasks of a unit that was granted before, which may be lost.
+    """
 
     id: str
     state: State
     due: bool = False
+    lost: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,13 +75,22 @@ class AcquireRequest:
         return cls(fields.value("weight", 1), fields.value("id", id_))
 
 
+OF_THE_KIT = ("unit", "batch")
+
+
 @dataclass(frozen=True, slots=True)
 class RateWaitRequest:
-    """A task to run when permits are granted."""
+    """A task to run when permits are granted.
+
+    `unit` is the JSON of the batch's unit that the task runs, and `batch` the key of the run of that batch. No caller's
+    wait has these two.
+    """
 
     id: str
     continuation: Call
     weight: int = 1
+    unit: str = ""
+    batch: str = ""
 
     def __post_init__(self) -> None:
         _check_weight(self.weight)
@@ -90,7 +99,7 @@ class RateWaitRequest:
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
         """Parse the body of a `POST`; `id_` is used if the body has no id. Also raises `BadCall` and `TooLarge`."""
-        fields = RequestFields(body, BadRate).only(*cls.__slots__)
+        fields = RequestFields(body, BadRate).only(*(name for name in cls.__slots__ if name not in OF_THE_KIT))
         call = Call.from_request(fields.value("continuation"), "continuation")
         return cls(fields.value("id", id_), call, fields.value("weight", 1))
 

@@ -21,6 +21,7 @@ from signalbox.rates.model import COLLECTION, Acquired, Rate, RateView, RateWait
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch, check_name
 from signalbox.rates.storage import (
     AdmitReads,
+    WaitsOfBatch,
     admit_writes,
     incarnation_of,
     leave,
@@ -139,20 +140,23 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, WaitAnswer | None]:
         snapshot, own = read
-        rate, incarnation, found = rate_of(name, snapshot), incarnation_of(snapshot), wait_of(own)
+        incarnation, found = incarnation_of(snapshot), wait_of(own)
         if found and (found.incarnation == incarnation or found.state != "waiting"):
-            due = found.granted_at is not None and found.granted_at <= own.read_time
-            return Decision((), WaitAnswer(found.id, found.state, due))
+            return Decision((), machine.repeated_wait(name, found, own.read_time))
+        rate = rate_of(name, snapshot)
         machine.check_weight(rate, request.weight)
         if found:  # of a rate that was deleted; overwritten, it would keep its create time, and so its place
             return Decision((Delete(own.path, own.guard),), None)
-        waiting = RateWait(request.id, incarnation, request.continuation, request.weight)
+        of_unit = {"unit": request.unit, "batch": request.batch}
+        waiting = RateWait(request.id, incarnation, request.continuation, request.weight, **of_unit)
         answer = WaitAnswer(waiting.id, waiting.state)
         return Decision((put_wait(name, waiting, own),), answer, (machine.admit_task(name, incarnation),))
 
     reads = Records([path_of(check_name(name)), wait_path(name, request.id)])
     while (answer := perform(ports, reads, decide, retry_on=AGAIN)[0]) is None:
         pass
+    if answer.lost:
+        ports.queue.create(answer.lost)
     return answer
 
 
@@ -170,11 +174,25 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
         waiting.continuation.check_cancel(by_flow=by_flow)
         if waiting.state != "waiting":
             return Decision((), waiting.state == "cancelled")
-        write = leave(name, replace(waiting, state="cancelled"), own.read_time)
+        cancelled = replace(waiting, state="cancelled")
         behind = (machine.admit_task(name, waiting.incarnation),) if waiting.weight > 1 else ()
-        return Decision((write,), True, behind)
+        unit = machine.unit_task(name, cancelled)
+        return Decision((leave(name, cancelled, own.read_time),), True, behind + unit)
 
     return perform(ports, Records([wait_path(check_name(name), id_)]), decide, retry_on=AGAIN)[0]
+
+
+def drop_waits(ports: Ports, name: str, batch: str) -> None:
+    """End the waits of the units of a run of a batch that was cancelled. Raises `Unavailable`."""
+
+    def decide(found: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
+        waits = [wait for snapshot in found if (wait := wait_of(snapshot))]
+        writes = tuple(leave(name, replace(wait, state="cancelled"), found[0].read_time) for wait in waits)
+        behind = tuple(machine.admit_task(name, wait.incarnation) for wait in waits[:1])
+        return Decision(writes, bool(waits), behind)
+
+    while perform(ports, WaitsOfBatch(name, batch), decide, retry_on=AGAIN)[0]:
+        pass
 
 
 # --- the admit run ---

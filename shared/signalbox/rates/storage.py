@@ -11,7 +11,7 @@ from typing import Any
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Query, Snapshot, Store
-from signalbox.core.queries import Order
+from signalbox.core.queries import Condition, Order
 from signalbox.core.times import microseconds
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
@@ -83,6 +83,24 @@ def _head(store: Store, name: str, count: int) -> tuple[tuple[RateWait, ...], bo
         limit *= READ_ON_FACTOR
 
 
+@dataclass(frozen=True, slots=True)
+class WaitsOfBatch:
+    """The read plan of a page of the units' waits of a run of a batch. Only those that wait are found."""
+
+    name: str
+    batch: str
+
+    @property
+    def path(self) -> str:
+        """The path of the rate's record."""
+        return path_of(self.name)
+
+    def load(self, store: Store, attempt: int) -> tuple[Snapshot, ...]:  # noqa: ARG002  each attempt reads the same
+        """Return the records of the waits."""
+        of_batch = (Condition(("batch",), "==", self.batch),)
+        return tuple(store.query(Query(waits_of(self.name), of_batch, limit=LIMITS.rate_grants_page_max)))
+
+
 def put_wait(name: str, wait: RateWait, snapshot: Snapshot) -> Put:
     """Write a new wait at the end of the queue. Its record must not exist."""
     return Put(wait_path(name, wait.id), {**wait.to_record(), "since": SERVER_TIME}, snapshot.guard)
@@ -91,7 +109,8 @@ def put_wait(name: str, wait: RateWait, snapshot: Snapshot) -> Put:
 def leave(name: str, wait: RateWait, now: Any) -> Change:
     """Take a wait out of the queue and keep its record as a receipt, unless its record has changed."""
     assert wait.version is not None, "a wait that leaves was read"
-    fields = {"state": wait.state, "granted_at": wait.granted_at, "since": REMOVE}
+    of_unit = {"batch": REMOVE} if wait.unit else {}
+    fields = {"state": wait.state, "granted_at": wait.granted_at, "since": REMOVE, **of_unit}
     fields["expires_at"] = now + timedelta(seconds=CORE_LIMITS.receipt_seconds)
     return Change(wait_path(name, wait.id), {(field,): value for field, value in fields.items()}, wait.version)
 

@@ -1,4 +1,4 @@
-"""The task of rates in the `admit` queue. It is safe to deliver twice."""
+"""The tasks of rates in the `admit` queue. They are safe to deliver twice."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import Any
 
 from signalbox.core.ports import Ports
 from signalbox.rates import service
+from signalbox.core.names import RATE_DROP
 from signalbox.rates.machine import ADMIT
 
 
@@ -13,4 +14,8 @@ def _admit(ports: Ports, payload: Mapping[str, Any]) -> None:
     service.admit(ports, payload["rate"], datetime.fromisoformat(payload["at"]))
 
 
-TASKS: Mapping[str, Callable[[Ports, Mapping[str, Any]], None]] = {ADMIT: _admit}
+def _drop(ports: Ports, payload: Mapping[str, Any]) -> None:
+    service.drop_waits(ports, payload["rate"], payload["batch"])
+
+
+TASKS: Mapping[str, Callable[[Ports, Mapping[str, Any]], None]] = {ADMIT: _admit, RATE_DROP: _drop}

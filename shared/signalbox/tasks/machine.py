@@ -61,11 +61,13 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections.model import Grant, SectionRun
 from signalbox.critical_sections.requests import SectionRequest
+from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores.model import Lease, parse_lease_id
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, Failure, failure_path
@@ -85,13 +87,20 @@ def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
     return str(known.get("resumes") or operation), int(known.get("resumed", 0))
 
 
-# --- units that need a permit ---
+# --- units that need a permit, or permits of a rate ---
 
 
 def unit_wait(attempt: Attempt) -> WaitRequest:
     """Return the wait of a unit for a permit: the same in every delivery of the unit's task."""
     operation, unit = attempt.operation, json.dumps(attempt.context["unit"])
     return WaitRequest(operation, attempt.call, release_on_return=True, resumes=operation, unit=unit)
+
+
+def unit_rate_wait(unit: PlacedUnit, attempt: Attempt) -> RateWaitRequest:
+    """Return the wait of a unit for its rate: the same in every delivery, and after the rate was deleted."""
+    record = attempt.context["unit"]
+    of_unit = {"unit": json.dumps(record), "batch": unit.run.key}
+    return RateWaitRequest(unit.operation, attempt.call, record["weight"], **of_unit)
 
 
 def repeated_wait(attempt: Attempt) -> WaitRequest:

@@ -91,6 +91,7 @@ from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, L
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
 from signalbox.core.problems import OtherBody, Unavailable
 
 Decided = Decision[Header, None]
@@ -256,7 +257,8 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
 
     A cancelled batch also cancels its sub-batches. Nothing else follows the end of a sub-batch that another replaces.
     """
-    tasks = [run.effect_for("cancel", "", after="")] if header.state == "cancelled" else []
+    rate = {"rate": header.rate} if header.rate else {}
+    tasks = [run.effect_for("cancel", "", after="", **rate)] if header.state == "cancelled" else []
     if header.reason == REPLACED:
         return tuple(tasks)
     tasks += _calls(run, header, now)
@@ -267,6 +269,15 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
         child = run.effect_for("child", unit=parent.to_record())
         tasks.append(replace(child, context=format_of(parent.per_task)))
     return tuple(tasks)
+
+
+def drop_task(run: BatchRun, rate: str) -> Effect:
+    """Return the task that ends the waits for a rate of a cancelled batch's units.
+
+    Otherwise the waits would take their permits, one after another, although no unit runs.
+    """
+    payload = {"rate": rate, "batch": run.key}
+    return Effect(run.task_name("drop"), ADMIT_QUEUE, SEMAPHORE_ADMIT, RATE_DROP, payload)
 
 
 def _calls(run: BatchRun, header: Header, now: datetime) -> list[Effect]:

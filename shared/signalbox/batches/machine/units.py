@@ -35,10 +35,11 @@ from typing import Any
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.batches import Header, Page
 from signalbox.batches.model.groups import Group
-from signalbox.batches.model.tree import BatchRun, format_of
+from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, rated_record
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
+from signalbox.core.formats import FORMAT
 from signalbox.core.times import microseconds
 
 IDS = 1 << 32
@@ -77,15 +78,18 @@ def unit_tasks(
     """
     payloads = {path: page.payloads() for path, page in pages.items()}
     return [
-        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page.semaphore, now)
+        _unit_task(unit, call, {**payloads[unit.page_path][unit.offset], **payload}, page, now)
         for unit in units
         if (page := pages.get(unit.page_path)) and (call := page.call_of(unit.index))
     ]
 
 
-def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], semaphore: str, now: datetime) -> Effect:
+def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: Page, now: datetime) -> Effect:
     merged = replace(call, payload={**call.payload, **payload})
-    permit = {"semaphore": semaphore} if semaphore else {}
+    permit = {"semaphore": page.semaphore} if page.semaphore else {}
+    if page.rate:
+        rated = rated_record(page.rate, page.weight_of(merged.payload))
+        return merged.effect(unit.operation, now, unit=unit.to_record() | rated, **{FORMAT: RATED_FORMAT})
     return merged.effect(unit.operation, now, unit=unit.to_record() | permit, **format_of(unit.per_task))
 
 

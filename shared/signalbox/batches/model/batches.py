@@ -13,7 +13,14 @@ from typing import Any, Literal, NamedTuple, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.groups import Group
-from signalbox.batches.model.tree import BatchRun, counters, format_of, grouped_record
+from signalbox.batches.model.tree import (
+    RATED_FORMAT,
+    BatchRun,
+    counters,
+    format_of,
+    grouped_record,
+    rated_record,
+)
 from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import values
 from signalbox.core.calls import Call
@@ -43,6 +50,16 @@ class Counts:
 # --- the header ---
 
 
+def _is_rated(then: str) -> bool:
+    """Return whether a batch that follows has a rate."""
+    definition = json.loads(then) if '"rate":' in then else None
+    while definition is not None:
+        if "rate" in definition:
+            return True
+        definition = definition.get("then")
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
@@ -51,8 +68,9 @@ class Header:
     sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
     once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
     batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
-    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `per_task`, one
-    task runs that many units; `concurrency` then limits these tasks.
+    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `rate`, each
+    takes `weight` permits of the rate of this name when it starts, a number or the name of the argument that has it.
+    With `per_task`, one task runs that many units; `concurrency` then limits these tasks.
     """
 
     incarnation: str
@@ -77,6 +95,8 @@ class Header:
     on_failure: Call | None = None
     semaphore: str = ""
     per_task: int | None = None
+    rate: str = ""
+    weight: int | str = 1
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -94,7 +114,7 @@ class Header:
         )
 
     def to_record(self) -> dict[str, Any]:
-        options = ("semaphore", "per_task")
+        options = ("semaphore", "per_task", "rate", "weight")
         known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in options}
         return known_before | {
             "task": self.task and self.task.to_record(),
@@ -107,6 +127,8 @@ class Header:
             **({"semaphore": self.semaphore} if self.semaphore else {}),
             **grouped_record(self.per_task),
             **format_of(self._grouped_elsewhere),
+            **({FORMAT: RATED_FORMAT} if _is_rated(self.then) else {}),
+            **rated_record(self.rate, self.weight),
         }
 
     @property
@@ -209,8 +231,8 @@ class PageStart(NamedTuple):
 class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
-    `task`, `concurrency`, `queues`, `semaphore` and `per_task` are the header's, so that an expansion need not read the
-    header. In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
+    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are the header's, so that an expansion
+    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
     """
 
     first: int
@@ -223,20 +245,23 @@ class Page:
     semaphore: str = ""
     per_task: int | None = None
     first_group: int = 0
+    rate: str = ""
+    weight: int | str = 1
 
     @classmethod
     def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
         of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
-        return cls(start.first, len(units), text, digest(list(units)), *of_header, start.first_group)
+        return cls(start.first, len(units), text, digest(list(units)), *of_header, start.first_group, header.rate, header.weight)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         task = record["task"] and Call.from_record(record["task"])
         own = record["first"], record["size"], record["units"], record["digest"]
         dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
-        return cls(*own, task, *dispatch, record.get("per_task"), record.get("first_group", 0))
+        grouped = record.get("per_task"), record.get("first_group", 0)
+        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1))
 
     def to_record(self) -> dict[str, Any]:
         return {
@@ -249,7 +274,12 @@ class Page:
             "queues": list(self.queues),
             **({"semaphore": self.semaphore} if self.semaphore else {}),
             **grouped_record(self.per_task, first_group=self.first_group),
+            **rated_record(self.rate, self.weight),
         }
+
+    def weight_of(self, payload: Mapping[str, Any]) -> Any:
+        """Return the permits that the unit with this payload takes, which may be an invalid number."""
+        return payload.get(self.weight) if isinstance(self.weight, str) else self.weight
 
     @property
     def end(self) -> "PageStart":

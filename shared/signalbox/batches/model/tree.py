@@ -139,6 +139,15 @@ def format_of(per_task: int | None) -> dict[str, int]:
     return {} if per_task is None else {FORMAT: GROUPED_FORMAT}
 
 
+RATED_FORMAT = 3
+"""The format of what belongs to a batch with a rate: earlier releases would start its units at once."""
+
+
+def rated_record(rate: str, weight: int | str) -> dict[str, Any]:
+    """Return the fields of units that take permits of a rate in a record; none without a rate."""
+    return {"rate": rate, "weight": weight, FORMAT: RATED_FORMAT} if rate else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Counter:
     """A counter of a page: `finished` of its units have an outcome, and `failures` of those failed.

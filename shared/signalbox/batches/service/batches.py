@@ -144,7 +144,7 @@ def draw_incarnation(ports: Ports) -> str:
 def add_page(ports: Ports, batch: str, request: PageRequest) -> bool:
     """Load the next page of a batch; return whether it is new. Raises the `Problem` that refuses it."""
     run, header = storage.read_header(ports, batch)
-    request.check(header.task)
+    request.check(header)
     number = request.page
     if not lifecycle.takes_pages(header, number):
         return _repeated(ports, run, request)
@@ -170,7 +170,7 @@ def add_units(ports: Ports, batch: str, first_page: int, units: Iterable[Any]) -
     number, start, unit_count, created = first_page, None, 0, False
     for number, page in enumerate(cut_stream(units), first_page):
         request = PageRequest(number, page)
-        request.check(header.task)
+        request.check(header)
         if not lifecycle.takes_pages(header, number):
             _repeated(ports, run, request)
         else:
@@ -307,8 +307,13 @@ def cancel(ports: Ports, batch: str) -> BatchStatus:
     return status_of(ports, run, header)
 
 
-def cancel_sub_batches(ports: Ports, run: BatchRun, after: str) -> None:
-    """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued."""
+def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
+    """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued.
+
+    If its units wait for a `rate`, the task that ends their waits is enqueued, too.
+    """
+    if rate:
+        ports.queue.create([lifecycle.drop_task(run, rate)])
     of_this = (Condition(("parent_run",), "==", run.key),)
     limit = LIMITS.batches_sweep_page
     found = ports.store.query(Query(COLLECTION, of_this, limit=limit, after=(after,) if after else ()))

@@ -235,12 +235,20 @@ def rate(name: str, *, weight: int = 1) -> RatePermits:
     return created(RatePermits(name, weight), "flow.rate()")
 
 
-def batch(calls: Iterable["Call[Any]"], *, failures_max: int | None = None, semaphore: str = "") -> Batch:
+def batch(
+    calls: Iterable["Call[Any]"],
+    *,
+    failures_max: int | None = None,
+    semaphore: str = "",
+    rate: str = "",
+    weight: int | str = 1,
+) -> Batch:
     """Return a command that runs many calls of one task. Its result has `size`, `succeeded` and `failed`.
 
-    With `semaphore`, each unit runs under a permit of the semaphore of this name, as in `batch(…).populate`.
+    With `semaphore`, each unit runs under a permit of the semaphore of this name, and with `rate` and `weight` it takes
+    permits of the rate of this name when it starts, as in `batch(…).populate`.
     """
-    return created(batch_of(calls, failures_max, semaphore), "flow.batch()")
+    return created(batch_of(calls, failures_max, semaphore, rate, weight), "flow.batch()")
 
 
 @overload

@@ -452,6 +452,8 @@ class Batch(Command[BatchResult]):
     calls: tuple[Call, ...]
     failures_max: int | None = None
     semaphore: str = ""
+    rate: str = ""
+    weight: int | str = 1
 
     @property
     def name(self) -> str:
@@ -465,12 +467,14 @@ def command_of(value: Any) -> Command[Any] | None:
     return value if isinstance(value, Command) else None
 
 
-def batch_of(calls: Iterable[Call], failures_max: int | None, semaphore: str) -> Batch:
+def batch_of(
+    calls: Iterable[Call], failures_max: int | None, semaphore: str, rate: str = "", weight: int | str = 1
+) -> Batch:
     """Return a batch of calls. Raises `BadFlow` if they are not all of one task."""
     known = tuple(calls)
     if len({(call.function, call.task, call.queue) for call in known}) > 1:
         raise BadFlow("All calls of a flow's batch must be of one task.", field="calls")
-    return Batch(known, failures_max, semaphore if known else "")
+    return Batch(known, failures_max, semaphore, rate, weight) if known else Batch(known, failures_max)
 
 
 # --- groups of commands ---

@@ -718,7 +718,8 @@ def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:
     """Return the task that populates a batch."""
     task = replace(batch.calls[0], payload={}).to_record() if batch.calls else None
     units = [dict(call.payload) for call in batch.calls]
-    permits = {"semaphore": batch.semaphore} if batch.semaphore else {}
+    permits: dict[str, Any] = {"semaphore": batch.semaphore} if batch.semaphore else {}
+    permits |= {"rate": batch.rate, "weight": batch.weight} if batch.rate or batch.weight != 1 else {}
     return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max, **permits)
 
 

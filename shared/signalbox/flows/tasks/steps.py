@@ -278,9 +278,9 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     if _is_awaited(ports, payload):
         task = Call.from_record(payload["task"]) if payload["task"] else None
         try:
-            permits = str(payload.get("semaphore", ""))
+            permits = {name: payload[name] for name in ("semaphore", "rate", "weight") if name in payload}
             follow, failures_max = _result_call(payload), payload["failures_max"]
-            spec = BatchSpec(task=task, on_complete=follow, failures_max=failures_max, semaphore=permits)
+            spec = BatchSpec(task=task, on_complete=follow, failures_max=failures_max, **permits)
             populate_whole(ports, _child_id(payload), spec, payload["units"])
         except Problem as problem:
             _post_error(ports, payload, problem)

@@ -4,6 +4,7 @@
     lease        claim it; if lost, end   release it, if requested   release it, log the error  keep it; retried
     section      claim it; if over, end   end the run                end the run, log it        release it; retried
     unit         if done before, end      record the result          record the failure         retried
+    with rate    wait for it once         record the result          record the failure         retried
     with permit  claim it; if lost, wait  record, release it         record, release it         keep it; retried
     grouped      -                        hold the result            hold the failure           retried, with others
     none, other  -                        -                          log the error              retried
@@ -37,11 +38,12 @@ from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections import service as critical_sections
 from signalbox.critical_sections.model import SectionRun
+from signalbox.rates import service as rates
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.model import Lease, WaitAnswer, waiter_path
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_wait
+from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts
@@ -214,24 +216,44 @@ def _wait_again(ports: Ports, attempt: Attempt) -> bool:
 
 
 def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callable[[], Json | BatchSpec]) -> None:
-    """Run a unit that has no outcome and whose batch has not ended: at once, or under a permit of its semaphore."""
+    """Run a unit that has no outcome and whose batch has not ended: at once, or when it has its permits."""
     record, granted = attempt.context["unit"], attempt.context.get("lease")
     unit = PlacedUnit.from_record(record)
-    may_have_run = attempt.is_repeated or granted is not None
+    may_have_run = attempt.is_repeated or granted is not None or record.get("granted", False)
     if not is_live(unit) or units.need_not_run(ports, unit, is_repeated=may_have_run):
         if granted is not None:
             _release(ports, granted)
     elif ended := record.get("wait_ended"):
-        _fail(ports, unit, f"The wait for a permit of the semaphore {record['semaphore']!r} was {_ENDED[ended]}.")
+        _fail(ports, unit, f"The wait for a permit of {_limiter(record)} was {_ENDED[ended]}.")
     elif granted is not None:
         _run_unit_with_lease(ports, attempt, unit, code)
     elif record.get("semaphore"):
         _wait_for_permit(ports, unit, record["semaphore"], unit_wait(attempt))
+    elif record.get("rate") and not record.get("granted"):
+        _wait_for_rate(ports, unit, record, attempt)
     else:
         _run_unit(ports, unit, code)
 
 
 _ENDED = {"cancelled": "cancelled", "deleted": "ended, because the semaphore was deleted"}
+
+
+def _limiter(record: Mapping[str, Any]) -> str:
+    return f"the rate {record['rate']!r}" if record.get("rate") else f"the semaphore {record['semaphore']!r}"
+
+
+def _wait_for_rate(ports: Ports, unit: PlacedUnit, record: Mapping[str, Any], attempt: Attempt) -> None:
+    """Make a unit's wait for its rate, whose grant runs the unit.
+
+    If the wait is refused, or was cancelled, record the unit as failed. A repeat enqueues the task of a grant again.
+    """
+    try:
+        answer = rates.wait(ports, record["rate"], unit_rate_wait(unit, attempt))
+    except Problem as problem:
+        _fail(ports, unit, problem.detail)
+    else:
+        if answer.state == "cancelled":
+            _fail(ports, unit, f"The wait for a permit of {_limiter(record)} was cancelled.")
 
 
 def _run_unit_with_lease(

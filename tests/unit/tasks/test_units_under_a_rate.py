@@ -1,0 +1,244 @@
+"""Units of a batch that take permits of a rate: `batch.populate(…, rate="openai")`."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
+from signalbox.adapters import runtime
+from signalbox.batches.api import forget_liveness
+from signalbox.batches.problems import BadBatch
+from signalbox.batches.requests import BatchSpec
+from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
+from signalbox.rates import service
+from signalbox.rates.model import waits_of
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+
+RAN: list[tuple[int, float]] = []
+DOES: dict[int, Any] = {}
+
+
+@pytest.fixture
+def shop(harness: Harness) -> Any:
+    """A shop that asks once a second, two at once at first; `DOES` is what the code of a question does."""
+    RAN.clear()
+    DOES.clear()
+    app = Function("shop")
+    began = harness.clock.now
+
+    @app.task(attempts_max=2)
+    def ask(unit: Unit, n: int, tokens: int = 1) -> Any:
+        RAN.append((n, (harness.clock.now - began) / timedelta(seconds=1)))
+        return DOES[n]() if n in DOES else n
+
+    harness.add(app)
+    rate("openai").ensure(per_minute=60, burst=2)
+
+    def questions(count: int, **how: Any) -> None:
+        calls = [ask.call(n=n) for n in range(count)]
+        batch("b").populate(calls, **{"rate": "openai"} | how)
+
+    return SimpleNamespace(questions=questions, ask=ask)
+
+
+def units() -> dict[int, Any]:
+    return {unit["index"]: unit.get("result", unit.get("error")) for unit in batch("b").results()}
+
+
+def waiting() -> int:
+    view = service.get(runtime.ports(), "openai")
+    return view.waiting or 0
+
+
+def fail(error: Exception) -> Any:
+    def code() -> object:
+        raise error
+
+    return code
+
+
+def deliver_first(harness: Harness) -> list[Effect]:
+    """Deliver the units' own tasks, which wait, and return them."""
+    for kit in [task for task in harness.tasks if task.task in ("expand", "check")]:
+        harness.deliver_task(kit)
+    tasks = [task for task in harness.tasks if task.task == "ask"]
+    for task in tasks:
+        harness.deliver_task(task)
+    return tasks
+
+
+def granted(harness: Harness) -> list[Effect]:
+    """Run admit runs only, and return the units' tasks that they enqueued."""
+    harness.advance(1)
+    for task in [task for task in harness.tasks if task.task == "rate_admit"]:
+        harness.deliver_task(task)
+    return [task for task in harness.tasks if task.task == "ask"]
+
+
+def test_units_start_at_the_rate_and_complete_when_their_tasks_do(harness: Harness, shop: Any) -> None:
+    shop.questions(6)
+    harness.run()
+    times = sorted(at for _, at in RAN)
+    assert sorted(n for n, _ in RAN) == list(range(6))
+    assert times[-1] - times[0] >= 3.9
+    assert units() == {n: n for n in range(6)}
+    assert batch("b").status()["state"] == "completed"
+
+
+def test_a_unit_takes_its_weight_which_an_argument_may_have(harness: Harness, shop: Any) -> None:
+    calls = [shop.ask.call(n=n, tokens=tokens) for n, tokens in enumerate((2, 1, 2))]
+    batch("b").populate(calls, rate="openai", weight="tokens")
+    harness.run()
+    times = sorted(at for _, at in RAN)
+    assert times[-1] - times[0] >= 2.9
+    assert len(units()) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "field"),
+    [
+        ({"semaphore": "printers"}, "rate"),
+        ({"per_task": 5}, "per_task"),
+        ({"weight": 0}, "weight"),
+        ({"weight": 1.5}, "weight"),
+        ({"weight": "n"}, "units[0].n"),
+        ({"weight": "words"}, "units[0].words"),
+        ({"rate": "", "weight": 2}, "weight"),
+        ({"rate": "a/b"}, "rate"),
+    ],
+)
+def test_what_cannot_be_is_refused(harness: Harness, shop: Any, how: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadBatch) as raised:
+        shop.questions(1, **how)
+    assert raised.value.field == field
+
+
+def test_a_rate_needs_a_task() -> None:
+    with pytest.raises(BadBatch, match="`rate` needs a `task`"):
+        BatchSpec(units=[1], rate="openai")
+
+
+def test_a_unit_that_is_delivered_twice_waits_once(harness: Harness, shop: Any) -> None:
+    shop.questions(3)
+    for task in deliver_first(harness):
+        harness.deliver_task(task)
+    assert waiting() == 3
+    harness.run()
+    assert sorted(n for n, _ in RAN) == [0, 1, 2]
+
+
+def test_a_grant_runs_the_unit_and_a_late_repeat_of_its_own_task_does_not(harness: Harness, shop: Any) -> None:
+    shop.questions(1)
+    [own] = deliver_first(harness)
+    [_] = granted(harness)
+    harness.advance(5)
+    harness.deliver_task(own)
+    assert RAN == []
+    harness.run()
+    harness.deliver_task(own)
+    assert [n for n, _ in RAN] == [0]
+    assert units() == {0: 0}
+
+
+def test_a_lost_task_of_a_grant_is_enqueued_again_by_the_units_own(harness: Harness, shop: Any) -> None:
+    shop.questions(1)
+    [own] = deliver_first(harness)
+    [lost] = granted(harness)
+    harness.tasks.remove(lost)
+    harness.queue.names.remove(lost.name)
+    harness.advance(5)
+    harness.deliver_task(own)
+    assert [task.name for task in harness.tasks if task.task == "ask"] == [lost.name]
+    harness.run()
+    assert units() == {0: 0}
+
+
+def test_a_unit_that_raises_runs_again_under_its_permits(harness: Harness, shop: Any) -> None:
+    DOES[0] = fail(RuntimeError("timeout"))
+    shop.questions(1)
+    harness.run(raise_errors=False)
+    assert [n for n, _ in RAN] == [0, 0]
+    assert "Gave up after 2 attempts" in units()[0]
+    assert len(harness.ids(waits_of("openai"))) == 1
+
+
+def test_a_failed_unit_waits_again_when_it_is_retried(harness: Harness, shop: Any) -> None:
+    DOES[1] = fail(Problem("no answer"))
+    shop.questions(3)
+    harness.run()
+    assert units()[1] == "no answer"
+    DOES.clear()
+    assert harness.post("batches/b/retry", json={}).status == 202
+    harness.run()
+    assert units() == {n: n for n in range(3)}
+    assert len(harness.ids(waits_of("openai"))) == 4
+
+
+def test_without_the_rate_units_fail_and_say_so(harness: Harness, shop: Any) -> None:
+    shop.questions(2, rate="claude")
+    harness.run()
+    assert all("Rate 'claude' does not exist" in error for error in units().values())
+
+
+def test_units_of_a_deleted_rate_fail(harness: Harness, shop: Any) -> None:
+    shop.questions(5)
+    deliver_first(harness)
+    service.delete(runtime.ports(), "openai")
+    harness.run()
+    assert RAN == []
+    assert len(units()) == 5
+    assert all("does not exist" in error for error in units().values())
+
+
+def test_units_of_a_rate_that_is_created_again_wait_for_the_new_one(harness: Harness, shop: Any) -> None:
+    shop.questions(5)
+    deliver_first(harness)
+    service.delete(runtime.ports(), "openai")
+    rate("openai").ensure(per_minute=600, burst=1)
+    harness.run()
+    assert units() == {n: n for n in range(5)}
+    assert len(RAN) == 5
+
+
+def test_a_wait_that_is_cancelled_fails_its_unit(harness: Harness, shop: Any) -> None:
+    shop.questions(4)
+    last = deliver_first(harness)[-1]
+    assert rate("openai").cancel(last.name)
+    harness.run()
+    assert "was cancelled" in units()[3]
+    assert len(RAN) == 3
+
+
+def test_the_waits_of_a_cancelled_batch_leave_the_queue(harness: Harness, shop: Any) -> None:
+    shop.questions(200)
+    deliver_first(harness)
+    assert waiting() == 200
+    forget_liveness()
+    batch("b").cancel()
+    harness.travel(2)
+    assert waiting() == 0
+    rate("openai").wait(shop.ask.call(n=7))
+    harness.travel(30)
+    assert len(RAN) <= 4
+
+
+def test_a_grant_answers_a_repeat_although_the_rate_was_deleted(harness: Harness, shop: Any) -> None:
+    rate("openai").wait(Call("shop", "ask", {"n": 1}), id="w")
+    harness.travel(2)
+    service.delete(runtime.ports(), "openai")
+    assert rate("openai").wait(Call("shop", "ask", {"n": 1}), id="w") == "w"
+
+
+def test_sub_batches_take_permits_too(harness: Harness, shop: Any) -> None:
+    def parts() -> SubBatch:
+        return sub_batch([shop.ask.call(n=n) for n in (10, 11)], rate="openai")
+
+    DOES[0] = parts
+    shop.questions(1)
+    harness.run()
+    assert sorted(n for n, _ in RAN) == [0, 10, 11]
+    assert batch("b").status()["state"] == "completed"
