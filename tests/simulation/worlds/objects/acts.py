@@ -28,6 +28,7 @@ OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
 LIMITS_SECONDS = (0.05, 0.5, 5.0)
 ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
 VARIED_SHARE = 0.4
+WAITING_SHARE, TOGETHER_SHARE = 0.5, 0.6
 LARGE_MAX, LARGE_BYTES = 6, (50, 300)
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
@@ -49,7 +50,8 @@ class Worlds(Enum):
 class Act:
     """One caller's message to `key`, under the id `record`, repeated until it is answered.
 
-    `began` and `answered` are times; `refused`: another call had its id.
+    `waits`: its caller waits, and may apply what others have posted. `began` and `answered` are times; `refused`:
+    another call had its id.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Act:
     message: Message
     record: str
     fast: bool = False
+    waits: bool = False
     timing: Timing = AT_ONCE
     follows: str = ""
     began: datetime | None = None
@@ -86,6 +89,30 @@ def set_limits(acts: Sequence[Act], random: Random) -> None:
     for act in acts:
         if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
             act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))
+
+
+def let_wait(acts: Sequence[Act], random: Random) -> None:
+    """Let the callers of some calls wait for their outcome."""
+    for act in acts:
+        eligible = act.kind is Kind.CALL and act.timing == AT_ONCE and act.method != "mark"
+        act.waits = eligible and random.random() < WAITING_SHARE
+
+
+def groups_of(acts: Sequence[Act], random: Random) -> list[list[Act]]:
+    """Return the acts in groups: some callers that wait for the same object are of one process."""
+    groups: list[list[Act]] = []
+    for act in acts:
+        last = groups[-1] if groups else []
+        if act.waits and last and _go_together(act, last) and random.random() < TOGETHER_SHARE:
+            last.append(act)
+        else:
+            groups.append([act])
+    return groups
+
+
+def _go_together(act: Act, group: Sequence[Act]) -> bool:
+    others = all(other.waits and other.key == act.key for other in group)
+    return others and act.record not in {other.record for other in group}
 
 
 def vary(acts: Sequence[Act], random: Random, *, upgrading: bool) -> None:
