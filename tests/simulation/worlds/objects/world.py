@@ -85,6 +85,9 @@ KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.S
 OUT_OF_HOUR_SECONDS = 3_600
 """Delayed calls are found by the hour in which they are due."""
 
+WAITING_SHARE, DEADLY_WHILE_WAITING_SHARE = 0.2, 0.4
+"""Of the seeds, those whose callers wait for one object; and of those, the ones with a deadly call."""
+
 PURGED_SHARE = 0.2
 """Of the mixed seeds, and of those with calls on results: those in which the queue of wake-ups is purged once."""
 
@@ -99,6 +102,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
     own = Random(f"objects {seed}")
     kind = own.choice(KINDS)
+    if Random(f"{seed}-waiting").random() < WAITING_SHARE:
+        kind = Worlds.WAITING
     slow = kind is Worlds.SLOW
     sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
     attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
@@ -127,6 +132,8 @@ class ObjectsWorld:
         self._set_up(kind)
         self.own = own
         self.deadly = {"c1"} if own.random() < DEADLY_SHARE and kind is Worlds.MIXED else set[str]()
+        if kind is Worlds.WAITING and Random(f"{seed}-deadly").random() < DEADLY_WHILE_WAITING_SHARE:
+            self.deadly = {"c1"}
         self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
         self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
         self.old_share = own.choice(OLD_SHARES)
