@@ -452,6 +452,8 @@ def shown_log(header: FlowHeader, entries: Sequence[Message], page: Sequence[Mes
         "begun_at": rfc3339(header.start_at) if header.start_at else None,
         "patches": dict(header.patches),
         **({"origins": [origin.to_json() for origin in header.origins]} if header.origins else {}),
+        **({"parent": parent.to_json()} if (parent := header.context.parent) else {}),
+        "state": header.state,
         "waiting_for": {path: wait.signature for path, wait in header.pending.items()},
         "log_length": len(entries),
         "entries": [shown_entry(entry) for entry in page],

@@ -12,8 +12,21 @@ from typing import Any
 
 from signalbox.flows.api.runs import Flow
 from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Cancel, Event, FlowAddress, FlowHeader, Message, Origin, Result, StoredLog, Wait
+from signalbox.flows.model import (
+    CANCELLED,
+    Cancel,
+    Event,
+    FlowAddress,
+    FlowHeader,
+    Message,
+    Origin,
+    ParentFlow,
+    Result,
+    StoredLog,
+    Wait,
+)
 from signalbox.mailboxes.model import CallOutcome
 
 
@@ -24,8 +37,12 @@ class DoesNotFit(AssertionError):
 def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
     """Replay a log with a flow's code. Raises `DoesNotFit` if a run with this log would be stuck with this code."""
     entries = [entry_of(entry) for entry in log["entries"]][: log.get("log_length")]
+    header = _header(log, len(entries))
     try:
-        with closing(FlowTurn.begin(flow.definition, _header(log, len(entries)), entries, None)):
+        if log.get("state") == CANCELLED:  # perhaps terminated, while the code waited
+            timeline(flow.definition, header, entries)
+            return
+        with closing(FlowTurn.begin(flow.definition, header, entries, None)):
             pass
     except Stuck as stuck:
         raise DoesNotFit(f"{log['flow']}/{log['id']}: {stuck.detail}") from stuck
@@ -33,12 +50,14 @@ def replay(flow: Flow[Any, Any], log: Mapping[str, Any]) -> None:
 
 def _header(log: Mapping[str, Any], entries: int) -> FlowHeader:
     incarnation, _, generation = log["execution_id"].rpartition("-")
+    parent = FlowAddress(log["parent"]["flow"], log["parent"]["id"]) if "parent" in log else None
     return FlowHeader(
         FlowAddress(log["flow"], log["id"]),
         function="",
         arguments=log["arguments"],
         digest="",
         incarnation=incarnation,
+        parent=ParentFlow(parent.base, "", Wait("", "")) if parent else None,
         generation=int(generation),
         begun=True,
         start_at=_time(log["begun_at"]),

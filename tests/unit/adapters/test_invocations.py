@@ -122,6 +122,22 @@ def test_an_answer_of_the_platform_is_an_attempt_and_names_the_entry(
         invoke("adder")
 
 
+def test_an_answer_that_is_not_json_is_no_problem_of_the_callers_own_request(
+    over_http: Callable[[Response], list[Request]],
+) -> None:
+    over_http(Response("a,b\n1,2\n", content_type="text/csv"))
+    with pytest.raises(InvocationFailed, match="adder answered 200 with a body that is not JSON"):
+        invoke("adder", "/table", method="GET")
+
+
+@pytest.mark.parametrize("path", ["@other.example/sums", ".other.example/", "sums", ""])
+def test_a_path_names_no_other_host(over_http: Callable[[Response], list[Request]], path: str) -> None:
+    requests = over_http(Response("{}"))
+    with pytest.raises(ValueError, match="must begin with a slash"):
+        invoke("adder", path)
+    assert requests == []
+
+
 def test_a_function_that_is_not_there_or_too_slow(
     over_http: Callable[[Response], list[Request]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -365,6 +365,44 @@ def test_new_code_replays_the_log_of_a_running_flow(harness: Harness) -> None:
         assert code.name in str(failed.value)
 
 
+def test_the_log_of_a_sub_flow_that_knows_its_parent_can_be_replayed(harness: Harness) -> None:
+    own = Function("own")
+
+    @own.flow
+    async def inner() -> str:
+        around = flow.context().parent
+        await flow.event("alone" if around is None else around.key)
+        return "done"
+
+    @own.flow
+    async def outer() -> str:
+        return await inner.call_as("inside")
+
+    harness.add(own)
+    outer.start("around")
+    harness.run()
+    replay(inner, flows("inner", "inside").log())
+    flows("inner", "inside").event("around")
+    harness.run()
+    replay(inner, flows("inner", "inside").log())
+    assert "parent" not in flows("outer", "around").log()
+
+
+def test_the_log_of_a_run_that_was_terminated_can_be_replayed(harness: Harness) -> None:
+    run = parcel.start("p1", item="tea")
+    harness.run()
+    run.terminate()
+    log = run.log()
+    replay(parcel, log)
+
+    @Function("newer").flow
+    def parcels(item: str, count: int = 1) -> Any:
+        yield objects("Rack", "a").take(count=count)
+
+    with pytest.raises(AssertionError, match=r"pack"):
+        replay(parcels, log)
+
+
 def test_locks_are_semaphores(harness: Harness) -> None:
     semaphore("till").ensure(permits=1)
 

@@ -62,9 +62,12 @@ def invoke(
 
     Raises `Unavailable` if the function is not reached or answers 429, 502, 503 or 504, so that a task is delivered
     again; `InvocationRefused`, a `Problem`, with the detail of any other problem between 400 and 499; and
-    `InvocationFailed` otherwise, also after `timeout_seconds`. In the last case the function may have run.
+    `InvocationFailed` otherwise, also after `timeout_seconds` and for an answer that is not JSON. In the last case the
+    function may have run. Raises `ValueError` for a path that does not begin with a slash: it could name another host.
     """
     runtime.check_permitted()
+    if not path.startswith("/"):
+        raise ValueError(f"The path of a call of {function} must begin with a slash; {path!r:.80} does not.")
     sent = b"" if body is None else render(body)
     status, answer = (_bound or _send)(Invocation(function, method, path, sent, timeout_seconds))
     if status in TRY_AGAIN:
@@ -75,7 +78,16 @@ def invoke(
         if not _problem(answer):  # Cloud Run itself: a right that was just granted may not be in effect
             raise InvocationFailed(f"{function} answered {status}: is it in `invokes` of this function's entry?")
         raise InvocationRefused(f"{function} answered {status}: {_reason(answer)}")
-    return parse(answer) if answer.strip() else None
+    return _parsed(function, status, answer) if answer.strip() else None
+
+
+def _parsed(function: str, status: int, answer: bytes) -> Any:
+    try:
+        return parse(answer)
+    except Problem as problem:  # of the answer, not of the request that the caller handles
+        raise InvocationFailed(
+            f"{function} answered {status} with a body that is not JSON: {problem.detail}"
+        ) from problem
 
 
 def bind(send: Send | None) -> Send | None:
