@@ -1,8 +1,15 @@
-# Firestore indexes every field by default. These are the composite indexes of the catalogue, and exemptions for fields that no
-# query names, since each index costs storage, and time at every write.
+# Firestore indexes every field by default. These are the composite indexes of the kit and of the catalogue, and exemptions for
+# fields that no query names, since each index costs storage, and time at every write.
 
 locals {
-  composite = { for name, index in local.indexes : name => {
+  # Lists of runs by the time of their start, the newest first: all of a flow, those in a state, and those with a label.
+  of_the_kit = {
+    "flows-by-start"       = { collection = "flows", fields = ["flow", "-created_at"] }
+    "flows-state-by-start" = { collection = "flows", fields = ["flow", "state", "-created_at"] }
+    "flows-label-by-start" = { collection = "flows", fields = ["flow", "labels[]", "-created_at"] }
+  }
+
+  composite = { for name, index in merge(local.of_the_kit, local.indexes) : name => {
     collection = index.collection
     fields = [for field in index.fields : {
       path  = trimsuffix(trimprefix(field, "-"), "[]")
@@ -80,7 +87,8 @@ resource "google_firestore_index" "composite" {
   }
   depends_on = [
     google_firestore_field.of_documents, google_firestore_field.unindexed, google_firestore_field.searched,
-    google_firestore_field.searched_everywhere, google_firestore_field.searched_as_array, google_firestore_field.expiring,
+    google_firestore_field.searched_everywhere, google_firestore_field.searched_as_member, google_firestore_field.searched_as_array,
+    google_firestore_field.expiring,
   ]
   deletion_policy = local.of_data
 }

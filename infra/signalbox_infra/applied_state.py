@@ -34,6 +34,7 @@ from signalbox.catalogue.entries import (
 )
 from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH
+from signalbox.flows.storage import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"
 INVOKER = "google_cloud_run_service_iam_member"
@@ -83,7 +84,7 @@ def read(
             queues=MappingProxyType({queue.name: queue for queue in map(state.queue, state.of(QUEUE))}),
             triggers=MappingProxyType({trigger.name: trigger for trigger in _triggers(state)}),
             schedules=MappingProxyType({each.name: each for each in _schedules(state, local_every_seconds)}),
-            indexes=MappingProxyType({index.name: index for index in map(_index, state.of(INDEX))}),
+            indexes=MappingProxyType({each.name: each for each in _indexes(state)}),
             history=MappingProxyType({each.name: each for each in _histories(state)}),
             document_writers=state.environment["SIGNALBOX_DOCUMENT_WRITERS"],
         ),
@@ -326,6 +327,11 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
             task=enqueued.get("task", ""),
             arguments=enqueued.get("payload", {}),
         )
+
+
+def _indexes(state: _State) -> list[Index]:
+    """Return the indexes that the catalogue declares. Those of the kit's own lists are of every deployment."""
+    return [each for each in map(_index, state.of(INDEX)) if each.parsed not in INDEXES]
 
 
 def _index(values: Resource) -> Index:

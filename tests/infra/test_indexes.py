@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from signalbox.core.queries import Index
+from signalbox.flows.storage import INDEXES
 from tests.expiry_policies import POLICIES
 from tests.infra.workspace import INFRA, Resource
 
@@ -31,6 +33,7 @@ TESTS = (
     "flows/test_flow_operations",
     "flows/test_flow_sweep",
     "flows/test_flows_api",
+    "flows/test_lists_by_start",
     "functions/test_functions",
     "history/test_versions",
     "links/test_copies",
@@ -148,7 +151,8 @@ def test_the_tests_make_every_query_that_is_known(made: Made) -> None:
 
 def test_no_field_that_a_query_names_is_without_an_index(made: Made, configured: dict[Field, list[str]]) -> None:
     """Records' ids are not a field: they are sorted without an index, and are the last part of each one."""
-    named = SELDOM | {(collection, field) for collection, fields in made for field in fields if field != "__name__"}
+    alone = [each for each in made if not has_index_of_its_own(*each)]
+    named = SELDOM | {(collection, field) for collection, fields in alone for field in fields if field != "__name__"}
     assert [field for field in sorted(named) if unindexed(field, configured)] == []
 
 
@@ -170,9 +174,37 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
     assert {field for field in written if not unindexed(field, configured)} == INDEXED.keys()
 
 
-def test_no_query_of_the_kits_own_names_two_fields(made: Made) -> None:
+def test_no_other_query_of_the_kits_own_names_two_fields(made: Made) -> None:
     """Records' ids are not a field: they are the last part of each index."""
-    assert [each for each in made if each[0] != "documents" and len({*each[1]} - {"__name__"}) > 1] == []
+    own = [each for each in made if each[0] != "documents" and not has_index_of_its_own(*each)]
+    assert [each for each in own if len({*each[1]} - {"__name__"}) > 1] == []
+
+
+def test_the_composite_indexes_of_the_kit_are_those_of_its_queries(
+    made: Made, resources: Mapping[str, Resource]
+) -> None:
+    assert {index for index in INDEXES for each in made if fields_of(index) == {*each[1]}} == {*INDEXES}
+    composite = [each.values for each in resources.values() if each.kind == "google_firestore_index"]
+    planned = {
+        (
+            each["collection"],
+            *(
+                f"{'-' * (one['order'] == 'DESCENDING')}{one['field_path']}{'[]' * bool(one['array_config'])}"
+                for one in each["fields"]
+            ),
+        )
+        for each in composite
+    }
+    assert planned >= {(index.collection, *map(str, index.fields)) for index in INDEXES}
+
+
+def fields_of(index: Index) -> set[str]:
+    return {".".join(each.field) for each in index.fields}
+
+
+def has_index_of_its_own(collection: str, fields: list[str]) -> bool:
+    """Return whether a composite index of the kit serves a query of these fields."""
+    return any(index.collection == collection and fields_of(index) == {*fields} for index in INDEXES)
 
 
 def test_what_is_exempt_is_a_field_that_the_kit_writes(configured: dict[Field, list[str]]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -93,6 +94,23 @@ def arguments_of(pairs: Iterable[str]) -> dict[str, Any]:
         except ValueError:
             found[name] = text
     return found
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""The units of a time span in an option."""
+
+
+def time_of(text: str) -> datetime:
+    """Parse a time that is so long ago, as 2h, or one with a time zone."""
+    if text[:-1].isdecimal() and text[-1:] in SECONDS and len(text) <= 8:
+        return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * SECONDS[text[-1]])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} must be 30m, 2h or 7d, or a time with a zone, as 2026-01-31T09:30:00Z")
+    return moment
 
 
 def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:

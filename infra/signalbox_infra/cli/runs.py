@@ -15,6 +15,7 @@ from signalbox_infra.cli.calls import (
     opened,
     show,
     show_each,
+    time_of,
 )
 
 if TYPE_CHECKING:
@@ -31,12 +32,29 @@ def flows() -> None:
 @click.argument("flow")
 @click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
 @click.option("--label", help="Only runs with this label, as name:value.")
+@click.option(
+    "--since", help="Only runs started since then: 30m, 2h or 7d ago, or a time such as 2026-01-31T09:30:00Z."
+)
+@click.option("--until", help="Only runs started before then, as --since.")
+@click.option("--newest-first", is_flag=True, help="Sort by the start, the newest first, as --since and --until do.")
 @JSON_LINES
 @of_a_place
-def list_runs(function: str, flow: str, state: str | None, label: str | None, as_json: bool, **place: str) -> None:
+def list_runs(
+    function: str,
+    flow: str,
+    state: str | None,
+    label: str | None,
+    since: str | None,
+    until: str | None,
+    newest_first: bool,
+    as_json: bool,
+    **place: str,
+) -> None:
     """List the runs of a flow: id and state."""
+    times = (since and time_of(since), until and time_of(until))
     with opened(**place) as client:
-        show_each(client.flow(function, flow).runs(state, label), ("id", "state"), as_json=as_json)
+        runs = client.flow(function, flow).runs(state, label, None, *times, newest_first=newest_first)
+        show_each(runs, ("id", "state"), as_json=as_json)
 
 
 @flows.command("start")

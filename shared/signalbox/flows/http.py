@@ -7,6 +7,7 @@ page whose button sends the event by POST, so a program that only follows links,
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from html import escape
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
+from signalbox.core.codec import WrongValue, codec_of, decode
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import (
@@ -51,11 +53,15 @@ from signalbox.mailboxes.http import wait_seconds
 
 RUN = "/flows/{flow}/{id}"
 
+TIMES = ("started_after", "started_before")
+LIST = ("state", "label", "prefix", *TIMES, "newest_first", "count", "page_token")
+"""The query parameters of a list of runs."""
+
 
 def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -> None:
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
     handlers = FlowRoutes(local, rules)
-    routes.on("GET", "/flows/{flow}", query=("state", "label", "prefix", "count", "page_token"))(handlers.list)
+    routes.on("GET", "/flows/{flow}", query=LIST)(handlers.list)
     routes.on("POST", "/flows/{flow}")(handlers.start_new)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
@@ -207,12 +213,15 @@ class FlowRoutes:
         return Response(204)
 
     def list(self, request: Request, flow: str) -> Response:
-        """List runs in the order of their ids, or count them."""
+        """List runs by their ids or by their starts, or count them."""
         self._check(Access(request, "list", flow))
         state = request.query.get("state")
         if state is not None and state not in STATES:
             raise BadQuery(f"`state` must be one of {', '.join(STATES)}.", field="state")
-        runs = service.Runs(flow, state, _label(request.query.get("label")), check_prefix(request.query))
+        after, before = (_time(request, name) for name in TIMES)
+        newest_first = wants("newest_first", request.query.get("newest_first", ""))
+        label = _label(request.query.get("label"))
+        runs = service.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first)
         if wants_count(request.query.get("count", "")):
             if "page_token" in request.query:
                 raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
@@ -371,6 +380,17 @@ def _label(text: str | None) -> tuple[str, str] | None:
     if not separator:
         raise BadQuery("`label` must be NAME:VALUE, for instance tenant:a.", field="label")
     return name, value
+
+
+def _time(request: Request, name: str) -> datetime | None:
+    """Return a time among the query parameters, or None. Raises `BadQuery`."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        return cast("datetime", decode(codec_of(datetime, name), text, name))
+    except WrongValue as error:
+        raise BadQuery(f"{error}.", field=name) from error
 
 
 def _arguments(text: str) -> dict[str, Any]:

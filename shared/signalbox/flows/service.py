@@ -22,7 +22,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, Problem, TooLarge, Unavailable
-from signalbox.core.queries import ID, Condition
+from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.reads import poll
 from signalbox.core.requests import read_page_token, with_prefix, write_page_token
 from signalbox.core.times import EPOCH, rfc3339
@@ -59,6 +59,7 @@ from signalbox.flows.model import (
 from signalbox.flows.problems import BadFlow, CannotFork, CannotQuery, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
     ARCHIVED_AT,
+    CREATED_AT,
     LABELS,
     Commit,
     LoadedLog,
@@ -513,7 +514,7 @@ def _present(read: Snapshot, address: FlowAddress) -> FlowHeader:
 
 @dataclass(frozen=True, slots=True)
 class FlowsPage:
-    """Listings of flows in the order of their ids. `next_page_token` is empty on the last page."""
+    """Listings of flows in the order of the list. `next_page_token` is empty on the last page."""
 
     flows: list[dict[str, Any]]
     next_page_token: str = ""
@@ -521,29 +522,68 @@ class FlowsPage:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix."""
+    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix.
+
+    With `newest_first`, or with a time, they are sorted by their starts, the newest first; otherwise by their ids.
+    `started_after` is the earliest start, and all starts are before `started_before`.
+    """
 
     flow: str
     state: str | None = None
     label: tuple[str, str] | None = None
     prefix: str = ""
+    started_after: datetime | None = None
+    started_before: datetime | None = None
+    newest_first: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `BadFlow` for an unknown state or an impossible label."""
+        """Raise `BadFlow` for an unknown state, an impossible label, or a prefix in a list by start."""
         if self.state is not None and self.state not in STATES:
             raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
         if self.label:
             check_label(*self.label)
+        if self.prefix and self.by_start:
+            raise BadFlow("A list by the start has no prefix: leave out `prefix`, or the times.", field="prefix")
+
+    @property
+    def by_start(self) -> bool:
+        """Whether the list is sorted by the starts."""
+        return self.newest_first or self.started_after is not None or self.started_before is not None
+
+    @property
+    def mark(self) -> str:
+        """What page tokens of the list begin with."""
+        return f"{FlowAddress.COLLECTION} by start" if self.by_start else FlowAddress.COLLECTION
 
     def query(self) -> Query:
-        """Return the query of the listings. It names one field at most, so it needs no composite index."""
-        collection = FlowAddress.COLLECTION
+        """Return the query of the listings.
+
+        By ids it names one field at most, so it needs no composite index. By start it needs one of `INDEXES`.
+        """
+        if self.by_start:
+            return Query(
+                FlowAddress.COLLECTION, (*self._started(), *self._filter()), (Order(CREATED, descending=True),)
+            )
         all_of_it = (Condition(ID, ">=", f"{self.flow}~"), Condition(ID, "<", f"{self.flow}{BEHIND_IDS}"))
-        where = with_prefix(self.prefix, f"{self.flow}~") or all_of_it
+        return Query(
+            FlowAddress.COLLECTION, (*(with_prefix(self.prefix, f"{self.flow}~") or all_of_it), *self._filter())
+        )
+
+    def _started(self) -> Iterator[Condition]:
+        yield Condition(("flow",), "==", self.flow)
+        if self.started_after:
+            yield Condition(CREATED, ">=", self.started_after)
+        if self.started_before:
+            yield Condition(CREATED, "<", self.started_before)
+
+    def _filter(self) -> Iterator[Condition]:
         if self.label:
-            entry = label_entry(*self.label, self.state or "")
-            return Query(collection, (*where, Condition((LABELS,), "array_contains", entry)))
-        return Query(collection, (*where, *([Condition(("state",), "==", self.state)] if self.state else [])))
+            yield Condition((LABELS,), "array_contains", label_entry(*self.label, self.state or ""))
+        elif self.state:
+            yield Condition(("state",), "==", self.state)
+
+
+CREATED = (CREATED_AT,)
 
 
 def count_flows(ports: Ports, runs: Runs) -> int:
@@ -552,12 +592,15 @@ def count_flows(ports: Ports, runs: Runs) -> int:
 
 
 def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
-    """Return runs in the order of their ids."""
-    collection, most = FlowAddress.COLLECTION, LIMITS.flows_listed_max
-    after = read_page_token(page_token, collection, 0) if page_token else ()
+    """Return runs in the order of their ids, or by their starts."""
+    most = LIMITS.flows_listed_max
+    after = read_page_token(page_token, runs.mark, int(runs.by_start)) if page_token else ()
     page = ports.store.query(replace(runs.query(), limit=most, after=after))
-    token = write_page_token(collection, [], page[-1].id) if len(page) == most else ""
-    return FlowsPage([_shown(listing) for listing in page], token)
+    if len(page) < most:
+        return FlowsPage([_shown(listing) for listing in page])
+    last = page[-1]
+    place = [(last.data or {})[CREATED_AT]] if runs.by_start else []
+    return FlowsPage([_shown(listing) for listing in page], write_page_token(runs.mark, place, last.id))
 
 
 def _shown(listing: Snapshot) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from signalbox.core.effects import Effect, RecordedSpan, name_of, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Must, Put, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.queries import parse
 from signalbox.core.times import EPOCH
 from signalbox.core.validation import check_commit
 from signalbox.flows.limits import LIMITS
@@ -96,6 +97,14 @@ DUE_AT, ARCHIVED_AT = "due_at", "archived_at"
 
 LABELS = "labels"
 """The field of a listing that queries search for a label."""
+
+CREATED_AT = "created_at"
+"""The field of a listing with the time of the run's start."""
+
+_BY_START = (("flow", "-created_at"), ("flow", "state", "-created_at"), ("flow", "labels[]", "-created_at"))
+
+INDEXES = tuple(parse(FlowAddress.COLLECTION, fields) for fields in _BY_START)
+"""The composite indexes of lists by the time of the start, the newest first. Terraform creates them, too."""
 
 
 # --- the log ---
@@ -270,7 +279,7 @@ def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[W
     """Return the writes that create a flow: its header, which must not exist, and its listing."""
     address = header.address
     missing = Snapshot(header_path(address.base), None, read_time)
-    listing = {**_shown_in_lists(header), "created_at": SERVER_TIME, "checked_at": SERVER_TIME}
+    listing = {**_shown_in_lists(header), CREATED_AT: SERVER_TIME, "checked_at": SERVER_TIME}
     return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
 
 
@@ -426,7 +435,7 @@ def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: A
     (`archived_write`). A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a
     turn. A suspended one has neither.
     """
-    listing = {**_shown_in_lists(header), "created_at": created_at}
+    listing = {**_shown_in_lists(header), CREATED_AT: created_at}
     if header.end:
         due_at = archive_due_at(header.end.at) if header.archive else header.kept_until
         return listing | {"ended_at": header.end.at, "due_at": due_at}

@@ -176,6 +176,16 @@ def test_a_run_is_started_sent_events_and_followed(
     harness.travel(5)
     [listed] = shown(capsys, "flows", "ls", *run[:2], "--state", "running", "--json")
     assert (listed["id"], listed["state"]) == ("o-1", "running")
+    assert shown(capsys, "flows", "query", *run) == [["receipt"]]
+    assert shown(capsys, "flows", "query", *run, "receipt")[0]["paid"] == "receipt of o7"
+    drawn = shown(capsys, "flows", "start-new", *run[:2], "order=o9", "item=cup", "count=1", "amount=90000")[0]["id"]
+    assert main(["flows", "ls", *run[:2], "--since", "2020-01-01T00:00:00Z"]) == 0
+    assert capsys.readouterr().out == f"{drawn}  running\no-1  running\n"
+    assert main(["flows", "ls", *run[:2], "--until", "36500d", "--newest-first"]) == 0
+    assert capsys.readouterr().out == ""
+    for wrong in ("2 hours", "2026-01-31T00:00:00", "h"):
+        assert main(["flows", "ls", *run[:2], "--since", wrong]) == 2
+    capsys.readouterr()
     assert shown(capsys, "flows", "event", *run, "approval", '{"approved": true, "by": "Ann"}') == []
     harness.travel(5)
     *entries, outcome = shown(capsys, "flows", "tail", *run)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,10 @@ def runs(client: Any, harness: Harness) -> None:
     assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
+    long_ago, now = datetime(2020, 1, 1, tzinfo=UTC), harness.clock.now + timedelta(seconds=1)
+    assert [each["id"] for each in checkout.runs(started_after=long_ago, started_before=now)] == ["o-9", "o-8", "o-7"]
+    assert [each["id"] for each in checkout.runs(newest_first=True)] == ["o-9", "o-8", "o-7"]
+    assert (checkout.count(started_before=long_ago), checkout.count(started_after=long_ago)) == (0, 3)
     drawn = checkout.with_(labels={"tenant": "d"}).start_new(**order | {"order": "10"})
     assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
     drawn.terminate()

@@ -9,11 +9,12 @@ export const TITLE = "Flows";
 const STATES = ["running", "suspended", "stuck", "completed", "failed", "cancelled"];
 const ACTIONS = ["resume", "suspend", "cancel", "terminate"];
 const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: ["delete-run"], failed: ["delete-run"], cancelled: ["delete-run"] }; // what all of them can take
+const HOURS = { "1h": 1, "24h": 24, "7d": 168 }; // since when runs were started
 const PAGES_MAX = 5; // of a log, read at once
 
 export function show({ about, parts: [function_, flow, ...id], query }) {
   if (!flow) return kinds(about.flows);
-  return id.length ? run(function_, flow, id.join("/"), about) : runs(function_, flow, query, about);
+  return id.length ? run(function_, flow, id.join("/"), query, about) : runs(function_, flow, query, about);
 }
 
 const kinds = (listed) => [
@@ -26,23 +27,26 @@ const kinds = (listed) => [
   ),
 ];
 
-async function runs(function_, flow, { state = "", label = "", prefix = "", page_token }, about) {
+async function runs(function_, flow, { state = "", label = "", prefix = "", started = "", page_token }, about) {
   const path = address(function_, "flows", flow);
   const here = ["flows", function_, flow];
-  const listed = await get(path, { state, label, prefix, page_token });
+  const wanted = { state, label, prefix, started_after: earliest(started), newest_first: prefix ? "" : "true" };
+  const listed = await get(path, { ...wanted, page_token });
+  const filtered = state || label || prefix || HOURS[started];
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
     finder("Ids that begin with", here, { name: "prefix", value: prefix }),
     finder("Label, as name:value", here, { name: "label", value: label }),
     choices("State", here, "state", STATES, state),
-    (state || label || prefix) &&
+    choices("Started within", here, "started", Object.keys(HOURS), started, "any time"),
+    filtered &&
       listed.flows.length > 0 &&
-      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: { state, label, prefix }, items: "flows" }),
+      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows" }),
     table(
-      page_token || listed.next_page_token ? `${listed.flows.length} of the runs, by id; here the newest first` : "The newest first",
+      prefix ? "By id" : "The newest first",
       ["id", "state", "started", "ended", "took", "labels"],
-      newestFirst(listed.flows).map((each) => [
+      listed.flows.map((each) => [
         link([...here, each.id]),
         badge(each.state),
         moment(each.created_at),
@@ -50,23 +54,26 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", page
         lasting((each.ended_at ? Date.parse(each.ended_at) : now()) - Date.parse(each.created_at)),
         labelsOf(each),
       ]),
-      state || label || prefix ? "none match." : `none. POST ${path}/ID starts one.`,
+      filtered ? "none match." : `none. POST ${path} starts one.`,
     ),
-    nextPage(here, { state, label, prefix }, listed.next_page_token),
+    nextPage(here, { state, label, prefix, started }, listed.next_page_token),
   ];
 }
 
-const newestFirst = (listed) => [...listed].sort((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at));
+const earliest = (started) => (HOURS[started] ? new Date(now() - HOURS[started] * 3_600_000).toISOString() : "");
 
 const labelsOf = ({ labels = {} }) =>
   Object.entries(labels)
     .map(([name, value]) => `${name}:${value}`)
     .join(", ");
 
-async function run(function_, flow, id, about) {
-  const [status, log] = await Promise.all([
-    get(address(function_, "flows", flow, id)),
-    logOf(address(function_, "flows", flow, id, "log")),
+async function run(function_, flow, id, { query = "" }, about) {
+  const path = address(function_, "flows", flow, id);
+  const [status, { queries = [] }, answer, log] = await Promise.all([
+    get(path),
+    get(`${path}/queries`).catch(() => ({})), // its code may not fit the log
+    answerOf(path, query),
+    logOf(`${path}/log`),
   ]);
   const waits = status.waiting_for ?? [];
   const trace = status.trace ?? status.problem?.trace;
@@ -95,6 +102,7 @@ async function run(function_, flow, id, about) {
     }),
     !status.ended_at && hopeless(status, function_),
     buttons(about, actionsOf(status), { function: function_, flow, id }, null, null, fork(status)),
+    answers(["flows", function_, flow, id], queries, query, answer),
     trace && [h("h2", {}, "Stack trace"), h("pre", { tabindex: "0" }, trace)],
     h("h2", {}, "Timeline"),
     about.has_traces && h("p", {}, link(["traces"], "Traces of this run", { search: `${flow}/${id}` })),
@@ -119,6 +127,19 @@ const actionsOf = ({ ended_at, state }) => [
   "fork",
   ...(ended_at || state === "stuck" ? ["delete-run"] : []),
 ];
+
+/** Return the queries that the run answers, and the answer of the chosen one, as of now. */
+const answers = (here, queries, chosen, answer) =>
+  queries.length > 0 && [
+    h("h2", {}, "Queries"),
+    choices("Answer of", here, "query", queries, chosen, "none"),
+    answer?.problem && h("p", { class: "note" }, answer.problem),
+    answer && !answer.problem && json(answer.result),
+  ];
+
+/** Return the answer of a query, or why there is none: it may need arguments, or its code may not fit the log. */
+const answerOf = (path, query) =>
+  query ? get(`${path}/queries/${encodeURIComponent(query)}`).catch(({ body, message }) => ({ problem: body?.detail ?? message })) : null;
 
 /** Say why a run that seems to run will not get on by itself. */
 function hopeless({ waiting_for = [], unawaited }, function_) {

@@ -3,6 +3,7 @@
 from signalbox.adapters import runtime
 from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.core.ports import Store
+from signalbox.flows.storage import INDEXES
 from signalbox.testing.ports import IndexedStore
 from signalbox_infra.local.store.embedded_store import embedded_store
 from signalbox_infra.local.store.store_service import RemoteStore, address
@@ -11,7 +12,7 @@ from signalbox_infra.local.store.store_service import RemoteStore, address
 def local_store(settings: Settings) -> Store:
     """Return the store that the settings name. Queries without a declared index are refused, as in the cloud."""
     store = _embedded(settings) if settings.firestore_emulator == EMBEDDED else runtime.firestore(settings)
-    return store if settings.indexes is None else IndexedStore(store, settings.indexes)
+    return store if settings.indexes is None else IndexedStore(store, (*settings.indexes, *INDEXES))
 
 
 def _embedded(settings: Settings) -> Store:

@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from signalbox.client.blocking.paging import pages
@@ -263,18 +264,45 @@ class Flow:
         """Return the run of an id, without asking whether it exists."""
         return Run(self._transport, self._function, self._name, id)
 
-    def count(self, state: str | None = None, label: str | None = None, prefix: str | None = None) -> int:
-        """Return the number of the runs, perhaps only of those in a state, with a label (`name:value`), or a prefix."""
-        parameters = {"state": state, "label": label, "prefix": prefix, "count": "true"}
+    def count(
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> int:
+        """Return the number of the runs, perhaps only of those that `runs` would list."""
+        parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
         found = self._transport.json("GET", self._function, "flows", self._name, parameters=parameters)
         return int(found["count"])
 
     def runs(
-        self, state: str | None = None, label: str | None = None, prefix: str | None = None
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+        *,
+        newest_first: bool = False,
     ) -> Iterator[dict[str, Json]]:
-        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix."""
-        parameters = {"state": state, "label": label, "prefix": prefix}
+        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
+
+        With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
+        newest first; then there is no prefix. The times have a time zone.
+        """
+        parameters = _filter(state, label, prefix, started_after, started_before)
+        parameters |= {"newest_first": "true"} if newest_first else {}
         return pages(self._transport, "flows", self._function, "flows", self._name, parameters=parameters)
+
+
+def _filter(
+    state: str | None, label: str | None, prefix: str | None, after: datetime | None, before: datetime | None
+) -> dict[str, str | None]:
+    """Return the query parameters of a list of runs."""
+    times = {"started_after": after and after.isoformat(), "started_before": before and before.isoformat()}
+    return {"state": state, "label": label, "prefix": prefix, **times}
 
 
 def outcome(answer: Mapping[str, Json]) -> Any:

@@ -1,5 +1,5 @@
 """Planted faults of handles, which a flow begins now and awaits later (flow-31), of time-outs (flow-32)
-of suspensions (flow-34) and of forks (flow-35).
+of suspensions (flow-34), of forks (flow-35) and of queries (flow-36).
 """
 
 from __future__ import annotations
@@ -189,4 +189,6 @@ FAULTS = (
     in_composed_flows("flow-35", "what its origin has sent", ("flows.replay", _sends_again)),
     in_composed_flows("flow-35", "the locks of its origin", ("flows.FlowTurn._check_fork", lambda _: None)),
     in_composed_flows("flow-35", "draws of its own", ("flows.Position.draw", _as_its_origin)),
+    in_composed_flows("flow-36", "closing the code of a query", ("flows._drop", lambda _: None)),
+    in_composed_flows("flow-36", "refusing what a query does", ("flows.refusal_of_query", lambda _: None)),
 )

@@ -41,7 +41,7 @@ def _also_as_a_repeat(
     except AlreadyExists:
         for record in ports.store.read(*(message_path(address.base, id_) for id_ in calls)):
             if record.data and (kept := record.data.get(KEPT_WAKE_UP)):
-                service._turn_of_callers(ports, code, address, calls, kept, out_of_time)  # noqa: SLF001
+                service._turn_of_callers(ports, code, address, calls, kept, out_of_time)
         raise
 
 

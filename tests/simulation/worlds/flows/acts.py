@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 from signalbox.core.calls import Call
+from signalbox.core.ports import Store, Write
 from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
 from signalbox.flows.machine.callbacks import Callback
+from signalbox.flows.machine.queries import Answer
 from signalbox.flows.model import FlowAddress, FlowHeader, Flows
 from signalbox.flows.problems import (
     CannotFork,
+    CannotQuery,
     FlowEnded,
     FlowRunning,
     NoCallback,
@@ -23,7 +28,7 @@ from signalbox.flows.problems import (
     TooManyEvents,
 )
 from signalbox.mailboxes.model import header_path
-from tests.simulation.reach import CALLBACKS_LATE, FORKED, REACHED, STARTED_AGAIN
+from tests.simulation.reach import CALLBACKS_LATE, FORKED, QUERIED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
 from tests.simulation.worlds.flows.program import FUNCTION
@@ -94,12 +99,26 @@ class Visitor:
             raise Violation(f"the callback {self.name} was accepted, and {self.address.base} is another run now")
 
 
+class OnlyReads:
+    """A store, and a queue, for what must not act."""
+
+    def __init__(self, store: Store) -> None:
+        self.read, self.read_some = store.read, store.read_some
+        self.query, self.count, self.new_id = store.query, store.count, store.new_id
+
+    def commit(self, writes: Sequence[Write]) -> Any:
+        raise Violation(f"a query has written {writes}")
+
+    write_each = create = commit
+
+
 @dataclass(frozen=True, slots=True)
 class People:
     """The people of a world. `starting` returns the deployment that starts flows.
 
     `has_landed` says whether an event was accepted: then no repeat of it may be refused. `sub_flow` returns one that
-    runs, if there is one. `timeouts` are the time-outs of starts, by the id of the run.
+    runs, if there is one. `timeouts` are the time-outs of starts, by the id of the run. `answers` are those of queries,
+    each with its number of entries, by the run and its execution.
     """
 
     world: World
@@ -108,6 +127,7 @@ class People:
     has_landed: Callable[[FlowAddress, str], bool] = lambda _, __: False
     sub_flow: Callable[[], FlowAddress | None] = lambda: None
     timeouts: dict[str, float] = field(default_factory=dict)
+    answers: dict[tuple[str, str], list[tuple[int, list[Any]]]] = field(default_factory=dict)
 
     def acts_of(self, address: FlowAddress) -> list[Act]:
         """Return the actions of people on a flow; the start is first."""
@@ -222,6 +242,37 @@ class People:
         if read.data is None:
             raise Violation(f"the fork {id_} was answered, and there is none")
         return True
+
+    def query_of(self, address: FlowAddress) -> Act:
+        """Return a query of a flow."""
+        return Act(f"query {address.key}", partial(self._query, address))
+
+    def _query(self, address: FlowAddress) -> bool:
+        """Query what the code has seen, which only grows, and what acts, which is refused. Neither writes."""
+        reads = OnlyReads(self.world.ports.store)
+        ports = replace(self.world.ports, store=reads, queue=reads)
+        try:
+            before, answer = service.get(ports, address), service.query(ports, self.starting(), address, "seen", {})
+            if before.execution_id == service.get(ports, address).execution_id:
+                self._compare(address, before.execution_id, answer)
+        except NoFlow:
+            return False
+        except CannotQuery as refused:
+            self.world.log(refused.detail)
+            return True
+        with suppress(NoFlow, CannotQuery):
+            service.query(ports, self.starting(), address, "acts", {})
+            raise Violation(f"a query of {address.base} has acted")
+        return True
+
+    def _compare(self, address: FlowAddress, execution_id: str, answer: Answer) -> None:
+        """Check that an answer from more entries continues one from fewer."""
+        REACHED[QUERIED] += answer.entries > 0
+        known = self.answers.setdefault((address.base, execution_id), [])
+        known.append((answer.entries, answer.result))
+        ordered = [seen for _, seen in sorted(known, key=lambda each: (each[0], len(each[1])))]
+        if any(later[: len(earlier)] != earlier for earlier, later in pairwise(ordered)):
+            raise Violation(f"{address.base} has answered {ordered}")
 
     def removal_of(self, address: FlowAddress) -> Act:
         """Return the removal of a flow that has ended, whose id is free then."""

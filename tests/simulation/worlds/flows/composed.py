@@ -4,11 +4,13 @@ The world is that of `inline.py`: nested programs and inline steps under small l
 What is begun ends before, while or after the code awaits it, is cancelled by its handle, or is left to the end of the
 code, next to cancels of the run, failing groups, shields, sub-flows and later generations. Some runs have a time-out.
 Sub-flows have ids of which there are two, so most are in use, and people remove such runs. In some worlds people
-suspend runs, and resume them, the last ones when nothing moves any more. In some, people fork runs and their forks.
+suspend runs, and resume them, the last ones when nothing moves any more. In some, people fork runs and their forks, or
+query them.
 
 In addition to the checks of `inline.py`: no flow waits for nothing, no first success raises the problem of one command
 alone, handles are received in the order of the log, and a run is cancelled at its deadline, once and not before. While
-a run is suspended, nothing of it changes.
+a run is suspended, nothing of it changes. Queries write nothing, do not act, and what a later one answers continues
+what an earlier one has answered.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ TIMEOUTS = (0.02, 0.3, 2.0, 600.0, 400_000.0)
 """The last one is longer than the sweeps of a purged world take."""
 
 SUSPENDED_SHARE = 0.4
+
+QUERIED_SHARE = 0.2
 
 FORKED_SHARE = 0.4
 FORKS = ("fork-a", "fork-b")
@@ -65,6 +69,9 @@ class ComposedWorld(inline.InlineWorld):
         forking = Random(f"forked {seed}")
         if self.world.versions is None and forking.random() < FORKED_SHARE:  # the last release knows of no origins
             self._fork_often(forking)
+        querying = Random(f"questions {seed}")
+        if self.world.versions is None and querying.random() < QUERIED_SHARE:  # the last release answers nothing
+            self._query_often(querying)
         self._has_waited = False
         for _ in range(more.choice((0, 2, 6))):
             removal = self.people.removal_of(FlowAddress(FLOW, more.choice(SUB_FLOWS)))
@@ -77,6 +84,12 @@ class ComposedWorld(inline.InlineWorld):
             for act in (self.people.suspension_of(address), self.people.resumption_of(address)):
                 self.acts.insert(random.randint(1, len(self.acts)), act)
         self.world.observers.append(_check_unchanged)
+
+    def _query_often(self, random: Random) -> None:
+        """Query runs among the acts."""
+        self.code.answers = True
+        for _ in range(random.choice((2, 6, 12))):
+            self.acts.insert(random.randint(1, len(self.acts)), self.people.query_of(random.choice(self.flows)))
 
     def _fork_often(self, random: Random) -> None:
         """Fork runs and their forks among the acts, under few ids."""

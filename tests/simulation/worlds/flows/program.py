@@ -87,7 +87,7 @@ class Code:
 
     `runs` runs an inline step of a name. `early`: a lock is released before the operation that other deployments run
     under it. `generators`: the flow and its branches are generators, and groups of commands are lists; else they are
-    coroutines. `labels`: it labels its run with what it has received.
+    coroutines. `labels`: it labels its run with what it has received. `answers`: it answers queries.
     """
 
     revision: int
@@ -104,6 +104,7 @@ class Code:
     generators: bool = False
     labels: bool = False
     keeping: Keeping = AS_LONG_AS_NEEDED
+    answers: bool = False
     dies: Callable[[], None] = lambda: None
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
@@ -124,6 +125,9 @@ class Code:
     async def _work(self, program: Program, total: int) -> Any:
         seen, operations = [total], list(program)
         program.clear()  # its own list: no other run of the code sees the change
+        if self.answers:
+            flow.answer("seen", lambda: seen)
+            flow.answer("acts", lambda: flow.send(Call(FUNCTION, "sent", {})))
         try:
             for operation in operations:
                 if operation[0] == "again" and total < operation[1]:
