@@ -14,7 +14,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model import FlowAddress, Keeping
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost, total
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
@@ -246,3 +246,17 @@ def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_somet
     assert shop.status("events")["log_length"] == 5
     shop.deliver(shop.take(WAKE_UP_TASK))
     assert shop.status("events")["log_length"] == 6
+
+
+def test_the_archive_of_a_run_costs_a_task_and_if_it_fails_a_look_of_the_sweeper() -> None:
+    shop = Shop(flows_of(chain, keeping=Keeping(None, "gs://shop/flows")))
+    shop.start("chain", on_complete=Call(FUNCTION, "told", {}), count=1)
+    assert of(shop, "work") == row_cost("flows", "end", "archived")
+    shop.storage_fails = True
+    shop.deliver(shop.take("flow_command"))
+    shop.world.pass_time(LIMITS.flow_archive_seconds)
+    row = row_cost("sweeper", "unarchived")
+    found = replace(row, round_trips=row.round_trips + 2, reads=row.reads + 2)  # with the two queries
+    assert shop.world.cost_of(lambda: sweep.sweep(shop.ports)) == found
+    shop.storage_fails = False
+    assert of(shop, "flow_command") == row_cost("flows", "archive")
