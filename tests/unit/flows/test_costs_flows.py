@@ -15,6 +15,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.model import FlowAddress, Keeping
+from signalbox.flows.tasks import bulk
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost, total
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
@@ -260,3 +261,15 @@ def test_the_archive_of_a_run_costs_a_task_and_if_it_fails_a_look_of_the_sweeper
     assert shop.world.cost_of(lambda: sweep.sweep(shop.ports)) == found
     shop.storage_fails = False
     assert of(shop, "flow_command") == row_cost("flows", "archive")
+
+
+@pytest.mark.parametrize("count", [5, 12])
+def test_an_action_on_all_that_match_costs_a_read_for_each_and_the_batch_that_acts(count: int) -> None:
+    shop = Shop(flows_of(approval))
+    for number in range(count):
+        shop.start("approval", f"r{number}")
+    wanted = bulk.ActionOnRuns("cancel", service.Runs("approval", "running"))
+    cost = shop.world.cost_of(lambda: bulk.act_on_all(shop.ports, FUNCTION, wanted, "k"))
+    assert cost == row_cost("flows", "act_on_all", n=count)
+    unit = wanted.payload("b", "2030-01-01T00:00:00Z") | {"id": "r1"}
+    assert shop.world.cost_of(lambda: bulk.act_on_run(shop.ports, unit)) == row_cost("flows", "act_on_run")

@@ -22,8 +22,9 @@ class Access:
 
     - `name`: the name of the flow or of the class.
     - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``event``, ``cancel``, ``terminate``,
-      ``suspend``, ``resume`` or ``delete``; of objects ``list``, ``get``, ``call``, ``get_call`` or ``delete``.
-    - `id`: the run's id or the object's key; empty for ``list``.
+      ``suspend``, ``resume``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``, ``call``, ``get_call`` or
+      ``delete``.
+    - `id`: the run's id or the object's key; empty for ``list`` and ``act_on_all``.
     - `member`: the name of the event or of the method; empty for other actions.
     """
 
