@@ -35,7 +35,14 @@ from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import NO_BACKOFF, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.names import (
+    ACT_ON_RUN,
+    CALL_OBJECT,
+    DOCUMENT_EVENTS_PATH,
+    FLOW_COMMAND_TASK,
+    FLOW_RESULT_TASK,
+    TASKS_QUEUE,
+)
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import NotFound, OtherBody, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
@@ -230,7 +237,7 @@ class Function:
 
         def register(code: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(self.name, code, RetryLimits(attempts_max), queue)
-            if task.name in (CALL_OBJECT, *FLOW_TASKS):
+            if task.name in (ACT_ON_RUN, CALL_OBJECT, *FLOW_TASKS):
                 raise ValueError(f"the task {task.name} is the kit's own: choose another name")
             if self._tasks.setdefault(task.name, task) is not task:
                 raise ValueError(f"{self.name} has two tasks of the name {task.name}")
@@ -465,6 +472,8 @@ class Function:
         host = self._objects
         if host and CALL_OBJECT not in self._tasks:
             self._add_objects(host)
+        if self._flows and self._flows.local.names and ACT_ON_RUN not in self._tasks:
+            self._tasks[ACT_ON_RUN] = self._flows.act_on_run
         if self._flows and not self._has_flow_routes:
             self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True

@@ -28,7 +28,7 @@ failures         | ann signalbox-deployer               | admit tasks           
 link-fan-out     | ev-link-fan-out                      | links                     | signalbox-prod
 link-refresh     | qu-links                             | links                     | signalbox-prod
 link-verify      | qu-links                             | links                     | signalbox-prod
-machines         | ann qu-flows qu-tasks signalbox-deployer | admit flows links tasks | signalbox-prod
+machines         | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links tasks | signalbox-prod
 philosophers     | ann qu-tasks signalbox-deployer      | admit links tasks             | signalbox-prod
 quilt            | ann qu-tasks signalbox-deployer      | batches links tasks             | signalbox-prod
 semaphore-admit  | qu-admit                             | admit tasks               | signalbox-prod
@@ -36,7 +36,7 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-shop | ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer | admit flows links objects tasks  | signalbox-prod
+shop | ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer | admit batches flows links objects tasks  | signalbox-prod
 smoke            | qu-tasks                             | batches tasks             | signalbox-prod
 social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
 social-sandbox   | ann fn-social-code signalbox-deployer |                           |

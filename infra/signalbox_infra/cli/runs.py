@@ -1,6 +1,8 @@
 """The commands that start, watch and change runs of flows, by the package's client."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +21,11 @@ from signalbox_infra.cli.calls import (
 )
 
 if TYPE_CHECKING:
+    from signalbox.client.blocking.batches import Batch
     from signalbox.client.blocking.runs import Run
+
+FOLLOWED_SECONDS = 1.0
+"""How often the progress of a batch is read."""
 
 
 @click.group()
@@ -119,7 +125,7 @@ def _of_runs(command: Command) -> Command:
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--label", help="All runs with this label, as name:value."),
-        click.option("--state", help="All runs in this state: running, suspended, stuck."),
+        click.option("--state", help="All runs in this state: running, suspended, stuck, failed …"),
         click.argument("ids", metavar="[ID]...", nargs=-1),
         click.argument("flow"),
         click.argument("function"),
@@ -130,6 +136,7 @@ def _of_runs(command: Command) -> Command:
 
 def _on_runs(
     act: Callable[["Run"], object],
+    action: str,
     place: Mapping[str, str],
     function: str,
     flow: str,
@@ -137,17 +144,44 @@ def _on_runs(
     state: str | None,
     label: str | None,
     yes: bool,
+    reason: str | None = None,
 ) -> None:
-    """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first."""
+    """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first.
+
+    The function acts on all that match, as a batch, if it has the `action`.
+    """
     if bool(ids) == bool(state or label):
         raise click.UsageError("Name runs, or choose them by --state or --label.")
     with opened(**place) as client:
         of = client.flow(function, flow)
         if not ids:
-            ids = [each["id"] for each in of.runs(state, label)]
+            count = of.count(state, label)
             if not yes:
-                click.confirm(f"{len(ids):,} runs match. Continue?", abort=True)
+                click.confirm(f"{count:,} runs match. Continue?", abort=True)
+            if action:
+                _follow(of.act_on_all(action, state=state, label=label, reason=reason))
+                return
+            ids = [each["id"] for each in of.runs(state, label)]
         on_each(ids, lambda each: act(of.run(each)))
+
+
+def _follow(batch: "Batch") -> None:
+    """Show the progress of a batch on runs. What a run refuses is printed, and the status is 1."""
+    click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
+    shown = batch.show()
+    with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
+        while True:
+            bar.update(shown["succeeded"] + shown["failed"] - bar.pos)
+            if shown["state"] in ("completed", "cancelled"):
+                break
+            sleep(FOLLOWED_SECONDS)
+            shown = batch.show()
+    for unit in batch.results("failed"):
+        click.echo(unit["error"], err=True)
+    skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
+    click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
+    if shown["failed"]:
+        raise click.exceptions.Exit(1)
 
 
 @flows.command("cancel")
@@ -158,7 +192,7 @@ def cancel_runs(
     function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
 ) -> None:
     """Cancel runs, whose code can clean up."""
-    _on_runs(lambda run: run.cancel(reason), place, function, flow, ids, state, label, yes)
+    _on_runs(lambda run: run.cancel(reason), "cancel", place, function, flow, ids, state, label, yes, reason)
 
 
 @flows.command("terminate")
@@ -169,7 +203,7 @@ def terminate_runs(
     function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
 ) -> None:
     """End runs at once, without a clean-up of their code."""
-    _on_runs(lambda run: run.terminate(reason), place, function, flow, ids, state, label, yes)
+    _on_runs(lambda run: run.terminate(reason), "terminate", place, function, flow, ids, state, label, yes, reason)
 
 
 @flows.command("suspend")
@@ -180,7 +214,7 @@ def suspend_runs(
     function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
 ) -> None:
     """Let runs take no further step until they are resumed."""
-    _on_runs(lambda run: run.suspend(reason), place, function, flow, ids, state, label, yes)
+    _on_runs(lambda run: run.suspend(reason), "", place, function, flow, ids, state, label, yes)
 
 
 @flows.command("resume")
@@ -190,7 +224,17 @@ def resume_runs(
     function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, **place: str
 ) -> None:
     """Let suspended runs continue, or replay stuck ones now."""
-    _on_runs(lambda run: run.resume(), place, function, flow, ids, state, label, yes)
+    _on_runs(lambda run: run.resume(), "resume", place, function, flow, ids, state, label, yes)
+
+
+@flows.command("delete")
+@_of_runs
+@of_a_place
+def delete_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, **place: str
+) -> None:
+    """Remove runs that have ended or are stuck, so that their ids are free."""
+    _on_runs(lambda run: run.delete(), "delete", place, function, flow, ids, state, label, yes)
 
 
 @flows.command("fork")

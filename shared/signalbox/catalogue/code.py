@@ -6,10 +6,11 @@ queues follow from the use of `signalbox`: a semaphore and a critical section en
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
 with ``semaphore=`` or ``rate=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to
 `objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
-enqueues to `tasks`, since its turns send the calls of methods and the commands of flows. ``flow.lock`` and
-``flow.batch`` count as a semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of
-an open function are decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names.
-It writes to the buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
+enqueues to `tasks`, since its turns send the calls of methods and the commands of flows, and one with flows to
+`batches`, which act on all runs that match. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
+that the code names (``queue="slow"``) counts too. The rules of an open function are decorated with
+``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of
+``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
@@ -45,7 +46,9 @@ MAIN = "main.py"
 SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
 BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
 OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
-FLOW_QUEUES = (FLOWS_QUEUE, TASKS_QUEUE)
+FLOW_QUEUES = (FLOWS_QUEUE, *BATCH_QUEUES)
+"""An action on all runs that match is a batch."""
+
 QUEUES = {
     "semaphore": SEMAPHORE_QUEUES,
     "batch": BATCH_QUEUES,

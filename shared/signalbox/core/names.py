@@ -41,6 +41,9 @@ CALL_OBJECT = "call_object"
 FLOW_COMMAND_TASK = "flow_command"
 """Carries out a command of a flow: wait for a lock, renew it, release it, populate a batch."""
 
+ACT_ON_RUN = "act_on_run"
+"""Acts on one of the runs that matched a request. A function with flows has it."""
+
 FLOW_RESULT_TASK = "flow_result"
 """Posts the result of a command to a flow's mailbox."""
 

@@ -49,6 +49,7 @@ from signalbox.flows.model import (
     shown_entry,
 )
 from signalbox.flows.problems import BadFlow
+from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import wait_seconds
 
 RUN = "/flows/{flow}/{id}"
@@ -63,6 +64,7 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     handlers = FlowRoutes(local, rules)
     routes.on("GET", "/flows/{flow}", query=LIST)(handlers.list)
     routes.on("POST", "/flows/{flow}")(handlers.start_new)
+    routes.on("POST", "/flows/{flow}/:act")(handlers.act_on_all)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("POST", f"{RUN}/fork")(handlers.fork)
@@ -228,6 +230,20 @@ class FlowRoutes:
             return Response(200, {"count": service.count_flows(runtime.ports(), runs)})
         page = service.list_flows(runtime.ports(), runs, request.query.get("page_token", ""))
         return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
+
+    def act_on_all(self, request: Request, flow: str) -> Response:
+        """Act on all runs that match, as a batch: 202 with its id. With `dry_run`, return their number: 200."""
+        self._check(Access(request, "act_on_all", flow))
+        body = request.json_object(CORE_LIMITS.task_bytes_max)
+        fields = RequestFields(body, BadFlow).only("action", "state", "label", "prefix", "reason", "dry_run")
+        prefix = check_prefix({"prefix": fields.text("prefix")} if fields.text("prefix", "") else {})
+        runs = service.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
+        wanted = bulk.ActionOnRuns(fields.text("action"), runs, fields.text("reason", ""))
+        if fields.flag("dry_run"):
+            return Response(200, {"count": service.count_flows(runtime.ports(), runs)})
+        key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
+        begun = bulk.act_on_all(runtime.ports(), self._local().function, wanted, key)
+        return Response(202, {"batch": begun.batch, "count": begun.count})
 
     def _address(self, access: Access) -> FlowAddress:
         self._check(access)

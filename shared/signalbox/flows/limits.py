@@ -146,6 +146,15 @@ class FlowLimits(Limits):
     flow_batch_bytes_max: int = 300_000
     """Bytes of the calls of a flow's batch, which are sent in one task."""
 
+    flow_bulk_runs_max: int = 20_000
+    """Runs on which one request acts. It lists them while its caller waits, and commits a page for each hundred."""
+
+    flow_bulk_page: int = 1_000
+    """Listings that such a request reads at a time."""
+
+    flow_bulk_per_task: int = 20
+    """Runs on which one task of such a batch acts, one after another, in about a second."""
+
     flow_commit_bytes_max: int = 3_500_000
     """Bytes that one turn of a flow writes. A commit has at most 4 MiB, with the names of its records and fields."""
 

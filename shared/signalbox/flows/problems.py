@@ -52,6 +52,11 @@ class NotArchived(Problem):
     title = "The archive of the run is not written yet"
 
 
+class TooManyRuns(Problem):
+    status = 409
+    title = "More runs match than one request acts on"
+
+
 class TooManyEvents(Problem):
     status = 409
     title = "The flow has too many events that it has not waited for"

@@ -453,7 +453,7 @@ def archive_due_at(now: datetime) -> datetime:
 
 def archived_writes(read: Snapshot, header: FlowHeader) -> list[Write]:
     """Return the writes that note the archive of an ended run in its listing. Its header, as read, is their guard."""
-    noted = {(ARCHIVED_AT,): read.read_time, (DUE_AT,): header.kept_until}
+    noted: dict[tuple[str, ...], Any] = {(ARCHIVED_AT,): read.read_time, (DUE_AT,): header.kept_until}
     return [Change(read.path, {}, read.guard), Change(header.address.base, noted, Must.EXIST)]
 
 

@@ -151,12 +151,12 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
         labelled = checkout.with_(labels={"tenant": "ab"[number % 2]})
         labelled.start(f"o-{number}", order=f"o-{number}", item="tea", count=1, amount=5_000)
     ab = ("shop", "checkout", "--label", "tenant:a")
+    monkeypatch.setattr("signalbox_infra.cli.runs.sleep", lambda _: harness.run())
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert main(["flows", "suspend", *ab]) == 1
     assert "2 runs match." in capsys.readouterr().out
     assert main(["flows", "suspend", *ab, "--yes", "--reason", "an inventory"]) == 0
     assert checkout.count("suspended") == 2
-    assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
     assert main(["flows", "terminate", "shop", "checkout", "o-1", "o-3", "o-9"]) == 1
     assert "o-9: 404" in capsys.readouterr().err
     assert checkout.count("cancelled") == 2
@@ -164,6 +164,11 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert main(["flows", "cancel", "shop", "checkout", "o-0", "--state", "running"]) == 2
     assert main(["flows", "ls", "shop", "checkout", "--label", "tenant:b"]) == 0
     assert capsys.readouterr().out == "o-1  cancelled\no-3  cancelled\n"
+    assert main(["flows", "delete", "shop", "checkout", "--state", "suspended", "--yes"]) == 1
+    assert "o-0: A running flow cannot be deleted." in capsys.readouterr().err
+    assert main(["flows", "resume", "shop", "checkout", "--state", "suspended", "--yes"]) == 0
+    assert checkout.count("suspended") == 0
+    assert "2 of 2 done." in capsys.readouterr().err
 
 
 def test_a_run_is_started_sent_events_and_followed(

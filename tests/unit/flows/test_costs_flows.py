@@ -14,7 +14,8 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model import FlowAddress, Keeping
+from signalbox.flows.tasks import bulk
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost, total
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
@@ -246,3 +247,29 @@ def test_a_run_whose_time_another_turn_has_read_behind_costs_a_look_though_somet
     assert shop.status("events")["log_length"] == 5
     shop.deliver(shop.take(WAKE_UP_TASK))
     assert shop.status("events")["log_length"] == 6
+
+
+def test_the_archive_of_a_run_costs_a_task_and_if_it_fails_a_look_of_the_sweeper() -> None:
+    shop = Shop(flows_of(chain, keeping=Keeping(None, "gs://shop/flows")))
+    shop.start("chain", on_complete=Call(FUNCTION, "told", {}), count=1)
+    assert of(shop, "work") == row_cost("flows", "end", "archived")
+    shop.storage_fails = True
+    shop.deliver(shop.take("flow_command"))
+    shop.world.pass_time(LIMITS.flow_archive_seconds)
+    row = row_cost("sweeper", "unarchived")
+    found = replace(row, round_trips=row.round_trips + 2, reads=row.reads + 2)  # with the two queries
+    assert shop.world.cost_of(lambda: sweep.sweep(shop.ports)) == found
+    shop.storage_fails = False
+    assert of(shop, "flow_command") == row_cost("flows", "archive")
+
+
+@pytest.mark.parametrize("count", [5, 12])
+def test_an_action_on_all_that_match_costs_a_read_for_each_and_the_batch_that_acts(count: int) -> None:
+    shop = Shop(flows_of(approval))
+    for number in range(count):
+        shop.start("approval", f"r{number}")
+    wanted = bulk.ActionOnRuns("cancel", service.Runs("approval", "running"))
+    cost = shop.world.cost_of(lambda: bulk.act_on_all(shop.ports, FUNCTION, wanted, "k"))
+    assert cost == row_cost("flows", "act_on_all", n=count)
+    unit = wanted.payload("b", "2030-01-01T00:00:00Z") | {"id": "r1"}
+    assert shop.world.cost_of(lambda: bulk.act_on_run(shop.ports, unit)) == row_cost("flows", "act_on_run")

@@ -1,6 +1,5 @@
 """For how long an ended run is kept, and its archive, without which it is not removed."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,13 +25,13 @@ ARCHIVE = "gs://shop/archive"
 KEPT = FlowAddress("order", "1")
 
 
-def order(amount: int = 0) -> Iterator[Any]:
+def order(amount: int = 0) -> Any:
     paid = yield step("charge", amount=amount)
     name = yield flow.event("name")
     return [paid, name]
 
 
-def broken() -> Iterator[Any]:
+def broken() -> Any:
     yield step("charge")
     raise KeyError("a bug")
 
@@ -158,7 +157,7 @@ def test_a_run_is_archived_when_it_has_ended() -> None:
     assert header.end is not None
     assert name == f"{ARCHIVE}/flow=order/date={header.end.at:%Y-%m-%d}/a%20b~{header.incarnation}.ndjson"
     run, *entries = rows
-    assert run | {"started_at": "", "ended_at": ""} == {
+    assert dict(run) | {"started_at": "", "ended_at": ""} == {
         "flow": "order",
         "id": "a b",
         "entry": "run",
@@ -181,7 +180,7 @@ def test_a_run_is_archived_when_it_has_ended() -> None:
 
 
 def test_the_archive_of_a_long_log_has_all_chunks_in_order() -> None:
-    def long() -> Iterator[Any]:
+    def long() -> Any:
         for _ in range(40):
             yield flow.event("x")
 

@@ -72,17 +72,17 @@ CODE = {
     },
     "@app.flow\nasync def order_tea():\n    async with flow.lock('till'):\n        await flow.sleep(1)": {
         "invoked_by": ["people", "queue"],
-        "enqueues": ["admit", "flows", "tasks"],
+        "enqueues": ["admit", "batches", "flows", "tasks"],
         "flows": ["order_tea"],
     },
     "@app.flow\ndef buy():\n    yield flow.sleep(1)": {
         "invoked_by": ["people", "queue"],
-        "enqueues": ["flows", "tasks"],
+        "enqueues": ["batches", "flows", "tasks"],
         "flows": ["buy"],
     },
     "@app.flow\nasync def buy():\n    await flow.sleep(1)": {
         "invoked_by": ["people", "queue"],
-        "enqueues": ["flows", "tasks"],
+        "enqueues": ["batches", "flows", "tasks"],
         "flows": ["buy"],
     },
     "class Item: ...\nadd_resource(app, Item)": {"invoked_by": ["people"], "enqueues": ["links"]},
@@ -97,7 +97,7 @@ CODE = {
     },
     "@app.flow(retention_days=90, archive='gs://shop/flows')\nasync def buy():\n    await flow.sleep(1)": {
         "invoked_by": ["people", "queue"],
-        "enqueues": ["flows", "tasks"],
+        "enqueues": ["batches", "flows", "tasks"],
         "flows": ["buy"],
         "archives": ["shop"],
     },

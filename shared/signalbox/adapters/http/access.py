@@ -22,9 +22,9 @@ class Access:
 
     - `name`: the name of the flow or of the class.
     - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``cancel``,
-      ``terminate``, ``suspend``, ``resume`` or ``delete``; of objects ``list``, ``get``, ``call``, ``get_call`` or
-      ``delete``.
-    - `id`: the run's id or the object's key; empty for ``list``, and for ``start`` of a run whose id is drawn.
+      ``terminate``, ``suspend``, ``resume``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``, ``call``,
+      ``get_call`` or ``delete``.
+    - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and ``start`` of a run whose id is drawn.
     - `member`: the name of the event, the query or the method; empty for other actions and for a list of queries.
     """
 

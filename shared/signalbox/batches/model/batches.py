@@ -286,6 +286,10 @@ class Page:
         """Where the next page begins."""
         return PageStart(self.first, self.first_group).after(self.size, self.per_task)
 
+    def payload_of_last(self) -> Any:
+        """Return the payload of the last unit."""
+        return json.loads(self.text)[-1]
+
     def holds(self, index: int) -> bool:
         """Return whether the unit with this index is on this page."""
         return self.first <= index < self.first + self.size

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from signalbox.client.aio.batches import Batch
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
@@ -275,6 +276,25 @@ class Flow:
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
         found = await self._transport.json("GET", self._function, "flows", self._name, parameters=parameters)
         return int(found["count"])
+
+    async def act_on_all(
+        self,
+        action: str,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        reason: str | None = None,
+    ) -> Batch:
+        """Cancel, resume, terminate or delete all runs that match now (`count` says how many), at the function.
+
+        Returns the batch that does it: a unit for each run, whose result is ``done`` or ``skipped``. Runs that begin to
+        match later are not among them. Raises `Conflict` for more than 20,000 runs.
+        """
+        chosen = given(state=state, label=label, prefix=prefix, reason=reason)
+        address, key = (self._function, "flows", self._name, ":act"), keyed(str(uuid.uuid4()))
+        found = await self._transport.json("POST", *address, body={"action": action, **chosen}, headers=key)
+        return Batch(self._transport, str(found["batch"]))
 
     def runs(
         self,

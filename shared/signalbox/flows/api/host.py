@@ -18,6 +18,7 @@ from signalbox.adapters.rows import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
+from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
 from signalbox.flows.machine.commands import (
@@ -30,11 +31,12 @@ from signalbox.flows.machine.commands import (
     refusal_of_query,
 )
 from signalbox.flows.model import FlowDefinition, Flows, Keeping
-from signalbox.flows.tasks import archives, steps, turns
+from signalbox.flows.tasks import archives, bulk, steps, turns
 from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
+from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
 from signalbox.tasks.model import Attempt, RetryLimits, TaskContext
 
 
@@ -154,6 +156,19 @@ class FlowHost:
             archives.archive(runtime.ports(), attempt.payload, write_archive)
         else:
             steps.run_own_task(runtime.ports(), attempt)
+
+    @property
+    def act_on_run(self) -> Task[..., Any]:
+        """The kit's own task that acts on one of the runs that match a request."""
+
+        def act_on_run(
+            flow: str, action: str, state: str, label: str, prefix: str, reason: str, batch: str, until: str, id: str
+        ) -> str:
+            members = {"flow": flow, "action": action, "state": state, "label": label, "prefix": prefix}
+            members |= {"reason": reason, "batch": batch, "until": until, "id": id}
+            return bulk.act_on_run(runtime.ports(), members)
+
+        return Task(self._function, act_on_run, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE)
 
     @property
     def local(self) -> Flows:

@@ -1,4 +1,4 @@
-"""Planted faults of what becomes of a run after its end: its retention and its archive (flow-36, flow-37)."""
+"""Planted faults of what becomes of a run after its end: its retention and its archive (flow-37, flow-38)."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def _without_the_log(read: Snapshot, header: FlowHeader, _: Any) -> Any:
 
 
 FAULTS = (
-    in_flows("flow-36", "the retention of a run", ("flows.FlowHeader.kept_until", property(_as_all_others))),
-    in_flows("flow-36", "the retention that the code says", ("flows.Flows.kept", lambda _, header: header)),
-    in_flows("flow-37", "waiting for the archive", ("flows._is_not_archived", lambda *_: False)),
-    in_flows("flow-37", "noting an archive after it is written", ("flows.archive", _noted_before)),
-    in_flows("flow-37", "a failed write of an archive", ("flows.archive", _whatever_happens)),
-    in_flows("flow-37", "repeating the task of an archive", ("flows._archive_again", _only_looks)),
-    in_flows("flow-37", "the run in the name of an archive", ("flows.FlowHeader.archive", property(_of_any_run))),
-    in_flows("flow-37", "the whole log in an archive", ("flows.rows_of", _without_the_log)),
+    in_flows("flow-37", "the retention of a run", ("flows.FlowHeader.kept_until", property(_as_all_others))),
+    in_flows("flow-37", "the retention that the code says", ("flows.Flows.kept", lambda _, header: header)),
+    in_flows("flow-38", "waiting for the archive", ("flows._is_not_archived", lambda *_: False)),
+    in_flows("flow-38", "noting an archive after it is written", ("flows.archive", _noted_before)),
+    in_flows("flow-38", "a failed write of an archive", ("flows.archive", _whatever_happens)),
+    in_flows("flow-38", "repeating the task of an archive", ("flows._archive_again", _only_looks)),
+    in_flows("flow-38", "the run in the name of an archive", ("flows.FlowHeader.archive", property(_of_any_run))),
+    in_flows("flow-38", "the whole log in an archive", ("flows.rows_of", _without_the_log)),
 )

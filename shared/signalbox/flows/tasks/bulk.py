@@ -1,0 +1,186 @@
+"""One action on all runs that match: cancel, resume, terminate or delete, as a batch with a unit for each run.
+
+    count ──► create the batch, open ──► list the runs by id, a page of units at a time ──► seal ──► units act ──► …
+
+The runs are listed once, in the order of their ids, while the request waits. If its process dies, a repeat under the
+same key continues after the last id that the batch has, so each run is in the batch once. A unit acts on the run that
+was there at the request, and only while it matches: one that has been started or changed since is skipped. A second
+delivery of a unit finds that its run has been cancelled (by the batch's id), ended, resumed or removed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.batches.model.batches import Page, header_of
+from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.tree import header_path as batch_path
+from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.batches.requests import BatchSpec, SealRequest
+from signalbox.batches.service import batches
+from signalbox.batches.storage import count_loaded
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import ACT_ON_RUN
+from signalbox.core.ports import Ports
+from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.times import rfc3339
+from signalbox.flows import sweep
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
+from signalbox.flows.service import Runs, cancel, count_flows, resume
+from signalbox.flows.storage import header_of as flow_of
+from signalbox.mailboxes.model import header_path
+
+DONE, SKIPPED = "done", "skipped"
+"""The results of units."""
+
+Act = Callable[[Ports, FlowAddress, Mapping[str, Any]], None]
+
+ACTIONS: Mapping[str, Act] = {
+    "cancel": lambda ports, run, of: cancel(ports, run, of["reason"], f"{of['batch']} {run.key}"),
+    "resume": lambda ports, run, _: resume(ports, run),
+    "terminate": lambda ports, run, of: sweep.terminate(ports, run, of["reason"]),
+    "delete": lambda ports, run, _: sweep.delete(ports, run),
+}
+"""The actions on all runs that match."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOnRuns:
+    """An action on all runs that match. Raises `BadFlow` for an unknown action, or if nothing chooses the runs."""
+
+    action: str
+    runs: Runs
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise BadFlow(f"`action` must be one of {', '.join(ACTIONS)}.", field="action")
+        if not (self.runs.state or self.runs.label or self.runs.prefix):
+            raise BadFlow("Choose the runs by `state`, `label` or `prefix`.", field="state")
+
+    def payload(self, batch: str, until: str) -> dict[str, Any]:
+        """Return the arguments of all units of a batch. Runs that have begun or changed after `until` do not count."""
+        return {
+            "flow": self.runs.flow,
+            "action": self.action,
+            "state": self.runs.state or "",
+            "label": ":".join(self.runs.label or ()),
+            "prefix": self.runs.prefix,
+            "reason": self.reason[: CORE_LIMITS.error_letters_max],
+            "batch": batch,
+            "until": until,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The batch of an action, and the number of its runs."""
+
+    batch: str
+    count: int
+
+
+# --- the request ---
+
+
+def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> Begun:
+    """Create the batch that acts on all runs that match, whose code `function` has. A repeat under a key is the same.
+
+    Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat is
+    being handled.
+    """
+    batch = name_of("runs", function, wanted.runs.flow, key)
+    [read] = ports.store.read(batch_path(batch))
+    before = header_of(read.data)
+    if before is None:
+        _check_count(ports, wanted.runs)
+    until = before.task.payload["until"] if before and before.task else rfc3339(read.read_time)
+    task = Call(function, ACT_ON_RUN, wanted.payload(batch, until))
+    spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
+    status = batches.populate(ports, batch, spec).status
+    try:
+        return Begun(batch, _populated(ports, batch, wanted.runs) if status.state == "open" else status.counts.size)
+    except (BatchSealed, OtherBody, PageOutOfOrder) as error:
+        raise Unavailable("another repeat of this request populates the batch") from error
+
+
+def _check_count(ports: Ports, runs: Runs) -> None:
+    """Raise `TooManyRuns` if more runs match than one request acts on."""
+    count, most = count_flows(ports, runs), LIMITS.flow_bulk_runs_max
+    if count > most:
+        detail = f"{count:,} runs match, and one request acts on {most:,} at most: choose fewer by a label or a prefix."
+        raise TooManyRuns(detail)
+
+
+def _populated(ports: Ports, batch: str, runs: Runs) -> int:
+    """Load the runs that a batch does not have yet, and seal it. Return the number of its units."""
+    page, after = _loaded(ports, batch)
+    appended = batches.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
+    return batches.seal(ports, batch, SealRequest(appended.page)).counts.size
+
+
+def _loaded(ports: Ports, batch: str) -> tuple[int, str]:
+    """Return the number of a batch's next page, and the id of its last run."""
+    [read] = ports.store.read(batch_path(batch))
+    header = header_of(read.data)
+    assert header is not None, "the batch has just been created"
+    run = BatchRun(batch, header.incarnation)
+    page, _ = count_loaded(ports, run)
+    if not page:
+        return 0, ""
+    [last] = ports.store.read(run.page_path(page - 1))
+    assert last.data is not None, "its node is in the same commit"
+    return page, Page.from_record(last.data).payload_of_last()["id"]
+
+
+def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
+    """Iterate over the ids of the runs behind one, in their order."""
+    base = f"{runs.flow}~"
+    last = (f"{base}{after}",) if after else ()
+    while page := ports.store.query(replace(runs.query(), limit=LIMITS.flow_bulk_page, after=last)):
+        yield from (listing.id.removeprefix(base) for listing in page)
+        last = (page[-1].id,)
+
+
+# --- a unit ---
+
+
+def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
+    """Act on a run if it still matches. Return what was done. Raises the `Problem` with which the run refuses it."""
+    address = FlowAddress(payload["flow"], payload["id"])
+    [read] = ports.store.read(header_path(address.base))
+    header = flow_of(read, address)
+    if header is None or not _matches(header, read.create_time, payload):
+        return SKIPPED
+    try:
+        ACTIONS[payload["action"]](ports, address, payload)
+    except NoFlow:  # it was removed since
+        return SKIPPED
+    except Problem as problem:
+        raise type(problem)(f"{address.key}: {problem.detail}") from problem
+    return DONE
+
+
+def _matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
+    """Return whether a run is the one that was there at the request, and has not changed in what chose it."""
+    until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
+    if created_at is None or created_at > until or (name and header.labels.get(name) != value):
+        return False
+    if payload["state"] not in ("", header.state):
+        return False
+    is_chosen_by_state = payload["state"] or payload["action"] == "resume"
+    since = _state_since(header)
+    return not is_chosen_by_state or since is None or since <= until
+
+
+def _state_since(header: FlowHeader) -> datetime | None:
+    """Return since when a run is in its state, or None if it runs."""
+    if header.end:
+        return header.end.at
+    reason = header.suspended or header.stuck
+    return datetime.fromisoformat(reason["at"]) if reason else None
