@@ -119,7 +119,7 @@ class Triggers:
         if not path.startswith(("orders/", "others/")) or before.update_time == after.update_time:
             return
         number = len(self.events) + 1
-        random, missing = self._world.random, ()
+        random, missing = self._world.random, tuple[str, ...]()
         if self._world.inject_fault(self._world.fault_rates.without_data):
             missing = random.choice(MISSING)
             REACHED[SIDES_MISSING] += 1

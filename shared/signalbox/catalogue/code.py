@@ -85,7 +85,7 @@ RULE_DECORATOR = frozenset({"access"})
 ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 DOCUMENT_DECORATOR = frozenset({"on_document"})
-OF_HANDLERS = ("event", "path", "data")
+OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
 """The arguments of the task of an event (`signalbox.adapters.http.events.ReceivedEvent`)."""
 
 CALLBACKS = frozenset({"callbacks"})

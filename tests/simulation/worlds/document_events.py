@@ -15,8 +15,10 @@ the document. A copy that such a handler makes equals its document.
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -94,7 +96,7 @@ class DocumentEventsWorld:
         random = self.world.random
         self.chosen = (*random.sample(TRIGGERS, random.randint(1, 2)), *random.sample(IN_ORDER, random.randint(0, 2)))
         self.triggers = Triggers(self.world, self.chosen, self._receive)
-        self.world.events = self.triggers  # type: ignore[assignment]  it has what a world calls
+        self.world.events = self.triggers  # type: ignore[assignment]  # it has what a world calls
         self.world.task_handlers["shop"] = self._deliver
         self.world.task_handlers[CHILD] = self._took_effect
         self.world.queue.on_reuse = self._check_reuse
@@ -148,7 +150,7 @@ class DocumentEventsWorld:
             world.run()
             kept = self._failures()
             for id_ in kept:
-                world.start(f"retry {id_}", lambda id_=id_: failures.retry(world.ports, id_))  # type: ignore[misc]  one each
+                world.start(f"retry {id_}", partial(failures.retry, world.ports, id_))
             world.run()
             if not kept:
                 return
@@ -190,14 +192,15 @@ class DocumentEventsWorld:
         def handler(event: DocumentEvent, **parts: str) -> None:
             self._handle(trigger, event, parts)
 
-        names = ["event", *(trigger.parts(path) or {} for path in PATHS if trigger.parts(path))][:2]
-        parts = list(names[1]) if len(names) > 1 else []
+        names = ("event", *re.findall(r"\{(\w+)", trigger.pattern))
         place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        signature = inspect.Signature([inspect.Parameter(name, place) for name in ("event", *parts)])
-        handler.__signature__ = signature  # type: ignore[attr-defined]  as `inspect` reads it
+        signature = inspect.Signature([inspect.Parameter(name, place) for name in names])
+        handler.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` reads it
         handler.__name__ = trigger.name
-        options = {"on": trigger.on, "in_order": trigger.in_order, "attempts_max": ATTEMPTS_MAX}
-        self.app.on_document(trigger.pattern, **options)(handler)  # type: ignore[arg-type]  of several types
+        register = self.app.on_document(
+            trigger.pattern, on=trigger.on, in_order=trigger.in_order, attempts_max=ATTEMPTS_MAX
+        )
+        register(handler)
 
     def _receive(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> None:
         """Receive an event as the entry point does: it is acknowledged only if nothing is raised."""

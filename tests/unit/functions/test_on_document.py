@@ -7,6 +7,7 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
+from signalbox.catalogue.code import OF_HANDLERS
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
@@ -83,6 +84,11 @@ def test_a_task_has_the_data_of_its_event_and_an_event_that_is_too_large_comes_w
     harness.run()
     assert seen[0] == events[0]
     assert (seen[1].path, seen[1].id, seen[1].partial) == ("orders/large", events[1].id, True)
+
+
+def test_the_catalogue_knows_the_arguments_of_a_handlers_task() -> None:
+    app, _ = shop()
+    assert app.task_parameters["ordered"] == app.task_parameters["cancelled"] == list(OF_HANDLERS)
 
 
 def test_a_problem_of_a_handler_is_a_failure_that_can_be_retried(harness: Harness) -> None:
@@ -269,7 +275,7 @@ def test_a_handler_with_other_parameters_another_kind_and_a_second_name_are_refu
     with pytest.raises(TypeError, match="'Missing' is not defined: import it where it is also found at run time"):
         app.on_document("orders/{id}")(of_a_missing_type)
     with pytest.raises(ValueError, match="write one of written, created, updated, deleted"):
-        app.on_document("orders/{id}", on="changed")
+        app.on_document("orders/{id}", on="changed")  # type: ignore[arg-type]  # what a type checker refuses, too
     with pytest.raises(ValueError, match="two tasks of the name ordered"):
 
         @app.on_document("orders/{id}")

@@ -185,7 +185,7 @@ def _received(
     return flask.Response(status=204)
 
 
-def received_event(headers: Mapping[str, str], body: bytes) -> ReceivedEvent:
+def received_event(headers: Headers, body: bytes) -> ReceivedEvent:
     """Parse an event in CloudEvents' binary mode. Raises `BadValue`."""
     event_id = headers.get("ce-id", "")
     if not event_id:
