@@ -365,6 +365,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.joining_tag": "signalbox.semaphores.machine.lanes:joining_tag",
     "semaphores.lane_mode_after": "signalbox.semaphores.machine.lanes:lane_mode_after",
     "semaphores.lane_of in waits": "signalbox.semaphores.machine.waits:lane_of",
+    "semaphores.reads_needed": "signalbox.semaphores.machine.lanes:reads_needed",
     "semaphores.may_join": "signalbox.semaphores.machine.waits:may_join",
     "semaphores.leave": "signalbox.semaphores.storage:leave",
     "semaphores.mode_after in leases": "signalbox.semaphores.machine.leases:mode_after",

@@ -13,7 +13,7 @@ Some clauses cannot be broken alone, and no fault is planted for them:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -445,6 +445,13 @@ def _pass_the_head_of_a_lane(
     return semaphore, grants
 
 
+def _read_behind_a_head(loaded: Loaded, permits: int) -> Mapping[str, int]:
+    return reads_needed(loaded, permits + 2)
+
+
+reads_needed = original("semaphores.reads_needed")
+
+
 def _always_its_own(_: Semaphore, key: str, priority: str) -> str:
     return model.lane_id(key, priority)
 
@@ -558,7 +565,10 @@ FAULTS = (
     _sharing(_without("lane-4", "the tag of an empty lane", ("semaphores._after_read", _forgotten_when_empty))),
     _sharing(
         _without(
-            "lane-5", "the turn of a head that wants several", ("semaphores._grant_in_order", _pass_the_head_of_a_lane)
+            "lane-5",
+            "the turn of a head that wants several",
+            ("semaphores._grant_in_order", _pass_the_head_of_a_lane),
+            ("semaphores.reads_needed", _read_behind_a_head),
         )
     ),
     _sharing(_without("lane-6", "the limit of lanes", ("semaphores.lane_of in waits", _always_its_own))),
