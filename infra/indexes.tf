@@ -50,7 +50,7 @@ locals {
     units                 = ["ended_at", "state"]
     verifications         = ["begun_at"]
     versions              = []
-    waiters               = ["expires_at", "since"]
+    waiters               = ["expires_at", "lane", "places", "since"]
     walks                 = []
     yokes                 = ["item", "user"]
   }

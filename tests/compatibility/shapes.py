@@ -47,6 +47,7 @@ KEYED_BY_DATA = {
     "passed",
     "patches",
     "pending",
+    "places",
     "progress",
     "times",
     "values",

@@ -45,6 +45,7 @@ TESTS = (
     "rates/test_rates",
     "resources/test_costs_resources",
     "semaphores/test_costs_semaphores",
+    "semaphores/test_lanes",
     "semaphores/test_semaphores_http",
     "standings/test_standings_http",
     "tasks/test_failures",
@@ -85,13 +86,15 @@ INDEXED = {
     ("units", "state"): "count units, and list those that failed; of one value, entries sort by ids, which are spread",
     ("verifications", "begun_at"): "list the latest",
     ("waiters", "expires_at"): "receipts that have grown old, of one semaphore",
+    ("waiters", "lane"): "the waiters of all lanes of one semaphore; of one value, entries sort by ids",
+    ("waiters", "places"): "the head of one lane of one semaphore: a field of the map for each lane",
     ("waiters", "since"): "the head of one semaphore's wait queue",
     ("yokes", "item"): "the removal of an item's yokes; of one item, entries sort by ids, which are spread",
     ("yokes", "user"): "the removal of a user's yokes",
 }
 """The indexed fields of the kit's own collections, each with the query that needs it."""
 MEMBER = re.compile(r"\.s[0-9a-f]{24}$")
-"""A field of a map that holds one for each standing."""
+"""A field of a map that holds one for each standing, or for each lane."""
 SELDOM = {("waiters", "expires_at")}
 """Asked for when receipts have grown old: none of these tests waits for that."""
 

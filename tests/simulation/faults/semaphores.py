@@ -8,11 +8,12 @@ Some clauses cannot be broken alone, and no fault is planted for them:
     sem-8, an early alarm answers 503   this is the same line of code as sem-2's early admit run
     sem-9, as many as are free          a run that leaves a head that fits asks for the next: slower, never wrong
     sem-9, a commit changes its record  a waiter that joins a closed queue is seen by the run that opens it anyway
+    lane-6, a shared lane stays shared  the waits of one key are then in two lanes, of which each keeps its order
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,6 +25,7 @@ from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, P
 from signalbox.core.times import EPOCH, slot_end
 from signalbox.semaphores import model, storage, sweep
 from signalbox.semaphores.machine import leases, transitions, wait_queue
+from signalbox.semaphores.machine.lanes import STRIDE
 from signalbox.semaphores.machine.leases import Claimed, EndLease
 from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
@@ -46,6 +48,7 @@ from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
 from tests.simulation.faults.points import Replacement, always, original, planted
 from tests.simulation.worlds.semaphores import joining as semaphores_joining
+from tests.simulation.worlds.semaphores import shares as semaphores_shares
 from tests.simulation.worlds.semaphores import world as semaphores_world
 
 writes_of_commit = original("semaphores._writes")
@@ -73,6 +76,16 @@ def _steady(fault: Fault) -> Fault:
 def _recreated(fault: Fault) -> Fault:
     """Look for a fault only where the semaphore is deleted and created again."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, recreated=True))
+
+
+def _laned(fault: Fault) -> Fault:
+    """Look for a fault only where many waits have keys and priorities."""
+    return replace(fault, run=partial(semaphores_world.run, racing=False, laned=True, many=True))
+
+
+def _sharing(fault: Fault) -> Fault:
+    """Look for a fault only where clients of several lanes wait again and again."""
+    return replace(fault, run=semaphores_shares.run)
 
 
 def _joining(fault: Fault) -> Fault:
@@ -383,6 +396,66 @@ def _not_behind(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -
     return replace(passed, nudge=passed.nudge and not blocked)
 
 
+# --- lanes ---
+
+
+def _any_lane_may_be_joined(loaded: Loaded, _: str) -> bool:
+    return loaded.semaphore.mode == "closed"
+
+
+def _a_lane_that_opens_may_be_joined(loaded: Loaded, lane: str) -> bool:
+    listed = loaded.semaphore.lane(lane)
+    return may_join(loaded, lane) or (listed is not None and listed.mode == "opening")
+
+
+may_join = original("semaphores.may_join")
+
+
+def _closed_without_its_lane(semaphore: Semaphore, _: str, now: datetime) -> Semaphore:
+    return semaphore.moved_to("closed", now)
+
+
+def _back_into_no_lane(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transition[Claimed]:
+    with planted(("semaphores.closed", _closed_without_its_lane)):
+        return claim_lost(loaded, lease, grant)
+
+
+def _before_the_others(_: Semaphore) -> int:
+    return -10 * STRIDE
+
+
+def _forgotten_when_empty(loaded: Loaded, lane: model.Lane, left: Collection[str]) -> model.Lane:
+    after = after_read(loaded, lane, left)
+    return after if after.mode == "closed" else replace(after, tag=0)
+
+
+after_read = original("semaphores._after_read")
+
+
+def _pass_the_head_of_a_lane(
+    semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
+) -> tuple[Semaphore, tuple[wait_queue.Grant, ...]]:
+    grants: tuple[wait_queue.Grant, ...] = ()
+    blocked: set[str] = set()
+    for waiter in waiters:
+        if waiter.lane not in blocked:
+            semaphore, more = grant_in_order(semaphore, [waiter], now, room_bytes, first=first)
+            grants += more
+            blocked |= set() if more else {waiter.lane}
+    return semaphore, grants
+
+
+def _read_behind_a_head(loaded: Loaded, permits: int) -> Mapping[str, int]:
+    return reads_needed(loaded, permits + 2)
+
+
+reads_needed = original("semaphores.reads_needed")
+
+
+def _always_its_own(_: Semaphore, key: str, priority: str) -> str:
+    return model.lane_id(key, priority)
+
+
 def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:
     return lease
 
@@ -480,6 +553,25 @@ FAULTS = (
     _without("sem-13", "forgetting the known head when a wait returns", ("semaphores.claim_lost", _known_for_ever)),
     _without("sem-13", "whether a known waiter still waits", ("semaphores.KnownHead.has", _every_known_waiter)),
     _joining(_without("sem-1", "the admit run for permits left over", ("semaphores._pass_on", _left_over))),
+    _laned(
+        _without("lane-1", "reading again whether its lane is closed", ("semaphores.may_join", _any_lane_may_be_joined))
+    ),
+    _laned(_without("lane-1", "closing a lane that opens", ("semaphores.may_join", _a_lane_that_opens_may_be_joined))),
+    _laned(_without("lane-2", "two steps to open a lane", ("semaphores.lane_mode_after", _open_at_once))),
+    _laned(
+        _without("lane-2", "closing the lane of a wait that returns", ("semaphores.claim_lost", _back_into_no_lane))
+    ),
+    _sharing(_without("lane-3", "the tag of a lane that joins", ("semaphores.joining_tag", _before_the_others))),
+    _sharing(_without("lane-4", "the tag of an empty lane", ("semaphores._after_read", _forgotten_when_empty))),
+    _sharing(
+        _without(
+            "lane-5",
+            "the turn of a head that wants several",
+            ("semaphores._grant_in_order", _pass_the_head_of_a_lane),
+            ("semaphores.reads_needed", _read_behind_a_head),
+        )
+    ),
+    _sharing(_without("lane-6", "the limit of lanes", ("semaphores.lane_of in waits", _always_its_own))),
     torn(_without("sem-14", "the semaphore's record as the last write", ("semaphores._writes", _semaphore_first))),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),
 )

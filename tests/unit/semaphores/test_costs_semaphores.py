@@ -102,6 +102,42 @@ def test_a_wait_that_joins_a_queue(world: World) -> None:
     assert cost(lambda: world.wait("c")) == row_cost("semaphores", "wait_behind")  # a write costs three reads
 
 
+def lane_wait(world: World, id_: str, key: str = "a") -> Cost:
+    return cost(lambda: service.wait(world.ports, "s", WaitRequest(id_, CALL, key=key)))
+
+
+def test_a_wait_in_a_lane_costs_what_a_wait_in_a_queue_does(world: World) -> None:
+    world.hold("holder")
+    assert lane_wait(world, "a1") == row_cost("semaphores", "wait_first")
+    assert lane_wait(world, "a2") == row_cost("semaphores", "wait_behind")
+    assert lane_wait(world, "b1", "b") == row_cost("semaphores", "wait_lane_first")
+    world.wait("plain")
+    assert lane_wait(world, "b2", "b") == row_cost("semaphores", "wait_behind")
+
+
+def test_a_signal_that_grants_to_a_lane_reads_two_waiters_of_it(world: World) -> None:
+    lease = world.hold("holder")
+    for number in range(3):
+        for key in "abc":
+            lane_wait(world, f"{key}{number}", key)
+            world.pass_time(1)
+    world.pass_time(25)  # the alarm is early enough
+    granting = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    assert granting == row_cost("semaphores", "signal_lanes")
+
+
+def test_a_signal_passes_by_an_empty_lane_for_a_read(world: World) -> None:
+    lease = world.hold("holder")
+    for key in "abbb":
+        lane_wait(world, f"{key} {world.now}", key)
+        world.pass_time(1)
+    [only] = [waiter.id for waiter in service.get(world.ports, "s").waiters or () if waiter.key == "a"]
+    service.cancel(world.ports, "s", only)
+    world.pass_time(30)
+    granting = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    assert granting == row_cost("semaphores", "signal_lanes", "signal_empty")
+
+
 def test_a_wait_on_the_combining_path(world: World) -> None:
     world.hold("a")
     world.wait("b")

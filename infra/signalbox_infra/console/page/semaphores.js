@@ -147,6 +147,19 @@ async function one(name, about) {
       "lease seconds": shown.lease_seconds,
       "deleted when unused for": shown.delete_after_seconds && `${shown.delete_after_seconds} s`,
     }),
+    shown.lanes ? h("h2", {}, "Lanes") : null,
+    shown.lanes
+      ? table(
+          "The keys and priorities that share the permits",
+          ["key", "priority", "weight", "share"],
+          shown.lanes.map((lane) => [
+            lane.shared ? "(several)" : lane.key ?? "",
+            lane.priority,
+            lane.weight,
+            `${Math.round(lane.share * 100)} %`,
+          ]),
+        )
+      : null,
     h("h2", {}, "Leases"),
     table(
       "Live leases",
@@ -163,11 +176,12 @@ async function one(name, about) {
     ),
     h("h2", {}, "Waiters"),
     table(
-      "The first hundred, in order",
-      ["place", "wait", "holder", "task", "permits", "since"],
+      shown.lanes ? "The first hundred, by lane, in order" : "The first hundred, in order",
+      ["place", "wait", ...(shown.lanes ? ["key", "priority"] : []), "holder", "task", "permits", "since"],
       shown.waiters.map((waiter, at) => [
         at + 1,
         waiter.id,
+        ...(shown.lanes ? [waiter.key ?? "", waiter.priority ?? "normal"] : []),
         waiter.holder ?? "",
         owner(waiter.task),
         waiter.permits,

@@ -220,14 +220,9 @@ def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
 
 def _compact(semaphore: Semaphore) -> Semaphore:
     """Leave out the lanes without waiters whose tags the others have passed; without waiters at all, open."""
-    kept = tuple(lane for lane in semaphore.lanes if is_kept(lane))
+    kept = tuple(lane for lane in semaphore.lanes if lane.mode != "open" or lane.tag > 0)
     if all(lane.mode == "open" for lane in kept):
         return replace(semaphore, mode="open", lanes=())
     if [lane.id for lane in kept] == [PLAIN]:
         return replace(semaphore, mode=kept[0].mode, known=kept[0].known, lanes=())
     return replace(semaphore, lanes=kept)
-
-
-def is_kept(lane: Lane) -> bool:
-    """Return whether the record keeps a lane: it may have waiters, or the others have not passed its tag."""
-    return lane.mode != "open" or lane.tag > 0

@@ -74,6 +74,7 @@ from datetime import datetime, timedelta
 from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.machine import lanes
+from signalbox.semaphores.machine.lanes import lane_of
 from signalbox.semaphores.machine.transitions import (
     Loaded,
     QueueReads,
@@ -239,7 +240,7 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         holder=request.holder,
         key=request.key,
         priority=priority,
-        lane=lanes.lane_of(loaded.semaphore, request.key, priority),
+        lane=lane_of(loaded.semaphore, request.key, priority),
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
     )

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from signalbox.core.ports import Snapshot
 from signalbox.semaphores.model import Semaphore
 from tests.simulation.world import Violation
+from tests.simulation.worlds.semaphores.shares import is_queued, lane_of_record
 
 LATE_SECONDS = 2.2
 
@@ -23,12 +24,18 @@ class HeadWatch:
         self._fits_since: dict[str, datetime] = {}
 
     def look(self, semaphore: Semaphore, waits: Sequence[Snapshot], at: datetime) -> None:
-        """Note the head, if enough permits are free for it. `waits` are those of this semaphore."""
-        queue = [one for one in waits if one.data and "since" in one.data and one.create_time]
+        """Note the head, if enough permits are free for it. `waits` are those of this semaphore.
+
+        Of several lanes, the heads are noted if enough are free for each: it may be the turn of any of them.
+        """
+        queue = [one for one in waits if is_queued(one.data) and one.create_time]
         queue.sort(key=lambda one: one.create_time or at)
         able = [one for one in queue if one.data and one.data["permits"] <= semaphore.permits]
-        head = [one.id for one in able[:1] if one.data and one.data["permits"] <= semaphore.free(at)]
-        self._fits_since = {id_: self._fits_since.get(id_, at) for id_ in head}
+        heads: dict[str, Snapshot] = {}
+        for one in able:
+            heads.setdefault(lane_of_record(one.data or {}), one)
+        fit = all(one.data and one.data["permits"] <= semaphore.free(at) for one in heads.values())
+        self._fits_since = {one.id: self._fits_since.get(one.id, at) for one in heads.values() if fit}
 
     def check(self, granted: Iterable[str], at: datetime) -> None:
         """Raise `Violation` if one of these waits could have been granted much earlier."""

@@ -28,9 +28,20 @@ from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.semaphores import joining as semaphores_joining
+from tests.simulation.worlds.semaphores import shares as semaphores_shares
 from tests.simulation.worlds.semaphores.abandoned import ABANDONED_SHARE, IDS, abandon
 from tests.simulation.worlds.semaphores.crowd import crowd, refusing_alarms
 from tests.simulation.worlds.semaphores.promptness import LATE_SECONDS, HeadWatch
+from tests.simulation.worlds.semaphores.shares import (
+    KEYS,
+    LIMITS_OF_LANES,
+    PRIORITIES,
+    WEIGHTS,
+    ShareWatch,
+    granted_from_queue,
+    is_queued,
+    lane_of_record,
+)
 
 NAME = "s"
 RECORD = model.path_of(NAME)
@@ -40,6 +51,7 @@ PAGE = 2
 KNOWN = 3
 RETRIES_MAX = 12
 WAITS_LONG = 8
+WAITS_MANY = (6, 12)
 SWEEPS = 6
 CROWDED_RATE = 0.1
 CROWDED_SWEEPS = 24
@@ -50,6 +62,8 @@ STEADY_SHARE = 0.3
 LATE_RENEWALS_SHARE = 0.1
 LATER_SECONDS = 1.0
 PURGED_SHARE = 0.3
+LANED_SHARE = 0.3
+MANY_SHARE = 0.1
 SILENT_SECONDS = (0.5, 5.0, 60.0)
 """The time after which an unclaimed grant's task counts as lost where queues are purged. The task may only be late."""
 CHANGES = ((1,), (1, 1), (1, 2), (), (3,))
@@ -66,6 +80,8 @@ def run(
     abandoned: bool | None = None,
     steady: bool | None = None,
     doubting: bool | None = None,
+    laned: bool | None = None,
+    many: bool = False,
 ) -> None:
     """Run one seed's world until it is idle. Raises `Violation` when a property does not hold.
 
@@ -73,18 +89,24 @@ def run(
     world the permits are lowered and raised, and waits need one or two. In a `recreated` world the semaphore is deleted
     and created again, twice, while one wait is called three times. In an `abandoned` world weeks have passed since the
     tasks of some grants were lost. In a `steady` world nothing fails and no clock jumps. In a `doubting` world callers
-    renew and signal leases that were signalled before. With None, the seed chooses; some seeds also run a steady world
-    of changes, and one in which the answers of late renewals are lost.
+    renew and signal leases that were signalled before. In a `laned` world waits have keys and priorities; with `many`
+    there are more waits. With None, the seed chooses; some seeds also run a steady world of changes, one in which the
+    answers of late renewals are lost, and one with lanes of many waits.
     """
+    chosen = racing, changing, recreated, abandoned, steady, doubting
     try:
-        SemaphoresWorld(seed, trace, racing, changing, recreated, abandoned, steady, doubting).run()
-        if [racing, changing, steady, doubting] == [None] * 4:
+        SemaphoresWorld(seed, trace, *chosen, laned=laned, many=many).run()
+        if [racing, changing, steady, doubting, laned] == [None] * 5:
+            if Random(f"many lanes {seed}").random() < MANY_SHARE:
+                SemaphoresWorld(seed, trace, racing=False, laned=True, many=True).run()
             if Random(f"steady {seed}").random() < STEADY_SHARE:
                 SemaphoresWorld(seed, trace, racing=False, changing=True, steady=True).run()
             if Random(f"late renewals {seed}").random() < LATE_RENEWALS_SHARE:
                 SemaphoresWorld(seed, trace, racing=False, late_renewals=True).run()
         if semaphores_joining.drawn(seed):
             semaphores_joining.run(seed, trace)
+        if semaphores_shares.drawn(seed):
+            semaphores_shares.run(seed, trace)
     except Violation:
         raise
     except AssertionError as error:
@@ -106,6 +128,8 @@ class SemaphoresWorld:
         doubting: bool | None = None,
         *,
         late_renewals: bool = False,
+        laned: bool | None = None,
+        many: bool = False,
     ) -> None:
         self.late_renewals = late_renewals
         self.seed = seed
@@ -129,13 +153,20 @@ class SemaphoresWorld:
         if self.changing:
             self.permits, self.unhurried = 2, False
         self.heads = HeadWatch()
-        self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS)
+        self.of_lanes = Random(f"lanes {seed}")
+        self.laned = self.of_lanes.random() < LANED_SHARE if laned is None else laned
+        self.many = many
+        lanes = [(key, priority) for key in KEYS for priority in PRIORITIES]
+        self.lanes = self.of_lanes.sample(lanes, self.of_lanes.choice((2, 3, 6)))
+        weights = WEIGHTS if self.laned and self.of_lanes.random() < 0.5 else {}
+        self.settings = SemaphoreSettings(self.permits, LEASE_SECONDS, weights=weights)
         self.world.task_handlers["semaphore_admit"] = self._admit
         self.world.task_handlers["user"] = self._continue
         self.world.queue.on_reuse = self._check_reuse
         self.world.observers.append(self._observed)
         self.began: dict[str, int] = {}
         self.answered: dict[str, int] = {}
+        self.shares = ShareWatch(self.answered)
         self.cancelling: set[str] = set()
         self.signalled: set[str] = set()
         self.renewed_late: set[str] = set()
@@ -164,6 +195,7 @@ class SemaphoresWorld:
         self.queued_at: dict[str, datetime] = {}
         self.forgetting: set[str] = set()
         self.left_queue: dict[str, datetime] = {}
+        self.left_lane: dict[str, str] = {}
         lost_tasks = not self.racing and Random(f"abandoned {seed}").random() < ABANDONED_SHARE
         self.abandoned = lost_tasks if abandoned is None else abandoned
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
@@ -190,6 +222,7 @@ class SemaphoresWorld:
             guarded_attempts_max=self.rounds,
             known_head_max=KNOWN,
             **self.silence,
+            **LIMITS_OF_LANES,
         ):
             service.put(self.world.reliable_ports(), NAME, self.settings)
             if self.crowded:
@@ -199,7 +232,8 @@ class SemaphoresWorld:
                 self._abandon()
             acts: list[Callable[[], None]] = []
             waits_max = 3 if self.racing else operations_max(5, WAITS_LONG)
-            for index in range(1 if self.doubled else random.randint(2, waits_max)):
+            waits = 1 if self.doubled else random.randint(2, waits_max)
+            for index in range(self.of_lanes.randint(*WAITS_MANY) if self.many else waits):
                 calls = 3 if self.doubled else 1 if self.racing else random.choice((1, 1, 2))
                 acts += [self._waiting(f"w{index}")] * calls
                 if random.random() < (0.4 if self.changing else 0.15) and not self.racing:
@@ -267,6 +301,7 @@ class SemaphoresWorld:
         if self.world.random.random() < (0.05 if self.racing else 0.2):
             self.forgetting.add(id_)
         late = Call("user", "timeout", {"id": id_})
+        key, priority = self.of_lanes.choice(self.lanes) if self.laned else ("", None)
         request = WaitRequest(
             id_,
             call,
@@ -274,6 +309,8 @@ class SemaphoresWorld:
             permits=self.world.random.choice((1, 2)) if self.changing else 1,
             deadline_seconds=deadline,
             on_timeout=late,
+            key=key,
+            priority=priority,
         )
 
         def work() -> None:
@@ -482,8 +519,10 @@ class SemaphoresWorld:
             granted = self._note_place(before, after)
             self._note_incarnation(before, after)
             self._check_deleted(before, after)
+            self.shares.waiter_written(after)
         if path == RECORD and after.data is None:
             self.incarnation += 1
+            self.shares.semaphore_deleted()
         if path == RECORD and after.data is not None:
             self._observed_semaphore(before, after)
         if self.steady and path.startswith(RECORD) and not granted:
@@ -491,9 +530,10 @@ class SemaphoresWorld:
 
     def _note_place(self, before: Snapshot, after: Snapshot) -> bool:
         """Note a waiter that leaves the wait queue; return whether it is granted, by a commit with further writes."""
-        if before.data is None or "since" not in before.data or (after.data and "since" in after.data):
+        if before.data is None or not is_queued(before.data) or is_queued(after.data):
             return False
         self.left_queue[before.id] = after.read_time
+        self.left_lane[before.id] = lane_of_record(before.data)
         return after.data is not None and after.data["state"] == "granted"
 
     def _queue_before(self, at: datetime) -> list[str]:
@@ -531,6 +571,7 @@ class SemaphoresWorld:
                 self.extended_late |= {lease.lease_id} if kept.ends_at > lease.ends_at else set()
         self._check_order(old, new, at)
         self._check_passing(old, new, before, at)
+        self._check_shares(old, new, before.update_time, at)
         if new.mode != "open" and new.sweep_at(at) is None:
             raise Violation("the wait queue may have waiters, and no sweep is due")
 
@@ -571,21 +612,36 @@ class SemaphoresWorld:
             raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
     def _check_order(self, old: model.Semaphore, new: model.Semaphore, at: datetime) -> None:
-        """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then."""
+        """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then.
+
+        A wait that was in the queue of its lane may overtake those of other lanes.
+        """
         held = {(lease.id, lease.grant) for lease in old.leases}
         granted = {lease.id for lease in new.leases if (lease.id, lease.grant) not in held}
-        waiting = [id_ for id_ in self._queue_before(at) if id_ not in granted | self._hopeless(new.permits)]
+        queue = set(self._queue_before(at))
+        waiting = {one.id: lane_of_record(one.data or {}) for one in self._waits() if one.id in queue}
         for id_ in granted:
+            in_lane = self.left_lane[id_] if self.left_queue.get(id_) == at else None
             overtaken = [
-                one for one in waiting if self.answered.get(one, 10**18) < self.began[id_] and not self.recreated
+                one
+                for one, lane in waiting.items()
+                if one not in granted | self._hopeless(new.permits)
+                and self.answered.get(one, 10**18) < self.began[id_]
+                and not self.recreated
+                and in_lane in (None, lane)
             ]
             if overtaken:
                 raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 
+    def _check_shares(self, old: model.Semaphore, new: model.Semaphore, before: datetime | None, at: datetime) -> None:
+        """Check that no lane is granted more than its share while another one waits, and that the record has room."""
+        from_queue = granted_from_queue(old, new, lambda id_: self.left_queue.get(id_) == at)
+        self.shares.check(new, from_queue, before)
+
     def _check_deleted(self, before: Snapshot, after: Snapshot) -> None:
         """Check that no operation deletes a waiter of the current semaphore."""
         [semaphore] = self.world.store.read(RECORD)
-        if before.data is None or after.data is not None or "since" not in before.data:
+        if before.data is None or after.data is not None or not is_queued(before.data):
             return
         if semaphore.create_time and before.data["incarnation"] == times.microseconds(semaphore.create_time):
             raise Violation(f"{before.id} was deleted while it waited")
@@ -593,7 +649,7 @@ class SemaphoresWorld:
     def _note_incarnation(self, before: Snapshot, after: Snapshot) -> None:
         if after.data and (before.data is None or before.data["joined"] != after.data["joined"]):
             self.incarnation_of[after.id] = self.incarnation
-        if after.data and "since" in after.data and not (before.data and "since" in before.data):
+        if is_queued(after.data) and not is_queued(before.data):
             self.queued_at[after.id] = after.update_time or after.read_time
 
     def _check_passing(self, old: model.Semaphore, new: model.Semaphore, before: Snapshot, at: datetime) -> None:
@@ -619,7 +675,7 @@ class SemaphoresWorld:
 
     def _wait_queue(self) -> list[str]:
         """List the waiters of the current semaphore."""
-        return [one.id for one in self._waits() if one.data and "since" in one.data]
+        return [one.id for one in self._waits() if is_queued(one.data)]
 
     def _hopeless(self, permits: int) -> set[str]:
         """Return the waits that need more permits; they may be overtaken."""
@@ -663,6 +719,8 @@ class SemaphoresWorld:
             raise Violation(f"permits are missing: {semaphore}")
         if semaphore.mode != "open":
             raise Violation(f"the wait queue is empty, and the semaphore stays {semaphore.mode}")
+        if semaphore.lanes:
+            raise Violation(f"no wait is left, and the semaphore keeps the lanes {semaphore.lanes}")
         for one in self._waits():
             self._check_wait(one)
         kept = {one.id for one in self._waits()}
