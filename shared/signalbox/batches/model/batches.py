@@ -253,7 +253,16 @@ class Page:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
         of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
-        return cls(start.first, len(units), text, digest(list(units)), *of_header, start.first_group, header.rate, header.weight)
+        return cls(
+            start.first,
+            len(units),
+            text,
+            digest(list(units)),
+            *of_header,
+            start.first_group,
+            header.rate,
+            header.weight,
+        )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
