@@ -232,7 +232,8 @@ class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
     `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are the header's, so that an expansion
-    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
+    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted
+    through the batch.
     """
 
     first: int

@@ -2,9 +2,9 @@
 
 In some of these, an operator changes the limits, cancels a wait, or deletes the rate and perhaps creates it again.
 Checked when a unit's code starts: it has permits, and no other task runs this attempt of the unit. Checked at each
-grant: no attempt of a unit takes permits twice, and no wait that a batch had at its cancel takes any after the task that
-ends them. Checked at rest: no wait is left, that task ran for each cancelled batch, and no unit with permits failed
-because the rate was deleted.
+grant: no attempt of a unit takes permits twice, and no wait that a batch had at its cancel takes any after the task
+that ends them. Checked at rest: no wait is left, that task ran for each cancelled batch, and no unit with permits
+failed because the rate was deleted.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Rated:
         old, new = wait_of(before), wait_of(after)
         if new is None or new.state != "granted" or (old and old.state == "granted"):
             return
-        assert new.granted_at is not None and old is not None, "a wait was granted"
+        assert old is not None, "a wait was granted"
         operation = PlacedUnit.from_record(_unit(old.unit)).operation
         if self._granted.setdefault(operation, new.id) != new.id or old.state != "waiting":
             raise Violation(f"{new.id} and {self._granted[operation]} take permits for one attempt of a unit")
