@@ -117,6 +117,9 @@ bench-social: $(READY) ## Measure a hub's save in Social Code, 2,000 dependants 
 bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's (ARGS="documents --pairs 9")
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
+bench-all: $(READY) ## Run all benches and write docs/benchmarks.md, in about half an hour (ARGS="--only objects flows")
+	@$(PYTHON_IN_VENV) -m tests.bench.collected $(ARGS)
+
 memory: $(READY) ## Measure the peak memory of the largest requests on documents, on the Firestore emulator
 	@$(PYTHON_IN_VENV) -m tests.memory
 

@@ -54,6 +54,10 @@ locals {
     # A critical section that had no call for a week. Only an idle one has this field.
     critical_sections = { field = "idle_since", offset = "604800s" }
 
+    # The newest event of a document that a handler has begun. After twice the time for which an event or its task may be delivered,
+    # no older event can arrive.
+    document_events = { field = "begun_at", offset = "5529600s" }
+
     # A task that was given up. After this time it cannot be run again; a late delivery of the task would record it again.
     failures = { field = "recorded_at", offset = "2592000s" }
 

@@ -131,6 +131,20 @@ locals {
   }]...)
 }
 
+# The buckets to which the code writes the archives of its flows. It does so in a task.
+locals {
+  archives = merge([for name, function in local.deployments : {
+    for bucket in function.archives : "${name}/${bucket}" => { account = name, bucket = bucket } if function.part != "people"
+  }]...)
+}
+
+resource "google_storage_bucket_iam_member" "archive" {
+  for_each = local.archives
+  bucket   = each.value.bucket
+  role     = "roles/storage.objectUser" # a repeat replaces an object
+  member   = google_service_account.runtime[each.value.account].member
+}
+
 resource "google_secret_manager_secret_iam_member" "reader" {
   for_each  = { for key, reads in local.secret_reads : key => reads[0] }
   project   = var.project_id
@@ -203,6 +217,7 @@ resource "terraform_data" "rights" {
     [for right in google_secret_manager_secret_iam_member.reader : right.id],
     [for right in google_service_account_iam_member.act_as_queue : right.id],
     [for right in google_service_account_iam_member.builder_acts_as : right.id],
+    [for right in google_storage_bucket_iam_member.archive : right.id],
   ))
   provisioner "local-exec" {
     command = "sleep ${var.rights_seconds}"

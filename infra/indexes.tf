@@ -23,6 +23,7 @@ locals {
     counted               = ["times", "values"]
     counters              = ["first"]
     critical_sections     = []
+    document_events       = []
     entries               = ["average", "count", "max", "min", "sum"]
     failures              = ["failed_at"]
     flows                 = ["checked_at", "due_at", "state"]

@@ -43,6 +43,7 @@ locals {
     secrets   = merge({}, lookup(entry, "secrets", null))
     roles     = lookup(entry, "roles", [])
     invokes   = lookup(entry, "invokes", [])
+    archives  = lookup(entry, "archives", [])
     isolated  = lookup(entry, "isolated", false)
     vpc       = length(merge({}, lookup(entry, "vpc", null))) == 0 ? null : merge({ network = null, subnetwork = null, egress = "private-ranges" }, entry.vpc)
     auth      = lookup(entry, "auth", "")

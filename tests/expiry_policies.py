@@ -35,6 +35,12 @@ POLICIES: dict[str, ExpiryPolicy] = {
         timedelta(days=7),
         "Only an idle one has that field; tokens are made from the time, so those of a new record are larger.",
     ),
+    "document_events": ExpiryPolicy(
+        "begun_at",
+        timedelta(days=64),
+        "It orders the events of a document for as long as an older one may arrive: 32 days until its task is "
+        "enqueued, and 32 until that is delivered.",
+    ),
     "failures": ExpiryPolicy(
         "recorded_at",
         timedelta(days=30),

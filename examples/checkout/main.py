@@ -5,6 +5,7 @@ The flow is one coroutine. If a process dies, the flow continues where it was. A
     POST {base}shop/stock {"item": "tea", "count": 10}                                             202
     POST {base}shop/flows/checkout/7 {"arguments": {"order": "7", "item": "tea", "count": 1, "amount": 3000}}  201
     POST {base}shop/flows/checkout/7/events/approval {"value": {"by": "ann", "approved": true}}      202
+    GET  {base}shop/flows/checkout/7/queries/receipt                                                 200
     GET  {base}shop/flows/checkout/7?wait_seconds=30                                               200
 
 A page that writes to Firestore itself starts an order by creating the record ``orders/7``, with the same arguments.
@@ -95,6 +96,8 @@ async def checkout(order: str, item: str, count: int, amount: int) -> dict[str, 
 
     A cancel does not interrupt what is shielded: a charge is not refunded before it has ended, nor a parcel forgotten.
     """
+    paid = parcel = ""
+    flow.answer("receipt", lambda: {"order": order, "amount": amount, "paid": paid, "parcel": parcel})
     try:
         paid = await flow.shield(flow.step(charge.call(order, amount), attempts_max=5, pause_seconds=2))
         await objects("Stock", item).reserve(order=order, count=count)

@@ -6,6 +6,7 @@ many machines the provider starts or stops at once) is a lock, a semaphore of th
     POST {base}machines/flows/machine/m1 {"arguments": {"name": "m1"}}                    201
     POST {base}machines/flows/machine/m1/events/order {"value": {"order": "start"}}       202
     GET  {base}machines/flows/machine/m1                                   200 {"progress": {"state": "running"}, …}
+    GET  {base}machines/flows/machine/m1/queries/orders                    200 {"result": ["idle", "stop"], …}
 """
 
 from collections.abc import Callable
@@ -73,6 +74,8 @@ GRAPH: dict[str, dict[str, Transition]] = {
 @app.flow
 async def machine(name: str, state: str = "stopped", changes: int = 0) -> Any:
     """Live as a machine: from node to node of the graph, until one that leads nowhere."""
+    flow.answer("orders", lambda: sorted(GRAPH[state]))
+    flow.answer("leads_to", lambda order: GRAPH[state][order].to if order in GRAPH[state] else state)
     for _ in range(EVENTS_A_RUN):
         flow.progress({"state": state, "changes": changes})
         if not GRAPH[state]:

@@ -35,6 +35,7 @@ from signalbox.catalogue.entries import (
 from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH
 
+ARCHIVE = "google_storage_bucket_iam_member"
 INVOKER = "google_cloud_run_service_iam_member"
 ACTS_AS = "google_service_account_iam_member"
 ENQUEUER = "google_cloud_tasks_queue_iam_member"
@@ -166,6 +167,7 @@ def _function(state: _State, name: str, folder: Path) -> Function:
         secrets={each["key"]: _version(each) for each in service.get("secret_environment_variables") or ()},
         roles=tuple(sorted(_own_roles(state, values))),
         invokes=tuple(sorted(_invoked(state, values))),
+        archives=tuple(sorted({bucket for half in halves for bucket in _archives(state, half)})),
         isolated=not _may_use_the_database(state, values),
         vpc=_vpc(service),
     )
@@ -192,6 +194,12 @@ def _own_roles(state: _State, values: Resource) -> set[str]:
     member = f"serviceAccount:{_service(values)['service_account_email']}"
     granted = (each for each in state.of(PROJECT_ROLE) if each["member"] == member and not each["condition"])
     return {each["role"] for each in granted}
+
+
+def _archives(state: _State, values: Resource) -> Iterator[str]:
+    """Iterate over the buckets to which a function's account may write."""
+    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    return (each["bucket"] for each in state.of(ARCHIVE) if each["member"] == member)
 
 
 def _invoked(state: _State, values: Resource) -> set[str]:

@@ -32,7 +32,7 @@ from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core import effects
 from signalbox.core.calls import check_plain, check_ran
-from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern
+from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import NO_BACKOFF, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
@@ -97,6 +97,12 @@ class RegisterTask(Protocol):
     def __call__(self, code: Callable[P, R]) -> Task[P, R]: ...
 
 
+class RegisterFlow(Protocol):
+    """Register a flow with the options of `Function.flow`."""
+
+    def __call__(self, code: "FlowCode[P, R]", /) -> "Flow[P, R]": ...
+
+
 TASKS = "/tasks/"
 TURNS = f"{effects.WAKE_UP_PATH}/"
 EVENTS = f"{DOCUMENT_EVENTS_PATH}/"
@@ -132,11 +138,16 @@ class PatternChanged(Problem):
 
 @dataclass(frozen=True, slots=True)
 class DocumentHandler:
-    """A handler of `on_document`: its pattern, the kind of events, and its task."""
+    """A handler of `on_document`: its pattern, the kind of events, its task, and whether events keep their order."""
 
     pattern: DocumentPattern
-    on: str
+    on: Kind
     task: Task[..., Any]
+    in_order: bool
+
+    def takes(self, path: str, kind: str) -> bool:
+        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
+        return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
 
 
 class Function:
@@ -266,14 +277,28 @@ class Function:
         self._objects.add(code)
         return code
 
-    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]":
+    @overload
+    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]": ...
+
+    @overload
+    def flow(self, *, retention_days: int | None = ..., archive: str = ...) -> "RegisterFlow": ...
+
+    def flow(self, code: Any = None, *, retention_days: int | None = None, archive: str = "") -> Any:
         """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
 
+        A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`, ``gs://BUCKET/PREFIX``
+        or a folder, the run and its log are written there as soon as it has ended, and it is not removed before. The
+        last turn of a run decides: a deployment changes nothing for runs that have ended.
+
         Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
-        whose type is not JSON, `ValueError` for a second flow of one name.
+        whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.
         """
-        self._flows = self._flows or self._new_flow_host()
-        return self._flows.add(code)
+        host = self._flows = self._flows or self._new_flow_host()
+
+        def register(code: Any) -> Any:
+            return host.add(code, retention_days, archive)
+
+        return register if code is None else register(code)
 
     def callbacks(self) -> None:
         """Serve the addresses that `flow.callback(…, through=NAME)` returns, below ``/callbacks/``.
@@ -338,7 +363,8 @@ class Function:
         self,
         pattern: str,
         *,
-        on: str = WRITTEN,
+        on: Kind = WRITTEN,
+        in_order: bool = False,
         attempts_max: int = TASKS_LIMITS.attempts_max,
         queue: str = TASKS_QUEUE,
     ) -> Callable[[Handler], Handler]:
@@ -349,6 +375,9 @@ class Function:
         its name, and a `TaskContext` if it has such a parameter. The event is acknowledged once the task is enqueued,
         under an id that its other deliveries have, too; `attempts_max` and `queue` are those of `task`. An event whose
         data would not fit into a task arrives without it (`DocumentEvent.partial`).
+
+        With `in_order`, the handler runs for one event of a document at a time, in the order of the document's
+        versions. An event that arrives after the handler has begun with a later one of its document is left out.
 
         Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
         `TypeError` for a handler with other parameters.
@@ -367,7 +396,14 @@ class Function:
             context_name = _check_parameters(handler, parsed)
 
             @wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
-            def run(event: str, path: str, data: str, context: TaskContext) -> None:
+            def run(
+                event: str,
+                path: str,
+                data: str,
+                context: TaskContext,
+                kind: str = "",
+                place: int | None = None,  # noqa: ARG001  `_in_order` reads it before the code starts
+            ) -> None:
                 parts = parsed.match(path)
                 if parts is None:
                     raise PatternChanged(
@@ -375,10 +411,11 @@ class Function:
                         "handle the event by hand, or retry it with code that has the pattern of its time."
                     )
                 given = {context_name: context} if context_name else {}
-                check_ran(handler(event_of_arguments(event, path, data), **parts, **given), "handler", run.__name__)
+                received = event_of_arguments(event, path, data, kind)
+                check_ran(handler(received, **parts, **given), "handler", run.__name__)
 
             del run.__wrapped__  # its parameters are not those of the task
-            self._handlers[run.__name__] = DocumentHandler(parsed, on, register_task(run))
+            self._handlers[run.__name__] = DocumentHandler(parsed, on, register_task(run), in_order)
             return handler
 
         return register
@@ -393,9 +430,13 @@ class Function:
         handler = self._handlers.get(name)
         if handler is None:
             raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
-        if handler.pattern.match(event.path) is None or handler.on not in (WRITTEN, event.kind or handler.on):
+        if not handler.takes(event.path, event.kind):
             return
-        arguments = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
+        arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
+        if handler.in_order:
+            from signalbox.document_events.model import place_of  # only for functions with such a handler
+
+            arguments["place"] = place_of(event.written_at, event.before_written_at)
         try:
             handler.task.call(**arguments).enqueue(id=name_of("event", self.name, name, event.id))
         except OtherBody:
@@ -427,6 +468,8 @@ class Function:
         if self._flows and not self._has_flow_routes:
             self._flows.add_routes(self._routes, self._access)
             self._has_flow_routes = True
+        if self._flows:
+            self._flows.serve()
         forwarding = forwarding_entry(self.name)
         own = {TASKS: tasks, TURNS: turns}
         if self._handlers:
@@ -507,7 +550,20 @@ class Function:
             if "step" in attempt.context:
                 self._flow_host.run_step(attempt, limits, partial(code, attempt))
             else:
-                runs.run(runtime.ports(), attempt, limits, is_live, partial(code, attempt))
+                run = partial(runs.run, runtime.ports(), attempt, limits, is_live, partial(code, attempt))
+                self._in_order(attempt, run)
+
+    def _in_order(self, attempt: Attempt, run: Callable[[], None]) -> None:
+        """Run a task. That of an event whose handler keeps the order waits for its turn, or is left out."""
+        handler = self._handlers.get(attempt.task)
+        if handler is None or not handler.in_order:
+            return run()
+        from signalbox.document_events import model, service  # only for functions with such a handler
+
+        event, path = str(attempt.payload.get("event", "")), str(attempt.payload.get("path", ""))
+        record = model.path_of(self.name, attempt.task, path)
+        ordered = model.OrderedEvent(record, path, event, attempt.payload.get("place"))
+        return service.run(runtime.ports(), ordered, settings().timeout_seconds, run)
 
     def _run_turn(self, request: TaskDelivery) -> None:
         """Run the mailbox of an object or of a flow."""

@@ -33,6 +33,7 @@ def lines(stage: Stage, copies_max: int, calls: int) -> Iterator[str]:
     for copies in sizes(copies_max):
         runs.append(fan_out(stage, copies))
         yield report.of_fan_out(runs[-1])
+        yield report.figure_of_fan_out(runs[-1])
     yield report.of_growth(runs)
     yield report.of_events(*event_microseconds(calls), calls)
     yield from report.of_puts({linkers: put_milliseconds(stage, linkers, calls // 5) for linkers in (0, 1, copies_max)})

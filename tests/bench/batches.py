@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench.figures import Figure
 from tests.bench.idle import family, used
 from tests.bench.rivals import running
 from tests.bench.stage import Stage
@@ -53,12 +54,15 @@ class BatchTime:
     seconds: float
     spent: Mapping[str, float]
 
+    @property
+    def rate(self) -> float:
+        """Units a second."""
+        return self.units / self.seconds
+
     def line(self) -> str:
         """Return the line of the table."""
         shares = "  ".join(f"{name} {1000 * seconds / self.units:5.2f}" for name, seconds in self.spent.items())
-        return (
-            f"{self.units:>7,} units {self.seconds:>8.2f} s {self.units / self.seconds:>7.0f}/s   ms a unit: {shares}"
-        )
+        return f"{self.units:>7,} units {self.seconds:>8.2f} s {self.rate:>7.0f}/s   ms a unit: {shares}"
 
 
 def run_batch(stage: Stage, units: int, queues: Sequence[str] = (), per_task: int | None = None) -> BatchTime:
@@ -98,15 +102,35 @@ def growth(runs: Sequence[BatchTime]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.units / first.units)
 
 
-def lines(stage: Stage, sizes: Sequence[int], queues: Sequence[str] = (), per_task: int | None = None) -> Iterator[str]:
-    """Yield the lines of the table. The first batch, which warms everything up, is not in it."""
+def measured(
+    stage: Stage, sizes: Sequence[int], queues: Sequence[str] = (), per_task: int | None = None
+) -> list[BatchTime]:
+    """Run batches, print the lines of the table, and return the runs. A first batch warms everything up.
+
+    With groups, the last line has the largest size once more, one unit a task.
+    """
     run_batch(stage, min(sizes), queues, per_task)
     runs = []
     for units in sizes:
         runs.append(run_batch(stage, units, queues, per_task))
-        yield runs[-1].line()
+        _print(runs[-1].line())
     if len(runs) > 1:
-        yield f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)"
+        _print(f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)")
+    if per_task:
+        alone = run_batch(stage, sizes[-1], queues)
+        _print(f"{alone.line()}   one a task")
+        what = f"{alone.units:,} units, {per_task} a task"
+        _print(Figure(what, runs[-1].rate, "units/s", "one a task", alone.rate).line())
+    return runs
+
+
+def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: float) -> None:
+    """Run the rivals, and print their lines and the figures of the sizes that were measured here, too."""
+    own = {run.units: run for run in runs}
+    for rival, units, ran in running.runs(sizes, seconds_max):
+        _print(ran.line(rival, units))
+        if ran.seconds and units in own:
+            _print(Figure(f"{units:,} units", own[units].rate, "units/s", rival, units / ran.seconds).line())
 
 
 def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
@@ -140,16 +164,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
         with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
-            _print(lines(stage, chosen.sizes, queues, chosen.per_task))
+            runs = measured(stage, chosen.sizes, queues, chosen.per_task)
     if chosen.rivals is not None:
-        _print(running.lines(chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds))
+        beside_rivals(runs, chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds)
     return 0
 
 
-def _print(table: Iterator[str]) -> None:
-    for line in table:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pathlib import Path
 from signalbox.catalogue.reading import load
 from signalbox_infra.local.processes import free_port
 from signalbox_infra.packaging.package import package
+from tests.bench.figures import Figure
 
 BARE = """\
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
@@ -125,6 +126,12 @@ def line(cold: ColdStart) -> str:
     return f"{cold.name:18} {own * 1000:6.0f} ms   bare {bare * 1000:6.0f} ms   {cold.ratio:.2f} times the bare one"
 
 
+def figure(cold: ColdStart) -> Figure:
+    """Return the pairs' median ratio, as the milliseconds that it makes of the bare function's fastest start."""
+    bare = 1000 * min(cold.bare_seconds)
+    return Figure(f"start of {cold.name}", cold.ratio * bare, "ms", "a bare function", bare)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.cold_start", description=(__doc__ or "").splitlines()[0]
@@ -133,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=7, help="starts of each, in turn (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     for name in chosen.names:
-        sys.stdout.write(line(measure(name, chosen.pairs)) + "\n")
+        cold = measure(name, chosen.pairs)
+        sys.stdout.write(f"{line(cold)}\n{figure(cold).line()}\n")
         sys.stdout.flush()
     return 0
 

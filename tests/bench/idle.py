@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from signalbox_infra.local.stack import Stack
+from tests.bench.figures import Figure
 
 SETTLE_SECONDS = 35
 SECONDS = 60
@@ -27,7 +28,9 @@ def main() -> None:
         spent = {command: used(pid) - before.get(pid, 0) for pid, command in family().items()}
     for command, share in spent.items():
         sys.stdout.write(f"{share / seconds:8.2%}  {command[:SHOWN]}\n")
-    sys.stdout.write(f"{sum(spent.values()) / seconds:8.2%}  of a core in all\n")
+    share = sum(spent.values()) / seconds
+    sys.stdout.write(f"{share:8.2%}  of a core in all\n")
+    sys.stdout.write(Figure("a stack that does nothing", 100 * share, "% of a core", "one core", 100).line() + "\n")
 
 
 def family() -> dict[int, str]:

@@ -19,20 +19,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import quantiles
 
 from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.gathering import Gathering
 from signalbox.core.effects import Decision, Effect, WakeUp
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Ports, Put, Snapshot
+from signalbox.core.ports import Ports, Put, Snapshot, unlimited
 from signalbox.core.problems import Unavailable
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.mailboxes.storage import message_put
 from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass
-from signalbox.objects.model import CallPlace, method_call
+from signalbox.objects.model import CallPlace, CallRecord, Message, method_call
 from signalbox.objects.service import Code
 from signalbox.testing.ports import RecordedLog
 from signalbox_infra.local.stack import Stack
@@ -58,6 +61,7 @@ class Counter:
         return self.total
 
 
+GATHERING = Gathering[Message, CallRecord](MAILBOXES_LIMITS.mailbox_page)
 CODE = Code("counters", ObjectClass.from_class(Counter).apply, lambda _: "counters")
 Act = Callable[[Ports, str, str], None]
 """Call the object of a key under an id, and wait for the result."""
@@ -107,7 +111,8 @@ def bare(ports: Ports, key: str, _: str) -> None:
 def called(ports: Ports, key: str, id_: str) -> None:
     """Call an object; the call runs at once if no other call waits."""
     place = CallPlace(ObjectAddress("Counter", key), id_)
-    call = service.call_at_once(ports, CODE, place, method_call("add", {}))
+    handle = partial(service.call_together, ports, CODE, place.address, budget=unlimited)
+    call = GATHERING.answer(place.address, id_, method_call("add", {}), handle)
     call = service.wait_for_posted(ports, place, call, RESULT_SECONDS_MAX)
     assert call.outcome, "a call has no result"
 

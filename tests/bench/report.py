@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from signalbox.adapters.meter import Cost
 from tests.bench.fan_out import FanOut, exponent
+from tests.bench.figures import Figure
 from tests.bench.rates import Rate
 
 HEADER = "copies    shown s  copies/s   bare s   ratio    idle s   reads/copy  writes/copy  tasks/copy"
@@ -19,6 +20,11 @@ def of_fan_out(run: FanOut) -> str:
     times = f"{run.shown_seconds:8.2f}  {run.copies / run.shown_seconds:8,.0f} {run.bare_seconds:8.2f}"
     counts = f"{run.reads_a_copy:11.4f} {run.writes_a_copy:12.4f} {run.tasks / run.copies:11.4f}"
     return f"{run.copies:6,} {times} {run.ratio:8.2f}  {run.idle_seconds:8.2f} {counts}"
+
+
+def figure_of_fan_out(run: FanOut) -> str:
+    own, bare = run.copies / run.shown_seconds, run.copies / run.bare_seconds
+    return Figure(f"a change shown in {run.copies:,} copies", own, "copies/s", "bare client calls", bare).line()
 
 
 def of_growth(runs: Sequence[FanOut]) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 import httpx
 
 from signalbox_infra.local.stack import Stack
+from tests.bench.figures import Figure
 from tests.bench.stage import Stage
 
 CALLERS = 8
@@ -89,10 +90,15 @@ def end_units(stack: Stack, over: threading.Event) -> None:
             http.post(f"batch-complete/watched/{index}", json={"result": index})
 
 
+def rate_of(accepted: Sequence[int], taken: Sequence[float]) -> float:
+    """Return the answers a second in these rounds."""
+    return len(taken) / (len(accepted) * SECONDS)
+
+
 def line(accepted: Sequence[int], taken: Sequence[float]) -> str:
     """Return the line of a number of streams, of which so many were accepted in each round."""
     cuts = statistics.quantiles(taken, n=100)
-    median, p99, rate = 1000 * cuts[49], 1000 * cuts[98], len(taken) / (len(accepted) * SECONDS)
+    median, p99, rate = 1000 * cuts[49], 1000 * cuts[98], rate_of(accepted, taken)
     count = f"{statistics.mean(accepted):g}"
     return f"{count:>4} streams {rate:>7.0f} answers/s   median {median:>6.1f} ms   p99 {p99:>7.1f} ms"
 
@@ -115,7 +121,14 @@ def lines(stage: Stage, numbers: Sequence[int], rounds: int) -> list[str]:
             time.sleep(LEFT_SECONDS)
     over.set()
     ending.join()
-    return [line(accepted[wanted], taken[wanted]) for wanted in numbers]
+    first, *more = numbers
+    alone = rate_of(accepted[first], taken[first])
+    figures = [
+        Figure(f"other requests next to {wanted} streams", rate, "answers/s", f"next to {first} streams", alone).line()
+        for wanted in more
+        for rate in [rate_of(accepted[wanted], taken[wanted])]
+    ]
+    return [*(line(accepted[wanted], taken[wanted]) for wanted in numbers), *figures]
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ KITS_FUNCTIONS = (BATCH_EXPAND, LINK_REFRESH, LINK_VERIFY, SEMAPHORE_ADMIT, STAN
 KITS_TASKS = (WAKE_UP_TASK, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, CALL_OBJECT)
 ENVELOPE = ("operation", "task", "payload")
 
-OWN_COLLECTIONS = ("counters",)
+OWN_COLLECTIONS = ("counters", "orders", "others")
 """Collections of the simulation's own."""
 
 OF_USERS = {"arguments", "attributes", "botl", "fields", "payload", "program", "result", "text", "units", "value"}

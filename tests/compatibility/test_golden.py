@@ -19,6 +19,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
 from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
+from signalbox.document_events.model import Begun
 from signalbox.documents.model import RESERVED, Document
 from signalbox.flows import model as flows
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
@@ -153,6 +154,12 @@ def _verification(data: Data) -> Data:
     return found.to_record()
 
 
+def _begun(data: Data) -> Data:
+    found = Begun.from_record(data)
+    assert found is not None
+    return found.to_record()
+
+
 def _rate_wait(data: Data) -> Data:
     """Return what a wait begins with; its state and times are fields of their own."""
     return RateWait.from_record("w", data, NOW, NOW).to_record()
@@ -167,6 +174,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "completions/*": lambda data: {"task": Effect.from_record(data["task"]).to_record()},
     "counted/*": _counted,
     "critical_sections/*": lambda data: Section.from_record(data).to_record(NOW) | {"idle_since": None},
+    "document_events/*": _begun,
     "documents/*": _document,
     "failures/*": _failure,
     "flows/*/log/*": _log,

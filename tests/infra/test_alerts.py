@@ -138,6 +138,15 @@ def test_events_are_watched_where_eventarc_keeps_them(conditions: Mapping[str, A
     assert not re.fullmatch(pattern, "eventarc-us-central1-dev-link-fan-out-123456-sub-789")
 
 
+def test_what_a_receiver_cannot_take_raises_an_alert_after_ten_minutes_and_until_a_person_has_it_delivered_again(
+    conditions: Mapping[str, Any], resources: Mapping[str, Resource]
+) -> None:
+    waiting, given_up = conditions["Events are not delivered"], conditions["Events were given up"]
+    assert (waiting["threshold_value"], given_up["threshold_value"]) == (600, 0)
+    kept = resources['google_pubsub_subscription.dead_letters["events"]'].values["name"]
+    assert f'resource.labels.subscription_id="{kept}"' in given_up["filter"]
+
+
 def test_log_alerts_rest_on_lines_that_the_code_writes(conditions: Mapping[str, Any]) -> None:
     logged = [each["filter"] for each in conditions.values() if each["kind"] == "condition_matched_log"]
     messages = {text for each in logged for found in re.findall(r"message=\(([^)]+)\)", each) for text in quoted(found)}

@@ -26,6 +26,7 @@ TESTS = (
     "batches/test_watch",
     "core/test_outbox",
     "critical_sections/test_costs_critical_sections",
+    "document_events/test_document_events",
     "flows/test_flow_labels",
     "flows/test_flow_operations",
     "flows/test_flow_sweep",
@@ -159,6 +160,7 @@ def test_of_the_kits_own_collections_only_what_a_query_needs_is_indexed(
     assert collections >= {collection for collection, _ in INDEXED} | {
         "attempts",
         "critical_sections",
+        "document_events",
         "histories",
         "outbox",
         "releases",

@@ -20,6 +20,7 @@ ENTRY = {
     "env": {"SHOP_NAME": "Print"},
     "secrets": {"STRIPE_KEY": "stripe-key", "OLD_KEY": "stripe-key:3", "MAIL_KEY": "mail"},
     "roles": ["roles/aiplatform.user"],
+    "archives": ["shop-archive"],
     "instances_min": 1,
     "runtime": "python314",
     "vpc": {"network": "office", "subnetwork": "office-1", "egress": "all-traffic"},
@@ -98,6 +99,15 @@ def test_no_other_account_reads_the_secrets_or_has_the_role(resources: Mapping[s
         ]
     }
     assert {member for member, role, _ in held if role == "roles/aiplatform.user"} == {"fn-quilt", "fn-quilt-tasks"}
+
+
+def test_only_the_tasks_of_a_function_write_its_archives(asked: Workspace, resources: Mapping[str, Resource]) -> None:
+    writers = [right for right in rights(resources) if right[1] == "roles/storage.objectUser"]
+    assert writers == [("fn-quilt-tasks", "roles/storage.objectUser", "shop-archive")]
+    catalogue = load()
+    folders = {name: function.folder for name, function in catalogue.functions.items()}
+    found = applied_state.read(asked.shown(), folders, catalogue.root).catalogue.functions
+    assert [found[name].archives for name in ("quilt", "documents")] == [("shop-archive",), ()]
 
 
 def test_secret_manager_is_turned_on_only_where_there_is_a_secret(

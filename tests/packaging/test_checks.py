@@ -161,6 +161,11 @@ ONE_QUEUE = "invoked_by: [queue], tasks: [cook, wash], enqueues: [tasks]"
         (ALL, 'standings("kind").declare([])', "enqueues: [standings]"),
         (f"{ALL}, invokes: []", 'invoke("two", "/")', "invokes: [two]"),
         (ALL, "invoke(dish)", "invokes: [NAME, …]"),
+        (
+            f"{ALL}, flows: [], archives: [old]",
+            "pass\n\n\n@app.flow(archive='gs://new/flows')\nasync def tidy(): ...",
+            "archives: [old, new]",
+        ),
     ],
 )
 def test_what_the_entry_lacks_is_named_with_the_line_to_write(

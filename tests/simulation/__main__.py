@@ -23,6 +23,7 @@ from tests.simulation.versions import Lacking, two_versions
 from tests.simulation.world import Violation
 from tests.simulation.worlds import (
     attempts,
+    document_events,
     enqueues,
     failures,
     history,
@@ -49,6 +50,7 @@ WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts.run,
     "batches": batches.run,
     "composed_flows": composed_flows.run,
+    "document_events": document_events.run,
     "enqueues": enqueues.run,
     "failures": failures.run,
     "flows": flows.run,

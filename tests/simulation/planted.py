@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.simulation.faults import (
     attempts,
     batches,
+    document_events,
     enqueues,
     failures,
     flows,
@@ -39,6 +40,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
     "composed_flows": composed.FAULTS,
+    "document_events": document_events.FAULTS,
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,

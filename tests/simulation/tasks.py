@@ -42,6 +42,7 @@ class TaskQueue:
         self.refuses: Callable[[Effect], bool] = lambda _: False
         self.on_reuse: Callable[[Effect], None] = lambda _: None
         self.ahead_seconds = 0.0
+        self.retry_seconds = 0.0
         self._retry_at: dict[str, datetime] = {}
         self._enqueued_by: dict[str, str] = {}
 
@@ -113,8 +114,9 @@ class TaskQueue:
             self._free_later(task)
             return
         self.waiting.append(task)
-        if task.not_before is not None:
-            self._retry_at[task.name] = self._world.now() + timedelta(seconds=RETRY_SECONDS)
+        if task.not_before is not None or self.retry_seconds:
+            pause = max(RETRY_SECONDS, self.retry_seconds)
+            self._retry_at[task.name] = self._world.now() + timedelta(seconds=pause)
 
     def _due_at(self, task: Effect) -> datetime:
         """Return when a task may run, by the queue's clock, which may be ahead of the server's."""

@@ -27,7 +27,7 @@ SEEDS, SEEDS_SLOW = 15, 40
 
 SEEDS_OF_CHANGES = 120
 
-NEW = frozenset({"rates"})
+NEW = frozenset({"document_events", "rates"})
 """Worlds of subjects that the last release does not have."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]
@@ -50,7 +50,7 @@ def check(world: str, seeds: int) -> None:
     found, reached = violations(world, range(seeds), versions=True)
     assert found == []
     if world in NEW:
-        assert reached[CALLS_ONLY_OF_TODAY] > reached[CALLS_OF_THE_LAST_RELEASE], "the last release has the subject"
+        assert reached[CALLS_ONLY_OF_TODAY] > seeds / 2, "the last release has the subject"
         return
     assert reached[CALLS_OF_THE_LAST_RELEASE] > seeds
     assert reached[CALLS_ONLY_OF_TODAY] < reached[CALLS_OF_THE_LAST_RELEASE] / 10

@@ -43,6 +43,7 @@ SUBJECTS = {
     "critical_sections": ("core",),
     "rates": ("core", "semaphores"),
     "batches": ("core",),
+    "document_events": ("core",),
     "mailboxes": ("core",),
     "tasks": ("core", "semaphores", "critical_sections", "rates", "batches", "mailboxes"),
     "objects": ("core", "mailboxes", "tasks"),

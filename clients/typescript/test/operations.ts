@@ -151,12 +151,16 @@ async function flows(): Promise<void> {
   const run = { params: { path: { function: "shop", flow: "checkout", id: "o-7" } } };
   const order = { order: "7", item: "cup", count: 1, amount: 10_000 };
   await ok(client.POST("/{function}/flows/{flow}/{id}", { ...run, body: { arguments: order } }));
+  await ok(client.POST("/{function}/flows/{flow}", { params: { path: { function: "shop", flow: "checkout" } }, body: { arguments: order } }));
   await travel();
   const event = { params: { path: { ...run.params.path, name: "approval" } } };
   await ok(client.POST("/{function}/flows/{flow}/{id}/events/{name}", { ...event, body: { value: { approved: true, by: "Ann" } } }));
   await travel();
   assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}", run)))?.state, "completed");
   await ok(client.GET("/{function}/flows/{flow}/{id}/log", run));
+  await ok(client.GET("/{function}/flows/{flow}/{id}/queries", run));
+  const receipt = { params: { path: { ...run.params.path, name: "receipt" } } };
+  assert.equal((await ok(client.GET("/{function}/flows/{flow}/{id}/queries/{name}", receipt)))?.entries, 4);
   const seen: string[] = [];
   for await (const { event: name } of client.events("shop/flows/checkout/o-7/events")) seen.push(name);
   assert.equal(seen.at(-1), "complete");

@@ -54,6 +54,20 @@ def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wai
         show(started.result(wait) if wait else started.show())
 
 
+@flows.command("start-new")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@of_a_place
+def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run under a drawn id, which is printed with its status."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        started = client.flow(function, flow).start_new(**given)
+        show(started.result(wait) if wait else started.show())
+
+
 @flows.command("event")
 @click.argument("function")
 @click.argument("flow")
@@ -65,6 +79,21 @@ def send_event(function: str, flow: str, id: str, name: str, value: str, **place
     """Send an event with VALUE (JSON) to a run."""
     with opened(**place) as client:
         client.flow(function, flow).run(id).send(name, json_of(value))
+
+
+@flows.command("query")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name", required=False)
+@click.argument("arguments", nargs=-1, metavar="[ARGUMENT=VALUE]...")
+@of_a_place
+def query_run(function: str, flow: str, id: str, name: str | None, arguments: tuple[str, ...], **place: str) -> None:
+    """Query the code of a run, which changes nothing. Without NAME, list the queries that it answers."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        run = client.flow(function, flow).run(id)
+        show(run.query(name, **given) if name else run.queries())
 
 
 def _of_runs(command: Command) -> Command:

@@ -146,7 +146,19 @@ ACTIONS: Mapping[str, Action] = {
         "/{function}/objects/{class}/{key}",
         "The object is deleted after the calls that wait for it.",
     ),
+    "pause-queue": Action(
+        "Pause",
+        "POST",
+        "/console/queues/{queue}/pause",
+        "No further task of the queue is delivered until it is resumed. New ones are kept.",
+    ),
+    "resume-queue": Action(
+        "Resume", "POST", "/console/queues/{queue}/resume", "The tasks that are due are delivered, within its rate."
+    ),
 }
+
+OF_QUEUES = ("pause-queue", "resume-queue")
+"""What the console's own server does: queues are not part of the HTTP API."""
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:

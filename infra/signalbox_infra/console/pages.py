@@ -4,16 +4,18 @@
     GET {base}console/NAME      its stylesheet, icon and modules
     GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
     GET {base}console/map       the functions, queues, triggers and schedules of the catalogue
-    GET {base}console/status    the lines of `make status` that its server can read
+    GET {base}console/queues    the tasks of each queue now, and how many were delivered in the last minute
+    GET {base}console/status    the lines of `make status`, which gcloud reads
     GET {base}console/minutes   the requests of each function in each minute of the last hour, and the failed ones
     GET {base}console/traces    the latest traces of the local stack, or those with ?search=; /ID: the spans of one
+    POST {base}console/queues/NAME/pause, /resume
 
 The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from
 elsewhere, and its policy permits nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,8 +24,9 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.console.actions import ACTIONS
-from signalbox_infra.status.report import Line
+from signalbox_infra.console.actions import ACTIONS, OF_QUEUES
+from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.status.report import Line, QueueNow
 
 FOLDER = Path(__file__).with_name("page")
 TYPES = {
@@ -42,6 +45,24 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+BARE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Queues(Protocol):
+    """What reads the queues of a catalogue, and stops and continues their deliveries."""
+
+    def now(self) -> Sequence[QueueNow]:
+        """Return the queues by name. Raises `OSError` or `CommandFailed`."""
+
+    def pause(self, name: str) -> None:
+        """Deliver no further task of a queue. Raises `OSError` or `CommandFailed`."""
+
+    def resume(self, name: str) -> None:
+        """Deliver the tasks of a queue again. Raises `OSError` or `CommandFailed`."""
 
 
 class Traces(Protocol):
@@ -56,21 +77,21 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console of one catalogue. `where` names what it shows; `status` returns lines, at once if `status_is_quick`.
+    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `make status`.
 
     If it `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. With `traces`
-    it shows them.
+    and `queues` it shows them.
     """
 
     catalogue: Catalogue
     where: str
-    status: Callable[[], Sequence[Line]]
-    status_is_quick: bool = True
+    status: Callable[[], Sequence[Line]] | None = None
     refresh_seconds: int = 2
     project: str = ""
     acts: bool = True
     minutes: Callable[[], Mapping[str, Any]] | None = None
     traces: "Traces | None" = None
+    queues: Queues | None = None
 
     def answer(self, request: Request) -> Response | None:
         """Return the answer to a GET of the console's addresses; None for any other address."""
@@ -81,7 +102,9 @@ class Console:
                 return _json(self._about())
             case ["console", "map"]:
                 return _json(map_of(self.catalogue))
-            case ["console", "status"]:
+            case ["console", "queues"] if self.queues:
+                return _json({"queues": [asdict(each) for each in self.queues.now()]})
+            case ["console", "status"] if self.status:
                 return _json({"lines": [_line(each) for each in self.status()]})
             case ["console", "minutes"] if self.minutes:
                 return _json(self.minutes())
@@ -93,18 +116,33 @@ class Console:
                 return _file(name)
         return None
 
+    def act(self, path: Sequence[str]) -> Response | None:
+        """Pause or resume a queue, if a POST's path says so; None for any other address."""
+        match path:
+            case ["console", "queues", name, ("pause" | "resume") as change] if self.queues:
+                if name not in self.catalogue.queues:
+                    return problem(404, "Not found", f"The catalogue has no queue {name!r}.")
+                (self.queues.pause if change == "pause" else self.queues.resume)(name)
+                return Response(status=204, headers=HEADERS)
+        return None
+
     def _about(self) -> Mapping[str, Any]:
         return {
             "where": self.where,
             "project": self.project,
             "refresh_seconds": self.refresh_seconds,
-            "status_is_quick": self.status_is_quick,
+            "has_status": self.status is not None,
+            "has_queues": self.queues is not None,
             "has_minutes": self.minutes is not None,
             "has_traces": self.traces is not None,
-            "actions": {name: action.shown() for name, action in ACTIONS.items()} if self.acts else {},
+            "actions": {name: ACTIONS[name].shown() for name in self._actions},
             "objects": self._listed("class", ((each.segment, each.objects) for each in self._for_people)),
             "flows": self._listed("flow", ((each.segment, each.flows) for each in self._for_people)),
         }
+
+    @property
+    def _actions(self) -> Iterable[str]:
+        return (name for name in ACTIONS if self.acts and (self.queues or name not in OF_QUEUES))
 
     @property
     def _for_people(self) -> Iterable[Any]:
@@ -156,6 +194,20 @@ def is_file(request: Request) -> bool:
         case ["console", name]:
             return name in _files()
     return False
+
+
+def own_answer(answer: Callable[[], Response | None]) -> Response | None:
+    """Return the console's own answer; a problem if gcloud, an API of Google's or the local stack refuses."""
+    try:
+        return answer()
+    except (CommandFailed, OSError) as error:
+        return problem(502, "No answer", str(error))
+
+
+def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem (RFC 9457) of the console's own server."""
+    body = render({"type": "about:blank", "title": title, "status": status, "detail": detail})
+    return Response(body, status, {**BARE_HEADERS, **(headers or {})}, content_type="application/problem+json")
 
 
 def _line(line: Line) -> dict[str, object]:

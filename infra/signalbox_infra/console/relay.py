@@ -20,10 +20,9 @@ from urllib.parse import unquote
 import httpx
 from werkzeug.wrappers import Request, Response
 
-from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, REASON_HEADER, action_of
-from signalbox_infra.console.pages import Console, is_file
+from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of
+from signalbox_infra.console.pages import BARE_HEADERS, Console, is_file, own_answer, problem
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed
 
@@ -50,11 +49,6 @@ RESPONSE_HEADERS = ("ETag", "Retry-After")
 CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-ndjson", "text/event-stream")
 ACTING = ("POST", "PUT", "DELETE")
 OWN_SITE = ("", "same-origin", "none")
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
 KEY_HEADER = "X-Signalbox-Console"
 SHOWN = 300  # characters of an answer that is not the API's
 JSON = "application/json"
@@ -79,22 +73,18 @@ class Relay:
     def _answer(self, request: Request) -> Response:
         if refusal := self._refusal(request):
             return refusal
-        try:
-            page = self.console.answer(request)
-        except (CommandFailed, OSError) as error:  # of gcloud, or of an API of Google's
-            return problem(502, "Not readable", str(error))
-        if page:
-            return page
         path = _raw_path(request)
-        if not self.passes(path):
-            return problem(404, "Not passed on", "The console reads the kit's own API only.")
-        return self._passed_on(path, request) if request.method == "GET" else self._acted(path, request)
+        if request.method != "GET":
+            return self._acted(path, request)
+        return own_answer(lambda: self.console.answer(request)) or self._passed_on(path, request)
 
     def _acted(self, path: str, request: Request) -> Response:
         """Pass an action on, and log who did it, and why."""
         name = action_of(request.method, _segments(path))
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
+        if name not in OF_QUEUES and not self.passes(path):
+            return _not_passed_on()
         reason = unquote(request.headers.get(REASON_HEADER, "")).strip()
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
@@ -104,7 +94,7 @@ class Relay:
         if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):
             detail = f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes, with a Content-Length."
             return problem(413, "Not passed on", detail)
-        answer = self._passed_on(path, request)
+        answer = own_answer(lambda: self.console.act(_segments(path))) or self._passed_on(path, request)
         done = {"message": "console action", "action": name, "account": self.account, "reason": reason}
         self.log({**done, "call": f"{request.method} {path}", "status": answer.status_code})
         return answer
@@ -137,6 +127,8 @@ class Relay:
         return of_any and segments[0] in _with_objects_or_flows(self.console.catalogue)
 
     def _passed_on(self, path: str, request: Request) -> Response:
+        if not self.passes(path):
+            return _not_passed_on()
         try:
             answer = self._sent(path, request)
         except (httpx.HTTPError, CommandFailed) as error:
@@ -145,7 +137,7 @@ class Relay:
         if kind not in CONTENT_TYPES:
             return _not_the_api(answer)
         kept = {name: answer.headers[name] for name in RESPONSE_HEADERS if name in answer.headers}
-        headers = {**HEADERS, **kept, "Content-Type": answer.headers["Content-Type"]}
+        headers = {**BARE_HEADERS, **kept, "Content-Type": answer.headers["Content-Type"]}
         response = Response(_body(answer), answer.status_code, headers)
         response.call_on_close(answer.close)
         return response
@@ -179,10 +171,8 @@ def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
     return frozenset(each.segment for each in functions if (each.objects or each.flows) and "people" in each.invoked_by)
 
 
-def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem (RFC 9457) of the console's own server."""
-    body = render({"type": "about:blank", "title": title, "status": status, "detail": detail})
-    return Response(body, status, {**HEADERS, **(headers or {})}, content_type="application/problem+json")
+def _not_passed_on() -> Response:
+    return problem(404, "Not passed on", "The console reads the kit's own API only.")
 
 
 def _not_the_api(answer: httpx.Response) -> Response:

@@ -16,7 +16,7 @@ from signalbox_infra.deploy import facts
 from signalbox_infra.deploy.commands import Run, run
 from signalbox_infra.deploy.deployment_client import tokens
 from signalbox_infra.deploy.target import Target
-from signalbox_infra.status.cloud import CloudSource
+from signalbox_infra.status.cloud import CloudQueues, CloudSource
 from signalbox_infra.status.report import lines_of
 
 SECONDS_MAX = 60.0
@@ -45,15 +45,16 @@ def server_of(
     signed = Tokens(partial(_tokens, place, run_))
     signed.token(base_url)  # fails now, not at the first request
     named = f"{place.project}, {place.environment}, {place.region}"
+    source = partial(CloudSource, place, run_)
     console = Console(
         place.catalogue,
         named,
-        status=lambda: list(lines_of(CloudSource(place, run_))),
-        status_is_quick=False,
+        status=lambda: list(lines_of(source())),
         refresh_seconds=REFRESH_SECONDS,
         project=place.project,
         acts=acts,
-        minutes=lambda: CloudSource(place, run_).minutes(),
+        minutes=lambda: source().minutes(),
+        queues=CloudQueues(source),
     )
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)

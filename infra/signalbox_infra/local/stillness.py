@@ -6,7 +6,7 @@ import grpc
 from google.cloud.tasks_v2 import CloudTasksClient
 from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
-from signalbox.adapters.settings import from_environment
+from signalbox.adapters.settings import Settings, from_environment
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.local.scheduler import PAUSED_FILE
 
@@ -31,7 +31,16 @@ def resume(stack: RunningStack) -> int:
 
 def _queues(stack: RunningStack) -> tuple[CloudTasksClient, list[str]]:
     settings = from_environment(stack.environment)
+    client = queues_client(settings)
+    return client, [queue.name for queue in client.list_queues(parent=parent_of(settings))]
+
+
+def queues_client(settings: Settings) -> CloudTasksClient:
+    """Return a client of the local queues."""
     channel = grpc.insecure_channel(settings.tasks_emulator)
-    client = CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
-    parent = f"projects/{settings.project}/locations/{settings.location}"
-    return client, [queue.name for queue in client.list_queues(parent=parent)]
+    return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
+
+
+def parent_of(settings: Settings) -> str:
+    """Return the name below which the queues are."""
+    return f"projects/{settings.project}/locations/{settings.location}"

@@ -17,7 +17,7 @@ from signalbox.objects.model import is_call_given_up
 from signalbox_infra import http_client
 from signalbox_infra.deploy.commands import CommandFailed, Run, run
 from signalbox_infra.deploy.target import Target
-from signalbox_infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, StuckFlows, Sweep
+from signalbox_infra.status.report import OBJECTS_MAX, Objects, Outbox, Part, Queue, QueueNow, StuckFlows, Sweep
 
 ERRORS_MAX = 10
 TASKS_MAX = 1_000
@@ -26,6 +26,7 @@ FAILURES_MAX = 300
 REST_SECONDS_MAX = 30
 MINUTES = 60
 REQUESTS = 'metric.type="run.googleapis.com/request_count" AND resource.type="cloud_run_revision"'
+COUNTED = ("tasks", "concurrentDispatches", "executedLastMinute")
 GROUPED_BY = ("resource.label.service_name", "metric.label.response_code_class")
 
 Fetch = Callable[[str, str, Mapping[str, object]], Any]
@@ -69,6 +70,20 @@ class CloudSource:
     def _queue(self, name: str, state: str) -> Queue:
         waiting = len(self._json("tasks", "list", f"--queue={name}", self._location, f"--limit={TASKS_MAX}"))
         return Queue(name, waiting, None, waiting == TASKS_MAX, state)
+
+    def queues_now(self) -> Sequence[QueueNow]:
+        """Return the queues with their statistics, in one request: Google estimates the number of tasks."""
+        names = {self._target.service(name): name for name in self._catalogue.queues}
+        tasks = f"https://cloudtasks.googleapis.com/v2beta3/projects/{self._target.project}"
+        url = f"{tasks}/locations/{self._target.region}/queues"
+        listed = list(self._pages(url, [("readMask", "name,state,stats")], "queues"))
+        found = {names[id_]: each for each in listed if (id_ := str(each["name"]).rpartition("/")[2]) in names}
+        return [_queue_now(name, found[name]) for name in sorted(found)]
+
+    def set_queue(self, name: str, change: str) -> None:
+        """Pause or resume a queue. Raises `CommandFailed`."""
+        where = (self._location, f"--project={self._target.project}")
+        self._gcloud("tasks", "queues", change, self._target.service(name), "--quiet", *where)
 
     def outbox(self) -> Outbox:
         created = [_time(each["createTime"]) for each in self._records("outbox", OUTBOX_MAX)]
@@ -132,7 +147,7 @@ class CloudSource:
         ]
         monitoring = f"https://monitoring.googleapis.com/v3/projects/{self._target.project}/timeSeries"
         counted: dict[str, dict[str, list[int]]] = {}
-        for series in self._pages(monitoring, asked):
+        for series in self._pages(monitoring, asked, "timeSeries"):
             counts = counted.setdefault(
                 named[series["resource"]["labels"]["service_name"]],
                 {"requests": [0] * MINUTES, "failed": [0] * MINUTES},
@@ -148,11 +163,11 @@ class CloudSource:
         by_name = [{"function": name, **counted[name]} for name in sorted(counted)]
         return {"until": round(until.timestamp()), "functions": by_name}
 
-    def _pages(self, url: str, asked: Sequence[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, url: str, asked: Sequence[tuple[str, str]], items: str) -> Iterator[Mapping[str, Any]]:
         token = ""
         while True:
             page = self._fetch(str(httpx.URL(url, params=[*asked, ("pageToken", token)])), self._token, {})
-            yield from page.get("timeSeries", ())
+            yield from page.get(items, ())
             if not (token := page.get("nextPageToken", "")):
                 return
 
@@ -198,6 +213,31 @@ class CloudSource:
         if not outcome.ok:
             raise CommandFailed((outcome.error or outcome.text).strip() or f"gcloud {' '.join(arguments)} failed")
         return outcome.text
+
+
+class CloudQueues:
+    """The queues of a deployment, for the console. `source` returns a source with a token that is valid now."""
+
+    def __init__(self, source: Callable[[], CloudSource]) -> None:
+        self._source = source
+
+    def now(self) -> Sequence[QueueNow]:
+        return self._source().queues_now()
+
+    def pause(self, name: str) -> None:
+        self._source().set_queue(name, "pause")
+
+    def resume(self, name: str) -> None:
+        self._source().set_queue(name, "resume")
+
+
+def _queue_now(name: str, queue: Mapping[str, Any]) -> QueueNow:
+    """Return a queue from the REST interface, where an int64 is a text, and 0 may be absent."""
+    stats = queue.get("stats", {})
+    tasks, running, ended = (int(stats.get(f"{each}Count", 0)) for each in COUNTED)
+    due_at = stats.get("oldestEstimatedArrivalTime") if tasks else None
+    oldest = (datetime.now(UTC) - _time(due_at)).total_seconds() if due_at else None
+    return QueueNow(name, tasks, running, oldest, ended, str(queue.get("state", "RUNNING")).lower())
 
 
 def entry_of(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,21 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueNow:
+    """A queue. `tasks` includes the `running` ones, which are being delivered; `per_minute` are attempts that ended.
+
+    `oldest_seconds` is how long ago the first task was due: negative if it is due later, None without a task.
+    """
+
+    name: str
+    tasks: int
+    running: int
+    oldest_seconds: float | None
+    per_minute: int
+    state: str = "running"
+
+
+@dataclass(frozen=True, slots=True)
 class Outbox:
     """Records in the outbox, and the age of the oldest; `more`: only the first were read."""
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound, Problem
 
 CLOUD = "gs://"
@@ -75,6 +76,20 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
+def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as `write_rows` does, and create the folders of a file.
+
+    Outside of the cloud, an object is a file below `Settings.archives`, unless Google's client has an emulator: a test
+    and the local stack write into no bucket of a deployment. Raises `BadRows`.
+    """
+    place = target
+    if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):
+        place = str(Path(settings().archives, target.removeprefix(CLOUD)))
+    if not place.startswith(CLOUD):
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    write_rows(place, rows)
+
+
 def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
     found = sorted(_objects(source) if source.startswith(CLOUD) else _paths(source), key=lambda each: each[0])
     if not found:
@@ -88,7 +103,8 @@ def _files(source: str) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]
 
 def _paths(source: str) -> Iterator[tuple[str, Path]]:
     path = Path(source)
-    found = path.parent.glob(path.name) if set(path.name) & set(WILDCARDS) else [path]
+    is_pattern = set(path.name) & set(WILDCARDS) and not path.is_file()
+    found = path.parent.glob(path.name) if is_pattern else [path]
     return ((str(each), each) for each in found if each.is_file())
 
 
@@ -156,7 +172,7 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    lines = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""))
+    lines = csv.reader(_text_lines(name, stream), strict=True)  # a quote that is never closed hides the rows after it
     try:
         names = next(lines, [])
         if len(set(names)) < len(names) or not all(names):
@@ -168,6 +184,15 @@ def _of_table(name: str, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
                 yield dict(zip(names, values, strict=True))
     except csv.Error as error:
         raise BadRows(f"{name}, line {lines.line_num}: {error}.") from error
+
+
+def _text_lines(name: str, stream: IO[bytes]) -> Iterator[str]:
+    text, number = io.TextIOWrapper(stream, "utf-8-sig", newline=""), 0
+    while line := text.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise BadRows(f"{name}, line {number}: it has more than {LINE_BYTES_MAX:,} bytes.")
+        yield line
 
 
 def _write(name: str, stream: Any, rows: Iterable[Mapping[str, Any]]) -> int:

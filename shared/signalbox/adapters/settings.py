@@ -2,9 +2,11 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from signalbox.core.effects import Backoff
@@ -24,6 +26,8 @@ TIMEOUT_SECONDS = 540
 
 SPANS_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """OpenTelemetry's own variable, which its SDK reads, too."""
+
+ARCHIVES = str(Path(tempfile.gettempdir(), "signalbox-archives"))
 
 SIGNATURES = ("checked", "removed")
 
@@ -69,6 +73,8 @@ class Settings:
     - ``base_url``: the address, up to a function's URL segment, at which people and other systems call; empty: that of
       queues. ``callback_keys``: the keys of callbacks, one a line; the first one signs.
     - ``spans_endpoint``: where spans are exported to, by OpenTelemetry's protocol; empty: nowhere.
+    - ``archives``: the folder of the archives of flows, outside of the cloud. ``storage_emulator``: the address of an
+      emulator of Cloud Storage, which Google's client uses; empty: none.
     - ``task_parameters``: the arguments of the tasks of functions, as JSON, so far as they are known.
     """
 
@@ -110,6 +116,8 @@ class Settings:
     task_parameters: str = "{}"
     spans_endpoint: str = ""
     events_account: str = ""
+    archives: str = ARCHIVES
+    storage_emulator: str = ""
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
@@ -204,6 +212,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         callback_keys=get(CALLBACK_KEYS, ""),
         spans_endpoint=get(SPANS_ENDPOINT, ""),
         task_parameters=get("SIGNALBOX_TASK_PARAMETERS") or "{}",
+        archives=get("SIGNALBOX_ARCHIVES") or ARCHIVES,
+        storage_emulator=get("STORAGE_EMULATOR_HOST", ""),
     )
 
 

@@ -9,6 +9,7 @@ with ``semaphore=`` or ``rate=`` to those of a semaphore, too; ``call.enqueue()`
 enqueues to `tasks`, since its turns send the calls of methods and the commands of flows. ``flow.lock`` and
 ``flow.batch`` count as a semaphore and a batch. A queue that the code names (``queue="slow"``) counts too. The rules of
 an open function are decorated with ``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names.
+It writes to the buckets of ``@app.flow(archive="gs://BUCKET/PREFIX")``.
 
 ``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
 follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
@@ -31,6 +32,7 @@ from signalbox.core.document_patterns import KINDS, WRITTEN
 from signalbox.core.names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
+    BUCKET,
     FLOWS_QUEUE,
     LINKS_QUEUE,
     OBJECTS_QUEUE,
@@ -133,6 +135,8 @@ class Usage:
     """The places of ``invoke("NAME", …)``, by NAME; an empty text stands for a name that is not a constant."""
     rights: Mapping[str, str] = field(default_factory=dict)
     """The places where it imports public names that need a right, by name."""
+    archives: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
 
 
 EVENT_TYPES = "google.cloud.firestore.document.v1."
@@ -165,6 +169,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     parameters: dict[str, Sequence[str]] = {}
     invokes: dict[str, str] = {}
     rights: dict[str, str] = {}
+    archives: dict[str, str] = {}
     complete = True
     for path, source in sorted(sources.items()):
         module = _Module(path, parsed(path, source))
@@ -187,6 +192,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         each_user = each_user or module.each_user()
         invokes = {**module.invoked(), **invokes}
         rights = {**module.rights(), **rights}
+        archives = {**module.archives(), **archives}
         complete = complete and not module.makes_tasks_otherwise()
     return Usage(
         tasks,
@@ -206,6 +212,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
         parameters,
         invokes,
         rights,
+        archives,
     )
 
 
@@ -250,6 +257,7 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
         "objects": usage.objects,
         "flows": usage.flows,
         "invokes": {name: where for name, where in usage.invokes.items() if name},
+        "archives": usage.archives,
         "invoked_by": _callers(usage, scheduled=scheduled),
     }
     found = {key: dict(where) for key, where in places.items() if where and key not in entry}
@@ -323,6 +331,8 @@ def _complaints(function: Function, usage: Usage) -> Iterator[str]:
     called = {name: where for name, where in usage.invokes.items() if name and name not in function.invokes}
     if called:
         yield f"{_named(called)} not in invokes: {entry}  invokes: {_list([*function.invokes, *called])}"
+    if buckets := {name: where for name, where in usage.archives.items() if name not in function.archives}:
+        yield f"{_named(buckets)} not in archives: {entry}  archives: {_list([*function.archives, *buckets])}"
     if function.isolated and usage.rights:
         yield f"{_named(usage.rights)} needs a right, and the function is isolated: remove it, or isolated"
     missing = {queue: where for queue, where in usage.queues.items() if queue not in (*function.enqueues, LINKS_QUEUE)}
@@ -433,6 +443,23 @@ class _Module:
             for name in [*call.args[:1], *(each.value for each in call.keywords if each.arg == "function")]:
                 constant = name.value if isinstance(name, ast.Constant) else None
                 found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
+        return found
+
+    def archives(self) -> dict[str, str]:
+        """Return the places of the buckets of archives of flows, by bucket. Raises `CatalogueError`."""
+        found: dict[str, str] = {}
+        for flow in (node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_flow(node)):
+            calls = (each for each in flow.decorator_list if isinstance(each, ast.Call))
+            named = [each for call in calls if _is_decorator(call, FLOW_DECORATOR) for each in call.keywords]
+            for place in (each.value for each in named if each.arg == "archive"):
+                where = f"{self._path}:{place.lineno}"
+                if not isinstance(place, ast.Constant):
+                    raise CatalogueError(
+                        f"{where}: the archive of {flow.name} is not a constant, and the code is parsed, not run: "
+                        'write archive="gs://BUCKET/PREFIX"'
+                    )
+                if bucket := BUCKET.match(str(place.value)):
+                    found.setdefault(bucket[1], where)
         return found
 
     def rights(self) -> dict[str, str]:

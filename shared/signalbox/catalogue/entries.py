@@ -18,7 +18,7 @@ from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.core import queries
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
-from signalbox.core.names import CALL_OBJECT, CALLBACK_KEYS, DOCUMENT_EVENTS_PATH
+from signalbox.core.names import BUCKET, CALL_OBJECT, CALLBACK_KEYS, DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.objects.model import CLASS_NAME
@@ -121,6 +121,7 @@ class Function:
     secrets: dict[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
     isolated: bool = False
     vpc: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
@@ -136,6 +137,7 @@ class Function:
         self._exposed_code_exists()
         self._environment_is_its_own()
         self._roles_are_narrow()
+        self._archives_are_buckets()
         self._needs_no_right_if_isolated()
         self._network_can_be_joined()
         refuse(not (self.folder / "main.py").is_file(), f"there is no main.py in its folder {self.folder}")
@@ -226,8 +228,12 @@ class Function:
                 "grant it by hand",
             )
 
+    def _archives_are_buckets(self) -> None:
+        for bucket in self.archives:
+            refuse(not BUCKET.fullmatch(f"gs://{bucket}"), f"archives names {bucket!r}, which is not a bucket's name")
+
     def _needs_no_right_if_isolated(self) -> None:
-        needs = ("enqueues", "tasks", "objects", "flows", "secrets", "roles", "invokes")
+        needs = ("enqueues", "tasks", "objects", "flows", "secrets", "roles", "invokes", "archives")
         for key in needs if self.isolated else ():
             refuse(
                 bool(getattr(self, key)),
@@ -450,18 +456,20 @@ class Semaphore:
     name: str
     permits: int
     lease_seconds: float = LEASE_SECONDS_DEFAULT
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
             check_name(self.name)
-            SemaphoreSettings(self.permits, self.lease_seconds)
+            SemaphoreSettings(self.permits, self.lease_seconds, weights=self.weights)
         except Problem as problem:
             raise CatalogueError(problem.detail) from problem
 
     @property
-    def body(self) -> dict[str, float]:
+    def body(self) -> dict[str, Any]:
         """Return the body of the request that creates it."""
-        return {"permits": self.permits, "lease_seconds": self.lease_seconds}
+        weights = {"weights": dict(self.weights)} if self.weights else {}
+        return {"permits": self.permits, "lease_seconds": self.lease_seconds, **weights}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,7 +499,7 @@ class Declared:
 
     function: str
     name: str
-    body: Mapping[str, float]
+    body: Mapping[str, Any]
 
 
 def _is_time_zone(name: str) -> bool:

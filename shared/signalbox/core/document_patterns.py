@@ -6,13 +6,18 @@
 import re
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Self
+from typing import Final, Literal, Self
 
-CREATED, UPDATED, DELETED, WRITTEN = "created", "updated", "deleted", "written"
+CREATED: Final = "created"
+UPDATED: Final = "updated"
+DELETED: Final = "deleted"
+WRITTEN: Final = "written"
 KINDS = (WRITTEN, CREATED, UPDATED, DELETED)
 """The kinds of events that a trigger selects; `WRITTEN` selects all."""
 
-OF_EACH_EVENT = frozenset({"outbox", "receipts", "attempts", "failures"})
+Kind = Literal["written", "created", "updated", "deleted"]
+
+OF_EACH_EVENT = frozenset({"outbox", "receipts", "attempts", "failures", "document_events"})
 """Collections to which the kit itself writes for an event, so that events of them would never end."""
 
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(=\*\*)?\}")

@@ -3,6 +3,8 @@
 They are names in the catalogue and in URLs, so they never change. A test compares them with `infra/catalogue.yaml`.
 """
 
+import re
+
 # Queues
 TASKS_QUEUE = "tasks"
 """The queue of users' tasks, unless a task names another."""
@@ -47,3 +49,8 @@ ANYONE, KIT = WRITERS = ("anyone", "kit")
 
 CALLBACK_KEYS = "SIGNALBOX_CALLBACK_KEYS"
 """The variable that has the keys of callbacks: a secret of the functions that sign or receive them."""
+
+# Places in Cloud Storage
+CLOUD_STORAGE = "gs://"
+BUCKET = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(/|$)")
+"""The bucket of a place."""

@@ -17,7 +17,7 @@ would delete tasks that were promised. The protocol is in docs/protocols/outbox.
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
 
@@ -50,15 +50,34 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
     """
     if not effects:
         return ports.store.commit(writes)
-    parts = {f"{COLLECTION}/{ports.store.new_id()}": part for part in divided(effects)}
+    parts = {path_of(ports.store.new_id()): part for part in divided(effects)}
     records = [Put(record, to_record(part), Must.NOT_EXIST) for record, part in parts.items()]
     committed = ports.store.commit([*writes, *records])
     for record, part in parts.items():
-        try:
-            enqueue(ports, record, complete_wake_ups(part, committed.commit_time))
-        except Exception:  # noqa: BLE001  the commit has landed, and the record keeps the tasks
-            ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(part))
+        enqueue_or_leave(ports, record, part, committed.commit_time)
     return committed
+
+
+def keep(ports: Ports, writes: Sequence[Write], effect: Effect, id_: str) -> Committed:
+    """Commit the writes with an effect, and leave it in the record `id_`. Raises as `Store.commit` does.
+
+    The record is for an effect that a later commit may make unnecessary, which deletes the record. Otherwise
+    `enqueue_or_leave` enqueues it; if the process dies, the sweeper does.
+    """
+    return ports.store.commit([*writes, Put(path_of(id_), to_record([effect]), Must.NOT_EXIST)])
+
+
+def enqueue_or_leave(ports: Ports, record: str, effects: Sequence[Effect], committed_at: datetime) -> None:
+    """Enqueue the effects of a record that was committed. If that fails, leave them to the sweeper."""
+    try:
+        enqueue(ports, record, complete_wake_ups(effects, committed_at))
+    except Exception:  # noqa: BLE001  the commit has landed, and the record keeps the tasks
+        ports.log.info("tasks left to the sweeper", outbox=record, tasks=len(effects))
+
+
+def path_of(id_: str) -> str:
+    """Return the path of an outbox record."""
+    return f"{COLLECTION}/{id_}"
 
 
 def enqueue(ports: Ports, record: str, effects: Sequence[Effect]) -> None:

@@ -17,6 +17,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
+from signalbox.core.document_patterns import UPDATED
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.queries import Condition, Field, Order
 
@@ -256,9 +257,10 @@ class DocumentEvent:
     Eventarc delivers it for up to three days, and after that only if a person has it delivered again.
 
     ``id`` is the same in every delivery of one event. ``collection`` and ``key`` are the two parts of ``path``.
-    ``before`` and ``after`` are the record's data, or None where it did not exist. Both are None if the event was
-    delivered without its data (`partial`): then the record must be read, and anything may have changed. The times are
-    the record's own.
+    ``before`` and ``after`` are the record's data, or None where it did not exist. One or both are also None if the
+    event was delivered without that data (`partial`): then the record must be read, and anything may have changed. The
+    times are the record's own. ``kind`` is ``created``, ``updated`` or ``deleted``; empty if a partial event does not
+    say so.
     """
 
     id: str
@@ -270,11 +272,14 @@ class DocumentEvent:
     before_update_time: datetime | None = None
     update_time: datetime | None = None
     create_time: datetime | None = None
+    kind: str = ""
 
     @property
     def partial(self) -> bool:
-        """Whether the event was delivered without its data, as large events may be."""
-        return self.before is None and self.after is None
+        """Whether the event was delivered without data that its kind has, as large events may be."""
+        if self.before is None and self.after is None:
+            return True
+        return self.kind == UPDATED and (self.before is None or self.after is None)
 
 
 @dataclass(frozen=True, slots=True)

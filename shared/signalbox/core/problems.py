@@ -8,6 +8,7 @@ alone raises is in that subject's `problems.py`. `adapters/http/responses.py` re
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 
 class Problem(Exception):
@@ -29,7 +30,12 @@ class Problem(Exception):
     @classmethod
     def slug(cls) -> str:
         """Return the last part of the problem's type: ``bad-key`` for ``BadKey``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+        return _slug_of(cls.__name__)
+
+
+@cache
+def _slug_of(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
 
 @dataclass(frozen=True, slots=True)

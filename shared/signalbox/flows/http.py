@@ -13,10 +13,12 @@ from typing import Any, cast
 from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
+from signalbox.adapters.http.bodies import parse
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import (
     BadQuery,
@@ -54,11 +56,14 @@ def add_routes(routes: Routes, local: Callable[[], Flows], rules: AccessRules) -
     """Add the routes of the flows in `local`. In an open function `rules` decide each request."""
     handlers = FlowRoutes(local, rules)
     routes.on("GET", "/flows/{flow}", query=("state", "label", "prefix", "count", "page_token"))(handlers.list)
+    routes.on("POST", "/flows/{flow}")(handlers.start_new)
     routes.on("POST", RUN)(handlers.start)
     routes.on("GET", RUN, query=("wait_seconds",))(handlers.get)
     routes.on("POST", f"{RUN}/fork")(handlers.fork)
     routes.on("DELETE", RUN)(handlers.delete)
     routes.on("GET", f"{RUN}/log", query=("page_token", "spans"))(handlers.log)
+    routes.on("GET", f"{RUN}/queries")(handlers.queries)
+    routes.on("GET", f"{RUN}/queries/{{name}}", query=("arguments",))(handlers.query)
     routes.on("GET", f"{RUN}/events", query=("last_event_id",))(handlers.watch)
     routes.on("POST", f"{RUN}/events/{{name}}")(handlers.event)
     routes.on("POST", f"{RUN}/cancel")(handlers.cancel)
@@ -76,7 +81,16 @@ class FlowRoutes:
 
     def start(self, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
-        address = self._address(Access(request, "start", flow, id))
+        return self._start(request, self._address(Access(request, "start", flow, id)))
+
+    def start_new(self, request: Request, flow: str) -> Response:
+        """Start a run under a drawn id, which the Idempotency-Key determines, if there is one. Otherwise as `start`."""
+        self._check(Access(request, "start", flow))
+        key = request.header("Idempotency-Key")
+        id_ = name_of("run", flow, key) if key else runtime.ports().store.new_id()
+        return self._start(request, FlowAddress.checked(flow, id_))
+
+    def _start(self, request: Request, address: FlowAddress) -> Response:
         fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
         arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
         if not isinstance(arguments, dict):
@@ -88,7 +102,7 @@ class FlowRoutes:
         started = service.start(
             runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
         )
-        return Response(201 if started.created else 200, {"flow": flow, "id": id})
+        return Response(201 if started.created else 200, address.to_json())
 
     def fork(self, request: Request, flow: str, id: str) -> Response:
         """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""
@@ -140,6 +154,18 @@ class FlowRoutes:
             for span in spans
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         ]
+
+    def queries(self, request: Request, flow: str, id: str) -> Response:
+        """Return the names of the queries that the code of a run answers."""
+        address = self._address(Access(request, "query", flow, id))
+        return Response(200, {"queries": service.query_names(runtime.ports(), self._local(), address)})
+
+    def query(self, request: Request, flow: str, id: str, name: str) -> Response:
+        """Return what the code of a run answers, and the number of the log's entries that the answer is from."""
+        address = self._address(Access(request, "query", flow, id, name))
+        arguments = _arguments(request.query.get("arguments", "{}"))
+        answer = service.query(runtime.ports(), self._local(), address, name, arguments)
+        return Response(200, {**address.to_json(), "query": name, "result": answer.result, "entries": answer.entries})
 
     def watch(self, request: Request, flow: str, id: str) -> Response:
         """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
@@ -345,6 +371,17 @@ def _label(text: str | None) -> tuple[str, str] | None:
     if not separator:
         raise BadQuery("`label` must be NAME:VALUE, for instance tenant:a.", field="label")
     return name, value
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a query. Raises `BadQuery`."""
+    try:
+        arguments = parse(text.encode())
+    except Problem:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise BadQuery('`arguments` must be a JSON object, for instance {"item": "tea"}.', field="arguments")
+    return arguments
 
 
 def _reason(request: Request) -> str:

@@ -52,6 +52,12 @@ class FlowLimits(Limits):
     flow_trace_bytes_max: int = 4_000
     """Bytes of the stack trace of a run that is stuck or has failed. Of a longer one, the innermost frames are kept."""
 
+    flow_answers_max: int = 100
+    """Queries that the code of a run answers."""
+
+    flow_query_entries_max: int = 10_000
+    """Entries of the log of a run that can be queried: each query replays them all, in up to 0.2 seconds."""
+
     flow_timeout_seconds_max: float = 365 * 24 * 3600
     """The longest time-out of a run. It has a task for each 29 days."""
 
@@ -126,6 +132,16 @@ class FlowLimits(Limits):
 
     flow_kept_seconds: int = CORE_LIMITS.receipt_seconds
     """The time for which an ended flow is kept: longer than the 31 days for which Cloud Tasks may repeat its start."""
+
+    flow_retention_days_max: int = 3_650
+    """Days for which an ended run can be kept: ten years, the longest that laws ask of the records of a business. Each
+    run has at least two records for that time, so keep what is older in an archive."""
+
+    flow_archive_bytes_max: int = 300
+    """Bytes of the place of an archive, with which the names of its objects begin: they have 1,024 bytes at most."""
+
+    flow_archive_seconds: int = 600
+    """The interval at which the sweeper repeats the task that archives an ended run: it has failed, or was lost."""
 
     flow_batch_bytes_max: int = 300_000
     """Bytes of the calls of a flow's batch, which are sent in one task."""

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import GeneratorType, coroutine
 from typing import Any, ClassVar, Self
+from urllib.parse import quote
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.keys import check_key
+from signalbox.core.names import BUCKET, CLOUD_STORAGE
 from signalbox.core.problems import BadKey, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
@@ -33,6 +35,11 @@ ON_COMPLETE = "on_complete"
 LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+DAY_SECONDS = 24 * 3600
+
+ARCHIVED_ID_LETTERS = 120
+"""Letters of a run's id in the name of its archive: a name of a file has 255 bytes at most."""
 
 RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
@@ -70,15 +77,57 @@ class FlowAddress(Address):
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how many days an ended run is kept, and the place of its archive, which is written before it is removed.
+
+    `days` None is as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a folder; empty: none.
+    """
+
+    days: int | None = None
+    archive: str = ""
+
+    @classmethod
+    def checked(cls, days: Any, archive: Any) -> Self:
+        """Return what a flow's decorator says. Raises `TypeError` and `ValueError`."""
+        least, most = LIMITS.flow_kept_seconds // DAY_SECONDS, LIMITS.flow_retention_days_max
+        if not isinstance(days, int | None) or isinstance(days, bool):
+            raise TypeError(f"retention_days must be a whole number of days, not {days!r}")
+        if days is not None and not least <= days <= most:
+            raise ValueError(
+                f"retention_days must be {least} to {most:,}, not {days}: a start may be repeated for 31 days, and "
+                "must find the run then"
+            )
+        if not isinstance(archive, str) or len(archive.encode()) > LIMITS.flow_archive_bytes_max:
+            raise TypeError(f"archive must be a text of at most {LIMITS.flow_archive_bytes_max} bytes, not {archive!r}")
+        if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD_STORAGE) and not BUCKET.match(archive)):
+            raise ValueError(f"archive must be gs://BUCKET/PREFIX or a folder, not {archive!r}")
+        return cls(days, archive.rstrip("/"))
+
+    @property
+    def time(self) -> timedelta:
+        """The time for which an ended run is kept."""
+        return timedelta(days=self.days) if self.days else timedelta(seconds=LIMITS.flow_kept_seconds)
+
+
+AS_LONG_AS_NEEDED = Keeping()
+
+
+@dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """The code of a flow, a coroutine function or a generator function, and the signature of its arguments."""
+    """The code of a flow, a coroutine function or a generator function, and the signature of its arguments.
+
+    `keeping` says what becomes of its runs after their ends.
+    """
 
     name: str
     code: Callable[..., Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]
     signature: Signature
+    keeping: Keeping = AS_LONG_AS_NEEDED
 
     @classmethod
-    def from_function(cls, code: Callable[..., Any], own: tuple[type, ...] = ()) -> Self:
+    def from_function(
+        cls, code: Callable[..., Any], own: tuple[type, ...] = (), keeping: Keeping = AS_LONG_AS_NEEDED
+    ) -> Self:
         """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow.
 
         The kit takes results of the classes `own` for itself.
@@ -94,7 +143,7 @@ class FlowDefinition:
             raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
         if ON_COMPLETE in inspect.signature(code).parameters:
             raise TypeError(f"{code.__name__}: rename the parameter `on_complete`, which is an option of start()")
-        return cls(code.__name__, code, signature)
+        return cls(code.__name__, code, signature, keeping)
 
     async def begin(self, arguments: Mapping[str, Any]) -> Any:
         """Run the code. If the arguments do not fit, the error is raised when the coroutine is started."""
@@ -139,6 +188,11 @@ class Flows:
         if name not in self.definitions:
             raise Unavailable(f"{self.function} does not have the flow {name!r}; a newer deployment may have it")
         return self.definitions[name]
+
+    def kept(self, header: "FlowHeader") -> "FlowHeader":
+        """Return a header with what this code says of the run's retention and archive, if it has the flow."""
+        definition = self.definitions.get(header.address.name)
+        return replace(header, keeping=definition.keeping) if definition else header
 
     def check_revision(self, written_by: int) -> None:
         """Raise `Unavailable` if newer code wrote the header: this code may not be able to replay its log."""
@@ -403,11 +457,6 @@ class End:
     outcome: CallOutcome
     at: datetime
 
-    @property
-    def kept_until(self) -> datetime:
-        """The time at which the sweeper may remove the run."""
-        return self.at + timedelta(seconds=LIMITS.flow_kept_seconds)
-
     def to_json(self) -> list[Any]:
         return [self.state, self.outcome.to_json(), rfc3339(self.at)]
 
@@ -490,7 +539,7 @@ class FlowHeader:
     has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
     `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
     `suspended` has the time and the reason of a suspension: no turn runs until it is resumed. `origins` are those of a
-    fork's log, with the run that it was made from last.
+    fork's log, with the run that it was made from last. `keeping` is that of the code of its last turn.
     `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
     and `trace` the stack trace of the problem that ended the run.
     """
@@ -523,6 +572,21 @@ class FlowHeader:
     trace: str = ""
     suspended: Mapping[str, str] | None = None
     origins: tuple[Origin, ...] = ()
+    keeping: Keeping = AS_LONG_AS_NEEDED
+
+    @property
+    def kept_until(self) -> datetime:
+        """The time at which the sweeper may remove the ended run, if its archive is written."""
+        assert self.end is not None, "only a run that has ended is removed"
+        return self.end.at + self.keeping.time
+
+    @property
+    def archive(self) -> str:
+        """The file or the object of the ended run's archive, or an empty text. No other run has the same one."""
+        if not self.keeping.archive or self.end is None:
+            return ""
+        place = f"{self.keeping.archive}/flow={self.address.name}/date={self.end.at:%Y-%m-%d}"
+        return f"{place}/{quote(self.address.key, safe='')[:ARCHIVED_ID_LETTERS]}~{self.incarnation}.ndjson"
 
     @property
     def execution_id(self) -> str:
@@ -598,6 +662,8 @@ class FlowHeader:
             **({"trace": self.trace} if self.trace else {}),
             **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
             **({"origins": json.dumps([origin.to_json() for origin in self.origins])} if self.origins else {}),
+            **({"kept_days": self.keeping.days} if self.keeping.days else {}),
+            **({"archive": self.keeping.archive} if self.keeping.archive else {}),
         }
 
     def _children(self) -> dict[str, str]:
@@ -631,26 +697,31 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
-            running=_claims(json.loads(data.get(RUNNING_STEPS, "{}"))),
+            running=_claims(_stored(data, RUNNING_STEPS, {})),
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
             kept=data.get("kept", 0),  # headers of older code have none of the three
             kept_bytes=data.get("kept_bytes", 0),
             kept_names=tuple(data.get("kept_names", ())),
-            labels=json.loads(data.get("labels", "{}")),
+            labels=_stored(data, "labels", {}),
             deadline_at=data.get("deadline_at"),
             trace=data.get("trace", ""),
-            suspended=json.loads(data.get("suspended", "null")),
-            origins=tuple(Origin(*origin) for origin in json.loads(data.get("origins", "[]"))),
+            suspended=_stored(data, "suspended", None),
+            origins=tuple(Origin(*origin) for origin in _stored(data, "origins", [])),
+            keeping=Keeping(data.get("kept_days"), data.get("archive", "")),
             written_by=data["written_by"],
             progress=json.loads(data["progress"]),
             stuck=json.loads(data["stuck"]),
             end=End.from_json(end) if end else None,
         )
-        children = json.loads(data.get("children", "{}"))
-        errors = json.loads(data.get("last_errors", "{}"))
-        return replace(header, pending=_pending(header.execution_id, json.loads(data["pending"]), children, errors))
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
+    """Return the JSON of a field that most headers do not have."""
+    return json.loads(data[field]) if field in data else default
 
 
 def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:

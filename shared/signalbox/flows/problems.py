@@ -28,6 +28,15 @@ class CannotFork(Problem):
     title = "The run cannot be forked at this entry"
 
 
+class NoQuery(NotFound):
+    title = "The run answers no query of this name"
+
+
+class CannotQuery(Problem):
+    status = 409
+    title = "The query cannot be answered"
+
+
 class FlowRunning(Problem):
     status = 409
     title = "The flow has not ended"
@@ -36,6 +45,11 @@ class FlowRunning(Problem):
 class FlowCancelled(Problem):
     status = 409
     title = "The flow was cancelled"
+
+
+class NotArchived(Problem):
+    status = 409
+    title = "The archive of the run is not written yet"
 
 
 class TooManyEvents(Problem):

@@ -21,7 +21,7 @@ from signalbox.core.effects import Decision, Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
-from signalbox.core.problems import OtherBody, Problem, TooLarge
+from signalbox.core.problems import OtherBody, Problem, TooLarge, Unavailable
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import poll
 from signalbox.core.requests import read_page_token, with_prefix, write_page_token
@@ -31,9 +31,11 @@ from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import Stuck, stored_json, too_large
+from signalbox.flows.machine.queries import Answer, answer, queries
 from signalbox.flows.machine.turns import FlowTurn, forked_header, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import (
     NO_LABELS,
+    RUNNING,
     STATES,
     Cancel,
     Claim,
@@ -54,8 +56,9 @@ from signalbox.flows.model import (
     new_header,
     sub_flow_address,
 )
-from signalbox.flows.problems import BadFlow, CannotFork, FlowEnded, NoFlow, TooManyEvents
+from signalbox.flows.problems import BadFlow, CannotFork, CannotQuery, FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.storage import (
+    ARCHIVED_AT,
     LABELS,
     Commit,
     LoadedLog,
@@ -71,6 +74,9 @@ from signalbox.flows.storage import (
 from signalbox.mailboxes.model import StoredMessage, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put
+
+SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
+"""The fields of a listing that lists show as they are."""
 
 BEHIND_IDS = "\x7f"
 """The character that sorts right after the ``~`` between name and id."""
@@ -109,6 +115,7 @@ def start(
     header = new_header(
         address, function, checked, incarnation, on_complete, labels=checked_labels(labels), timeout_seconds=seconds
     )
+    header = flows.kept(header) if flows.function == function else header
     definition = flows.definitions.get(address.name) if flows.function == function else None
     now = _server_time(ports, header) if seconds else None
     if seconds and now:
@@ -230,7 +237,7 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     before, seconds = _present(read, source), wanted.timeout_seconds
     flows.check_revision(before.written_by)
     header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
-    header = replace(header, labels=before.labels if wanted.labels is None else wanted.labels)
+    header = flows.kept(replace(header, labels=before.labels if wanted.labels is None else wanted.labels))
     if seconds:
         header = replace(header, deadline_at=read.read_time + timedelta(seconds=seconds))
     flows.of(source.name).signature.bind(header.arguments, None, stored=True)
@@ -238,9 +245,8 @@ def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Start
     commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
     try:
         _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
-    except AlreadyExists:
-        _check_same_start(ports, header)
-        return Started(new.address, created=False)
+    except AlreadyExists:  # a run has the id now, or that of a new sub-flow: look again
+        return fork(ports, flows, source, wanted)
     return Started(new.address, created=True)
 
 
@@ -450,6 +456,41 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
     return header, read_log(store, header).entries
 
 
+def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
+    """Return what the code of a flow answers, from a replay of its log. It reads the flow, and does nothing else.
+
+    Raises `NoFlow`, `CannotQuery`, `NoQuery`, the `Problem` that the answer raises, and `Unavailable` if this process
+    cannot run the code, or if the code has not been started.
+    """
+    return answer(*_to_be_replayed(ports.store, flows, address), name, arguments)
+
+
+def query_names(ports: Ports, flows: Flows, address: FlowAddress) -> list[str]:
+    """Return the names of the queries that a flow answers. Raises as `query` does."""
+    return queries(*_to_be_replayed(ports.store, flows, address))
+
+
+def _to_be_replayed(
+    store: Store, flows: Flows, address: FlowAddress
+) -> tuple[FlowDefinition, FlowHeader, Sequence[Message]]:
+    """Return what a query replays: the code, the header and the log."""
+    header, _ = _read(store, address)
+    if address.name not in flows.definitions:
+        path = f"GET {{base}}{header.function}/flows/{address.name}/{address.key}/queries/…"
+        detail = f"The code of {address.name} is in the function {header.function!r}: query it there, by {path}"
+        raise CannotQuery(detail, field="flow")
+    flows.check_revision(header.written_by)
+    if not header.begun:
+        if header.state == RUNNING:
+            raise Unavailable("the code of the run has not been started")
+        raise CannotQuery(f"The run is {header.state}, and its code has not been started.", field="id")
+    if header.log.length > LIMITS.flow_query_entries_max:
+        most = f"{LIMITS.flow_query_entries_max:,}"
+        detail = f"The log has {header.log.length:,} entries, and a query replays at most {most}."
+        raise CannotQuery(f"{detail} Return `flow.continue_as_new` earlier.", field="id")
+    return flows.of(address.name), header, read_log(store, header).entries
+
+
 def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:
     """Return the entries of a flow's log after the first `count`. Reads only if the header has not all of them."""
     if count >= header.log.held:
@@ -521,7 +562,7 @@ def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
 
 def _shown(listing: Snapshot) -> dict[str, Any]:
     data = dict(listing.data or {})
-    shown = {name: data[name] for name in ("flow", "id", "state", "created_at", "ended_at") if name in data}
+    shown = {name: data[name] for name in SHOWN_IN_LISTS if name in data}
     entries = [entry.partition(":") for entry in data.get(LABELS, ())]
     labels = {name: value for name, _, value in entries if " " not in name}
     return shown | ({"labels": labels} if labels else {})
@@ -600,6 +641,7 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
         return suspended
     flows.check_revision(header.written_by)
     flows.of(header.address.name)
+    header = flows.kept(header)
     log, snapshot = read_log(ports.store, header), read.mailbox.header
     try:
         turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)

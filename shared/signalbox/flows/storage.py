@@ -34,7 +34,7 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, RecordedSpan, name_of, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
-from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Snapshot, Store, Write
+from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Must, Put, Snapshot, Store, Write
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.times import EPOCH
 from signalbox.core.validation import check_commit
@@ -45,6 +45,7 @@ from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.timeline import recorded_spans
 from signalbox.flows.machine.turns import (
     FlowTurn,
+    archive_effect,
     batch_effect,
     cancel_batch_effect,
     cancel_rate_effect,
@@ -89,6 +90,9 @@ from signalbox.mailboxes.storage import header_put, message_put, revision_of
 from signalbox.objects.model import continuation_message, method_call
 
 ENTRIES = "entries"
+
+DUE_AT, ARCHIVED_AT = "due_at", "archived_at"
+"""The fields of a listing for the sweeper, and for the archive of an ended run."""
 
 LABELS = "labels"
 """The field of a listing that queries search for a label."""
@@ -418,17 +422,35 @@ def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) ->
 def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: Any = None) -> dict[str, Any]:
     """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
-    A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a turn. A suspended one
-    has neither.
+    If the ended one has an archive, it is due when the archive may be late, and later than that when it is written
+    (`archived_write`). A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a
+    turn. A suspended one has neither.
     """
     listing = {**_shown_in_lists(header), "created_at": created_at}
     if header.end:
-        return listing | {"ended_at": header.end.at, "due_at": header.end.kept_until}
+        due_at = archive_due_at(header.end.at) if header.archive else header.kept_until
+        return listing | {"ended_at": header.end.at, "due_at": due_at}
     if header.suspended:
         return listing
     if header.stuck:
         return listing | {"due_at": now + timedelta(seconds=LIMITS.flow_stuck_seconds)}
     return listing | {"checked_at": checked_at or now}
+
+
+def archive_due_at(now: datetime) -> datetime:
+    """Return when the sweeper repeats the task of an archive that is being written now."""
+    return now + timedelta(seconds=LIMITS.flow_archive_seconds)
+
+
+def archived_writes(read: Snapshot, header: FlowHeader) -> list[Write]:
+    """Return the writes that note the archive of an ended run in its listing. Its header, as read, is their guard."""
+    noted = {(ARCHIVED_AT,): read.read_time, (DUE_AT,): header.kept_until}
+    return [Change(read.path, {}, read.guard), Change(header.address.base, noted, Must.EXIST)]
+
+
+def lacks_archive(header: FlowHeader, listing: Snapshot) -> bool:
+    """Return whether an ended run must not be removed, since its archive is not written."""
+    return bool(header.archive) and ARCHIVED_AT not in (listing.data or {})
 
 
 def _shown_in_lists(header: FlowHeader) -> dict[str, Any]:
@@ -444,7 +466,9 @@ def end_messages(header: FlowHeader) -> Iterator[Put]:
 
 
 def end_tasks(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the tasks of an ended flow: its `on_complete`, and the wake-up of the parent flow."""
+    """Iterate over the tasks of an ended flow: its `on_complete`, its archive, and the wake-up of the parent flow."""
+    if header.archive:
+        yield archive_effect(header)
     if header.end and header.parent:
         yield wake_flow(header.parent.base, header.parent.function)
     if header.end and header.on_complete:

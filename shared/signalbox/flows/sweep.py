@@ -1,14 +1,17 @@
 """The flows' part of the sweeper, and the removal of flows.
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
-code, and removes a flow 32 days after its end. Removals come last and have a time budget of their own, so that stuck
-flows do not wait for them. Every visit sets `due_at` to a time after now, also one that failed and a removal that is
-not finished: then the others come first.
+code, and removes a flow 32 days after its end, or after the longer retention in its header. Removals come last and have
+a time budget of their own, so that stuck flows do not wait for them. Every visit sets `due_at` to a time after now,
+also one that failed and a removal that is not finished: then the others come first.
 
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it
 repeat its commands: tasks that still exist are not created again, since their names are taken. A flow that waits only
 for events, times and sub-flows is looked at once a day.
+
+An ended flow with an archive is not removed before its archive is written. While it is not, the sweeper repeats the
+task that writes it every ten minutes.
 
 A removal deletes the messages, the log, and at last the header with the listing. After that the id is free. Late
 messages for the removed flow have its execution id and are dropped; leases that they granted are released.
@@ -16,7 +19,7 @@ messages for the removed flow have its execution id and are dropped; leases that
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
@@ -39,9 +42,11 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.reads import due_records
+from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
 from signalbox.flows.machine.turns import (
+    archive_effect,
     cancel_batch_effect,
     cancel_rate_effect,
     cancel_wait_effect,
@@ -61,13 +66,22 @@ from signalbox.flows.model import (
     parent_key,
     sub_flow_address,
 )
-from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow
+from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service import cancel
-from signalbox.flows.storage import end_messages, end_tasks, header_of, header_write, listing_writes
+from signalbox.flows.storage import (
+    DUE_AT,
+    archive_due_at,
+    end_messages,
+    end_tasks,
+    header_of,
+    header_write,
+    lacks_archive,
+    listing_writes,
+)
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
 
-DUE_AT, CHECKED_AT = "due_at", "checked_at"
+CHECKED_AT = "checked_at"
 
 PATIENT = (NextEvent.kind, Sleep.kind, SubFlow.kind)
 """The kinds of commands that may take days."""
@@ -178,7 +192,9 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_ti
     """Wake or remove a flow. Return whether its listing was deleted, or is now due later."""
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)
-    if header and header.end and read.read_time < header.end.kept_until:
+    if header and header.end and _is_not_archived(ports, header):
+        return _archive_again(ports, listing, header, read.read_time)
+    if header and header.end and read.read_time < header.kept_until:
         return True  # it has ended since its listing was read
     if header and header.end:
         return remove(ports, address, read, _of_one_removal(out_of_time))
@@ -188,6 +204,18 @@ def _sweep_flow(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_ti
         ports.store.commit([Change(listing.path, {(DUE_AT,): due_at}, listing.guard or Must.EXIST)])
     else:
         ports.store.commit([Delete(listing.path, listing.guard)])
+    return True
+
+
+def _is_not_archived(ports: Ports, header: FlowHeader) -> bool:
+    """Return whether an ended run must wait for its archive. It reads the listing only if the run has an archive."""
+    return bool(header.archive) and lacks_archive(header, ports.store.read(header.address.base)[0])
+
+
+def _archive_again(ports: Ports, listing: Snapshot, header: FlowHeader, now: datetime) -> bool:
+    """Enqueue the task of an archive again, and look later whether it has been written."""
+    ports.queue.create([archive_effect(header, rfc3339(now))])
+    ports.store.commit([Change(listing.path, {(DUE_AT,): archive_due_at(now)}, listing.guard or Must.EXIST)])
     return True
 
 
@@ -201,8 +229,14 @@ def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
 
 
 def delete(ports: Ports, address: FlowAddress) -> None:
-    """Remove a flow that has ended, or end and remove one that is stuck. Raises `NoFlow` or `FlowRunning`."""
+    """Remove a flow that has ended, or end and remove one that is stuck.
+
+    Raises `NoFlow`, `FlowRunning`, or `NotArchived` if its archive is not written yet.
+    """
     read = _ended(ports, address, "The flow was stuck, and was deleted.", stuck_only=True)
+    header = header_of(read, address)
+    if header and _is_not_archived(ports, header):
+        raise NotArchived(f"The archive of {address.key!r} is not written yet: {header.archive}.")
     with suppress(Conflict):  # another process has removed it
         remove(ports, address, read)
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from signalbox.adapters import runtime
 from signalbox.adapters.clock import time_budget
+from signalbox.adapters.gathering import Gathering
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
@@ -16,6 +18,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.core.requests import wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects import service
 from signalbox.objects.api import LocalClasses, call_object, local_classes
@@ -57,6 +60,7 @@ class ObjectRoutes:
     def __init__(self, local: Callable[[], LocalClasses], rules: AccessRules) -> None:
         self._local = local
         self._rules = rules
+        self._gathering = Gathering[Message, CallRecord](MAILBOXES_LIMITS.mailbox_page)
 
     def call(self, request: Request, class_name: str, key: str, method: str) -> Response:
         """Call a method: 200 with its result, 202 if it has none in time, or the problem that it raised."""
@@ -77,7 +81,9 @@ class ObjectRoutes:
         ports, local = runtime.ports(), self._local()
         if not seconds:
             return service.post_call(ports, local.function_of, place, message)
-        call = service.call_at_once(ports, local.code, place, message)
+        budget = time_budget(LIMITS.turn_seconds)
+        handle = partial(service.call_together, ports, local.code, place.address, budget=budget)
+        call = self._gathering.answer((id(ports.store), place.address), place.id, message, handle)
         return service.wait_for_posted(ports, place, call, seconds)
 
     def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:

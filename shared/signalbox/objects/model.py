@@ -26,12 +26,13 @@ from signalbox.core.keys import check_key, valid_key
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import BadKey, GaveUp, Unavailable
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model import CallOutcome, ObjectAddress, StoredMessage
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.model import ErrorText, Failure
 
 CALL_ID_BYTES_MAX = 128
+KEPT_WAKE_UP = "kept_wake_up"
 CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
@@ -166,13 +167,15 @@ def targets_of(messages: Sequence[Message]) -> set[str]:
 class CallRecord:
     """A call as its record shows it: with its outcome, or with the place it was forwarded to, or with neither yet.
 
-    `held` are the ids of the messages that wait for its outcome.
+    `held` are the ids of the messages that wait for its outcome. `kept_wake_up` is the outbox record that is
+    unnecessary once this call has ended, or an empty text.
     """
 
     message: Message
     outcome: CallOutcome | None = None
     forwarded: CallPlace | None = None
     held: tuple[str, ...] = ()
+    kept_wake_up: str = ""
 
     @property
     def is_pending(self) -> bool:
@@ -191,6 +194,7 @@ class CallRecord:
             None if outcome is None else CallOutcome.from_text(outcome),
             None if forwarded is None else CallPlace.from_record(forwarded),
             tuple(data.get("held", ())),
+            data.get(KEPT_WAKE_UP, ""),
         )
 
 
@@ -304,6 +308,17 @@ class Mark:
         if self.until is not None and self.run != run and now < self.until:
             raise Unavailable("another run may still be applying this call")
         return Mark(self.attempts + 1, run, now + timedelta(seconds=LIMITS.call_mark_seconds))
+
+
+def leads(waiting: Sequence[StoredMessage], kept_wake_up: str) -> bool:
+    """Return whether the process that has kept this wake-up applies the waiting messages: it is the first such one.
+
+    If runs have marked the first message, it may end its process, and is left to them.
+    """
+    if not waiting or Mark.from_record(waiting[0].data):
+        return False
+    kept = (message.data.get(KEPT_WAKE_UP) for message in waiting)
+    return kept_wake_up == next(filter(None, kept), None)
 
 
 def failure_of(function: str, address: ObjectAddress, id_: str, message: Message, error: Mapping[str, Any]) -> Failure:

@@ -10,15 +10,29 @@ call, applies it, and continues with the next one.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import SERVER_TIME, Budget, Change, Conflict, OutOfTime, Ports, Put, Query, Snapshot, Store
-from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.ports import (
+    SERVER_TIME,
+    AlreadyExists,
+    Budget,
+    Change,
+    Conflict,
+    OutOfTime,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Store,
+    unlimited,
+)
+from signalbox.core.problems import NotFound, OtherBody, Unavailable
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.reads import poll, poll_again
 from signalbox.mailboxes import service as mailboxes
@@ -26,7 +40,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model import Delivery, ObjectAddress, StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
-from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, revision_of
+from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read_mailbox, revision_of
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import (
@@ -40,10 +54,14 @@ from signalbox.objects.model import (
     Timing,
     deletion,
     failure_of,
+    leads,
     targets_of,
 )
-from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, state_of, wake_object
+from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
 from signalbox.tasks.model import failure_path
+
+TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
+"""The pauses after which a waiting caller looks whether its call was applied, or whether it has to apply it itself."""
 
 POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
 """The pauses before the first reads of a call that was just posted: its run begins after 0.1 to 0.3 seconds."""
@@ -85,19 +103,28 @@ def call_at_once(ports: Ports, code: Code, place: CallPlace, message: Message) -
         if not free:
             break
         try:
-            return _applied(ports, code, header, place, message)
+            return _applied(ports, code, header, place.address, {place.id: message}, unlimited())[place.id]
         except (Conflict, Unavailable):
             continue
     return post_call(ports, code.function_of, place, message)
 
 
-def _applied(ports: Ports, code: Code, header: Snapshot, place: CallPlace, message: Message) -> CallRecord:
+def _applied(
+    ports: Ports,
+    code: Code,
+    header: Snapshot,
+    address: ObjectAddress,
+    calls: Mapping[str, Message],
+    out_of_time: OutOfTime,
+) -> dict[str, CallRecord]:
+    """Apply calls without a record in one turn, while they fit; return those. Raises `Conflict`, `Unavailable`."""
     revision = next_revision(revision_of(header), header.read_time)
-    turn = Turn(place.address, state_of(header), revision, header.read_time, {place.id: CallRecord(message)})
-    turn.take(place.id, header.read_time, code.apply)
-    writes = TurnWrites(header, {place.id: message}).writes(turn)
+    records = {id_: CallRecord(message) for id_, message in calls.items()}
+    turn = Turn(address, state_of(header), revision, header.read_time, records)
+    take_all(turn, [(id_, header.read_time) for id_ in calls], code.apply, out_of_time)
+    writes = TurnWrites(header, calls).writes(turn)
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=False))
-    return turn.calls[place.id]
+    return {id_: turn.calls[id_] for id_ in calls if id_ in turn.changed}
 
 
 def _stored(ports: Ports, place: CallPlace, message: Message) -> CallRecord | None:
@@ -163,6 +190,92 @@ def _has_outcome(call: CallRecord) -> bool:
     return call.outcome is not None
 
 
+# --- calls whose callers wait ---
+
+
+Called = dict[str, CallRecord | Exception]
+"""Calls as they are now, by id, each with its outcome or without; or the error that its caller receives."""
+
+
+def call_together(
+    ports: Ports, code: Code, address: ObjectAddress, calls: Mapping[str, Message], budget: Budget
+) -> Called:
+    """Make the calls of callers of this process that wait: apply them in one turn, or post them and take part in turns.
+
+    An id that is in use has `OtherBody`; calls whose outcome is unknown have `Unavailable`.
+    """
+    header, free = read_if_free(ports.store, address.base)
+    called: Called = {}
+    if free:
+        with suppress(Conflict, Unavailable):
+            called |= _applied(ports, code, header, address, calls, budget())
+    left = {id_: message for id_, message in calls.items() if id_ not in called}
+    try:
+        return called | (_post_and_take_part(ports, code, address, left, budget(), behind=not free) if left else {})
+    except AlreadyExists:  # a repeat, whose first process may have died in a turn
+        return called | {id_: _posted(ports, code, CallPlace(address, id_), left[id_]) for id_ in left}
+    except Unavailable as error:
+        return called | dict.fromkeys(left, error)
+
+
+def _posted(ports: Ports, code: Code, place: CallPlace, message: Message) -> CallRecord | Exception:
+    try:
+        return post_call(ports, code.function_of, place, message)
+    except (OtherBody, Unavailable) as error:
+        return error
+
+
+def _post_and_take_part(
+    ports: Ports,
+    code: Code,
+    address: ObjectAddress,
+    calls: Mapping[str, Message],
+    out_of_time: OutOfTime,
+    *,
+    behind: bool,
+) -> Called:
+    """Post calls, and apply the mailbox's messages if no other process does. Raises `AlreadyExists`, `Unavailable`."""
+    wake, kept = wake_object(address, code.function), ports.store.new_id()
+    posted = outbox.keep(ports, kept_posts(address, calls, kept), wake, kept)
+    called: Called = {id_: CallRecord(message) for id_, message in calls.items()}
+    with suppress(Unavailable):
+        for number, pause in enumerate(TURN_PAUSES_SECONDS):
+            if number or behind:
+                ports.clock.sleep(pause * (0.5 + ports.clock.jitter()))
+                called |= _read_calls(ports, address, calls)
+            if not all(map(_has_ended, called.values())):
+                with suppress(Conflict):
+                    called |= _turn_of_callers(ports, code, address, calls, kept, out_of_time)
+            if all(map(_has_ended, called.values())):
+                return called
+    outbox.enqueue_or_leave(ports, outbox.path_of(kept), [wake], posted.commit_time)
+    return called
+
+
+def _read_calls(ports: Ports, address: ObjectAddress, ids: Iterable[str]) -> dict[str, CallRecord]:
+    snapshots = ports.store.read(*(message_path(address.base, id_) for id_ in ids))
+    return {snapshot.id: CallRecord.from_record(snapshot.data) for snapshot in snapshots if snapshot.data is not None}
+
+
+def _has_ended(call: CallRecord | Exception) -> bool:
+    return isinstance(call, CallRecord) and call.outcome is not None
+
+
+def _turn_of_callers(
+    ports: Ports, code: Code, address: ObjectAddress, ids: Collection[str], kept: str, out_of_time: OutOfTime
+) -> dict[str, CallRecord]:
+    """Commit a turn, if the calls `ids` are the first whose callers wait; return those of them that have ended.
+
+    Raises `Conflict` if another process was faster, and `Unavailable`.
+    """
+    mailbox = read_mailbox(ports.store, address.base, MAILBOXES_LIMITS.mailbox_page)
+    if not leads(mailbox.waiting, kept):
+        return {}
+    page = _understood(code, address, mailbox, mailbox.waiting)
+    turn, _ = _committed(ports, code, address, mailbox, page, out_of_time)
+    return {id_: turn.calls[id_] for id_ in ids if id_ in turn.changed}
+
+
 # --- runs ---
 
 
@@ -189,8 +302,24 @@ def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of
         code.check(address, state_of(mailbox.header))
     begun = _marked(ports, delivery, mailbox, page[0]) if careful else page[0]
     spent, page = begun is None, (begun or page[0], *page[1:])
+    _, more = _committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
+    return careful and more and not out_of_time()
+
+
+def _committed(
+    ports: Ports,
+    code: Code,
+    address: ObjectAddress,
+    mailbox: Mailbox,
+    page: tuple[StoredMessage, ...],
+    out_of_time: OutOfTime,
+    *,
+    spent: bool = False,
+) -> tuple[Turn, bool]:
+    """Apply a page and commit the turn; return it, and whether messages are left. Raises `Conflict`, `Unavailable`."""
     turn = begin_turn(ports, address, mailbox, page)
-    taken = take_all(turn, page, code.apply, out_of_time, gave_up=spent)
+    places = [(message.id, message.since) for message in page]
+    taken = take_all(turn, places, code.apply, out_of_time, gave_up=spent)
     more = mailbox.more or taken < len(mailbox.waiting)
     versions = {message.id: message.version for message in page}
     writes = [
@@ -198,7 +327,7 @@ def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of
         *TurnWrites(mailbox.header, {}, versions).writes(turn),
     ]
     outbox.commit(ports, writes, effects_of(turn, code.function_of, code.function, more=more))
-    return careful and more and not out_of_time()
+    return turn, more
 
 
 def _understood(
@@ -261,13 +390,21 @@ def begin_turn(ports: Ports, address: ObjectAddress, mailbox: Mailbox, page: tup
 
 
 def take_all(
-    turn: Turn, page: tuple[StoredMessage, ...], apply: Apply, out_of_time: OutOfTime, *, gave_up: bool = False
+    turn: Turn,
+    places: Sequence[tuple[str, datetime]],
+    apply: Apply,
+    out_of_time: OutOfTime,
+    *,
+    gave_up: bool = False,
 ) -> int:
-    """Apply messages while they fit and there is time, at least one; return how many. Raises `Unavailable`."""
+    """Apply messages, each with its `since`, while they fit and there is time, at least one; return how many.
+
+    Raises `Unavailable`.
+    """
     taken = 0
     try:
-        for message in page:
-            if (taken and out_of_time()) or not turn.take(message.id, message.since, apply, gave_up=gave_up):
+        for id_, since in places:
+            if (taken and out_of_time()) or not turn.take(id_, since, apply, gave_up=gave_up):
                 break
             taken += 1
     except Unavailable:

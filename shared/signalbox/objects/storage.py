@@ -1,19 +1,20 @@
 """The records of an object (its header, its listing record, its calls) and the writes of a turn."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect, wake_up
 from signalbox.core.names import OBJECTS_QUEUE
+from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.queries import Field
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import ObjectAddress, message_path
 from signalbox.mailboxes.storage import SWEPT_BY, header_put, message_put, swept_by
 from signalbox.objects.machine.turns import Turn
-from signalbox.objects.model import CallRecord, Message
+from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message
 
 FunctionOf = Callable[[str], str]
 """Return the function that has the code of a class. Raises a `Problem` if none has."""
@@ -22,6 +23,16 @@ FunctionOf = Callable[[str], str]
 def wake_object(address: ObjectAddress, function: str, until: datetime | None = None) -> Effect:
     """Return the wake-up of an object."""
     return wake_up(address.base, function, OBJECTS_QUEUE, until)
+
+
+def kept_posts(address: ObjectAddress, calls: Mapping[str, Message], kept_wake_up: str) -> list[Put]:
+    """Return the messages of callers that wait. The last one has the outbox record of the wake-up that they share.
+
+    It is the last one since the emulator applies the writes of a commit one by one: a turn that applies it, and deletes
+    the record, has read the others.
+    """
+    *others, last = (message_put(address.base, id_, message.to_record()) for id_, message in calls.items())
+    return [*others, replace(last, data={**last.data, KEPT_WAKE_UP: kept_wake_up})]
 
 
 def state_of(header: Snapshot) -> str | None:
@@ -63,6 +74,8 @@ class TurnWrites:
             elif call.message.receipt:
                 done = {(name,): value for name, value in _done(call, turn.now).items()}
                 yield Change(path, done | _no_longer_waits(), guard)
+                if call.kept_wake_up:
+                    yield Delete(outbox_path(call.kept_wake_up))
             else:
                 yield Delete(path, guard)
 
@@ -102,7 +115,7 @@ def _done(call: CallRecord, now: datetime) -> dict[str, Any]:
 
 
 def _no_longer_waits() -> dict[Field, Any]:
-    return dict.fromkeys([("since",), ("mark",), ("held",), (SWEPT_BY,)], REMOVE)
+    return dict.fromkeys([("since",), ("mark",), ("held",), (SWEPT_BY,), (KEPT_WAKE_UP,)], REMOVE)
 
 
 def _held() -> dict[Field, Any]:

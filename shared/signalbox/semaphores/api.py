@@ -1,5 +1,6 @@
 """`semaphore`, as users import it from `signalbox`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from signalbox.adapters import runtime
@@ -9,7 +10,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores import service
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model import Lease, Priority
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.tasks.machine import content_of, hold, idempotency_key
 
@@ -26,13 +27,15 @@ class Semaphore:
         *,
         lease_seconds: float = LEASE_SECONDS_DEFAULT,
         delete_after_seconds: float | None = None,
+        weights: Mapping[str, int] | None = None,
     ) -> None:
         """Create the semaphore, or set its settings; leases and waiters stay. Idempotent.
 
         A lease expires after `lease_seconds`. A semaphore that was unused for `delete_after_seconds` is deleted; None:
-        never. Raises `BadKey`, `BadSemaphore` or `Unavailable`.
+        never. `weights` are the shares of the keys that waits name; a key without one has the weight 1. Raises
+        `BadKey`, `BadSemaphore` or `Unavailable`.
         """
-        settings = SemaphoreSettings(permits, lease_seconds, delete_after_seconds)
+        settings = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {})
         service.put(runtime.ports(), self.name, settings)
 
     def wait(
@@ -47,6 +50,8 @@ class Semaphore:
         release_on_return: bool = False,
         release_on_failure: bool = False,
         holder: str = "",
+        key: str = "",
+        priority: Priority = "normal",
     ) -> bool:
         """Call the task when the permits are granted. Return whether they are granted already. No process waits.
 
@@ -57,14 +62,18 @@ class Semaphore:
 
         If the permits are not granted within `deadline_seconds`, the wait ends, and `on_timeout` is called. `id`
         identifies a repeated wait; in a task, the kit derives an id, which a second delivery repeats. `holder` names
-        the caller: waits of several semaphores under one holder let the kit find deadlocks. Raises `NoSemaphore`,
-        `BadSemaphore`, `BadCall` or `Unavailable`.
+        the caller: waits of several semaphores under one holder let the kit find deadlocks.
+
+        While others wait, the permits are shared among the keys and priorities of the waits, by weight: `key` names a
+        tenant or a user, and `priority` is "high", "normal" or "low", with the weights 16, 4 and 1. In one key and
+        priority the first wait is served first. Raises `NoSemaphore`, `BadSemaphore`, `BadCall` or `Unavailable`.
         """
         check_deployed(continuation=call, on_timeout=on_timeout)
         late = on_timeout and content_of(on_timeout)
+        lane = (key, priority) if key or priority != "normal" else ()
         request = WaitRequest(
             id=self._wait_id(
-                id, "task", content_of(call), permits, release_on_return, release_on_failure, holder, late
+                id, "task", content_of(call), permits, release_on_return, release_on_failure, holder, late, *lane
             ),
             continuation=call,
             lease_seconds=lease_seconds,
@@ -74,6 +83,8 @@ class Semaphore:
             release_on_return=release_on_return,
             release_on_failure=release_on_failure,
             holder=holder,
+            key=key,
+            priority=priority,
         )
         return service.wait(runtime.ports(), self.name, request).acquired
 

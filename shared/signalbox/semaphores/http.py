@@ -11,7 +11,8 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.requests import OF_NAMES
 from signalbox.semaphores import service, sweep
-from signalbox.semaphores.model import Lease, LeaseRecord, SemaphoreView, WaitAnswer, Waiter
+from signalbox.semaphores.machine.lanes import weight_of
+from signalbox.semaphores.model import Lane, Lease, LeaseRecord, Semaphore, SemaphoreView, WaitAnswer, Waiter
 from signalbox.semaphores.requests import (
     RenewRequest,
     SemaphoreSettings,
@@ -128,9 +129,24 @@ def _semaphore(view: SemaphoreView) -> Json:
         "free": view.free,
         "lease_seconds": semaphore.lease_seconds,
         **_given({"delete_after_seconds": semaphore.delete_after_seconds}),
+        **_given({"weights": dict(semaphore.weights) or None}),
         "leases": [_held(view, lease) for lease in view.leases],
         **_given({"waiters": waiters, "waiting": view.waiting}),
+        **_given({"lanes": _lanes(semaphore) or None}),
     }
+
+
+def _lanes(semaphore: Semaphore) -> list[Json]:
+    """Render the lanes that may have waiters, each with its weight and its share of the permits."""
+    lanes = [lane for lane in semaphore.lanes if lane.mode != "open"]
+    total = sum(weight_of(semaphore, lane) for lane in lanes)
+    return [_lane(lane, weight_of(semaphore, lane), total) for lane in lanes]
+
+
+def _lane(lane: Lane, weight: int, total: int) -> Json:
+    """Render a lane; `key` is absent without one, and `shared` true if keys share the lane for want of room."""
+    whose: Json = {"shared": True} if lane.key is None else _given({"key": lane.key or None})
+    return whose | {"priority": lane.priority, "weight": weight, "share": round(weight / total, 4)}
 
 
 def _held(view: SemaphoreView, lease: LeaseRecord) -> Json:
@@ -140,7 +156,8 @@ def _held(view: SemaphoreView, lease: LeaseRecord) -> Json:
 
 
 def _waiter(waiter: Waiter) -> Json:
-    return {"id": waiter.id, "since": waiter.since, "permits": waiter.permits} | _task(waiter)
+    lane = _given({"key": waiter.key or None, "priority": waiter.priority or None})
+    return {"id": waiter.id, "since": waiter.since, "permits": waiter.permits} | lane | _task(waiter)
 
 
 def _task(waiter: Waiter) -> Json:

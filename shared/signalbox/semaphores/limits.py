@@ -51,6 +51,25 @@ class SemaphoreLimits(Limits):
     """Waiters whose order is known before they are granted. Their ids are stored in the semaphore's record, so the next
     grant reads only these waiters."""
 
+    key_weight_max: int = 1_000
+    """A key's weight: its share of the permits compared with that of a key without one."""
+
+    weights_max: int = 100
+    """Keys with a weight. Each always has lanes of its own, so the record needs room for three lanes of each."""
+
+    lanes_max: int = 256
+    """Lanes of one semaphore whose keys share them with no others. Each takes 60 to 200 bytes of the record, which
+    every grant writes."""
+
+    lanes_shared_max: int = 16
+    """Lanes of each priority for the keys beyond `lanes_max`: a key's hash chooses one of them."""
+
+    lanes_read_max: int = 32
+    """Lanes whose waiters one grant or one admit run reads, each by a query. The next run continues."""
+
+    lane_heads_max: int = 256
+    """Ids of known waiters of all lanes together: 10 to 40 KB of the semaphore's record."""
+
     releases_page_max: int = 100
     """Releases that one admit run applies."""
 

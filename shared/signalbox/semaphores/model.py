@@ -23,6 +23,12 @@ is close to its create time. A query ordered by `since` therefore finds the queu
 record is a receipt: it identifies a repeated wait, which is then answered with the current state. `joined` keeps the
 value of `since`, so a wait whose grant was lost returns to its old place.
 
+**Lanes.** A wait may name a key (whose it is) and a priority. Waits of one key and priority are a lane; a wait with
+neither is in the plain lane, whose waiters have the records of a semaphore without lanes. A waiter of another lane has
+`lane` and, instead of `since`, the map `places` with one field that is named after its lane: a query ordered by that
+field finds the queue of this lane. While there are such waiters, `lanes` in the semaphore's record lists the lanes
+(`machine/lanes.py`); then the mode is `closed`, and each lane has a mode of its own.
+
 `alarm_at` is the end of the earliest lease: while the queue may have waiters, an admit run is due then. `sweep_at` is
 the time by which the sweeper visits the semaphore, even if all its tasks were lost.
 """
@@ -34,6 +40,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.formats import FORMAT
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.times import microseconds
 from signalbox.semaphores.limits import LIMITS
@@ -204,8 +212,11 @@ _OPTIONS: Mapping[str, Any] = {
 }
 """The options of a wait that its task receives, with their defaults. See `WaitRequest` for the last two."""
 
-_TEXTS = ("holder", "unit")
+_TEXTS = ("holder", "unit", "key", "priority")
 """The options that most waits do not have. They are stored only if they are not empty."""
+
+LANES_FORMAT = 2
+"""The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
 
 _WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
 
@@ -213,6 +224,9 @@ _WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
 @dataclass(frozen=True, slots=True)
 class Waiter:
     """A wait with a continuation. `grant` is the token of its last grant; `holder` is the name given by the caller.
+
+    `key` and `priority` are the caller's, too, and empty for none and the normal one. `lane` is the lane in whose queue
+    the waiter is, and `since` its place there.
 
     `incarnation` is the create time, in microseconds, of the semaphore it waits for: a later semaphore of the same name
     never grants it. `created_at` and `version` are the create and update time of its record, or None if the record is
@@ -230,6 +244,9 @@ class Waiter:
     resumed: int = 0
     unit: str = ""
     holder: str = ""
+    key: str = ""
+    priority: str = ""
+    lane: str = ""
     on_timeout: Call | None = None
     deadline_at: datetime | None = None
     state: State = "waiting"
@@ -255,17 +272,21 @@ class Waiter:
         return self.deadline_at is not None and now >= self.deadline_at
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields of its record, except `joined`, `since` and `expires_at`, which depend on its commit."""
+        """Return the fields of its record, except those of its place and its end, which depend on its commit."""
         plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
         calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
-        return plain | calls | {name: text for name in _TEXTS if (text := getattr(self, name))}
+        texts = {name: text for name in _TEXTS if (text := getattr(self, name))}
+        return plain | calls | texts | ({FORMAT: LANES_FORMAT} if self.key or self.priority else {})
 
     @classmethod
     def from_record(
         cls, id_: str, record: Mapping[str, Any], version: datetime | None, created_at: datetime | None
     ) -> Self:
-        calls = {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
-        return cls(id=id_, version=version, created_at=created_at, **(dict(record) | calls))
+        fields = {name: value for name, value in record.items() if name not in (FORMAT, "places")}
+        fields |= {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
+        for since in record.get("places", {}).values():
+            fields["since"] = since
+        return cls(id=id_, version=version, created_at=created_at, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +347,10 @@ class KnownHead:
         until = self.until or max((waiter.created_at for waiter in waiters if waiter.created_at), default=None)
         return type(self)(ids, until)
 
+    def shortened(self, ids_max: int) -> Self:
+        """Return the knowledge of fewer waiters; of none if there is no room for any."""
+        return replace(self, ids=self.ids[:ids_max]) if ids_max else type(self)()
+
     def to_record(self) -> dict[str, Any]:
         """Return the fields for the semaphore's record; none if nothing is known."""
         return {"head": {"ids": list(self.ids), "until": self.until}} if self.until else {}
@@ -339,9 +364,64 @@ class KnownHead:
 NOTHING_KNOWN = KnownHead()
 
 
-# --- the semaphore ---
+# --- lanes ---
 
 Mode = Literal["open", "opening", "closed"]
+
+Priority = Literal["high", "normal", "low"]
+
+PLAIN = ""
+"""The lane of waits without a key, with the normal priority."""
+
+
+def lane_id(key: str, priority: str) -> str:
+    """Return the lane of a key and a priority that share it with no others. An empty priority is the normal one."""
+    priority = priority or "normal"
+    return PLAIN if (key, priority) == ("", "normal") else f"{priority}:{key}"
+
+
+def shared_lane_id(number: int, priority: str) -> str:
+    """Return a lane that keys share for which the semaphore's record has no room."""
+    return f"{priority or 'normal'}#{number}"
+
+
+def place_field(lane: str) -> str:
+    """Return the field of the map `places` that orders the waiters of a lane."""
+    return f"s{name_of('lane', lane)[:24]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane in the semaphore's record. The free permits go to the lane with the least tag, which then grows.
+
+    Tags count from that of the lane that was served last. The mode is of this lane's queue: `open` if it is empty. Such
+    a lane is kept for its tag only.
+    """
+
+    id: str
+    tag: int = 0
+    mode: Mode = "closed"
+    known: KnownHead = field(default=NOTHING_KNOWN, compare=False)
+
+    @property
+    def priority(self) -> str:
+        """The priority of its waits."""
+        return self.id.partition(":")[0].partition("#")[0] or "normal"
+
+    @property
+    def key(self) -> str | None:
+        """The key of its waits; None if several keys share it."""
+        return None if "#" in self.id.partition(":")[0] else self.id.partition(":")[2]
+
+    def to_record(self) -> dict[str, Any]:
+        return {"id": self.id, "tag": self.tag, "mode": self.mode, **self.known.to_record()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["id"], record["tag"], record["mode"], KnownHead.from_record(record))
+
+
+# --- the semaphore ---
 
 _PLAIN_FIELDS = ("permits", "lease_seconds", "delete_after_seconds", "next_token", "mode", "alarm_at", "clean_at")
 
@@ -363,11 +443,14 @@ class Semaphore:
     alarm_at: datetime | None = None
     clean_at: datetime | None = None
     known: KnownHead = NOTHING_KNOWN
+    weights: Mapping[str, int] = field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
     revision: int = 0
 
     def __post_init__(self) -> None:
         assert self.permits >= 1, "a semaphore has at least one permit"
         assert len({(lease.id, lease.grant) for lease in self.leases}) == len(self.leases), "each grant is one lease"
+        assert not self.lanes or self.mode == "closed", "a semaphore with lanes may have waiters"
 
     # --- queries ---
 
@@ -378,6 +461,10 @@ class Semaphore:
     def has_room(self, now: datetime) -> bool:
         """Return whether permits are free while the wait queue may have waiters."""
         return self.mode != "open" and self.free(now) > 0
+
+    def lane(self, id_: str) -> Lane | None:
+        """Return a lane of the record."""
+        return next((lane for lane in self.lanes if lane.id == id_), None)
 
     def lease(self, id_: str, token: int) -> LeaseRecord | None:
         """Return the lease of a wait under its current token; it may have expired."""
@@ -482,16 +569,27 @@ class Semaphore:
         record["revision"] = self.revision + 1
         record["leases"] = [lease.to_record() for lease in self.leases]
         record["ended"] = [ended.to_record() for ended in self.ended]
-        record |= self.known.to_record()
+        record |= self.known.to_record() | self._lanes_record()
         sweep_at = self.sweep_at(now)
         return record if sweep_at is None else record | {"sweep_at": sweep_at}
 
+    def _lanes_record(self) -> dict[str, Any]:
+        """Return the fields that only a semaphore with lanes or weights has."""
+        weights = [{"key": key, "weight": weight} for key, weight in sorted(self.weights.items())]
+        fields = {"weights": weights, "lanes": [lane.to_record() for lane in self.lanes]}
+        given = {name: value for name, value in fields.items() if value}
+        return given | ({FORMAT: LANES_FORMAT} if given else {})
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        fields = {name: value for name, value in record.items() if name not in ("sweep_at", "head")}
+        fields = {name: value for name, value in record.items() if name not in ("sweep_at", "head", FORMAT)}
         leases = tuple(map(LeaseRecord.from_record, record["leases"]))
         ended = tuple(map(EndedLease.from_record, record["ended"]))
-        return cls(**(fields | {"leases": leases, "ended": ended, "known": KnownHead.from_record(record)}))
+        lanes = tuple(map(Lane.from_record, record.get("lanes", ())))
+        weights = {each["key"]: each["weight"] for each in record.get("weights", ())}
+        known = KnownHead.from_record(record)
+        parts = {"leases": leases, "ended": ended, "known": known, "lanes": lanes, "weights": weights}
+        return cls(**(fields | parts))
 
 
 @dataclass(frozen=True, slots=True)

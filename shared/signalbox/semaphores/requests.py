@@ -5,8 +5,8 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, get_args
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
@@ -14,7 +14,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
 from signalbox.core.requests import REQUIRED, Listing, RequestFields
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.model import parse_lease_id
+from signalbox.semaphores.model import Priority, parse_lease_id
 from signalbox.semaphores.problems import BadSemaphore
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -22,23 +22,29 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreSettings:
-    """The number of permits, the default length of leases, and the time after which an unused semaphore is deleted."""
+    """The number of permits, the default length of leases, and the time after which an unused semaphore is deleted.
+
+    `weights` are the shares of keys, if a key's is not 1.
+    """
 
     permits: int
     lease_seconds: float
     delete_after_seconds: float | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         fields = _fields_of(self)
         fields.integer("permits", 1, LIMITS.permits_max)
         _keep_seconds(self, "lease_seconds", CORE_LIMITS.lease_seconds_max)
         _keep_seconds(self, "delete_after_seconds", LIMITS.delete_after_seconds_max, default=None)
+        object.__setattr__(self, "weights", check_weights(self.weights))
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse the body of a `PUT`."""
         RequestFields(body, BadSemaphore).only(*cls.__slots__)
-        return cls(body.get("permits"), body.get("lease_seconds"), body.get("delete_after_seconds"))  # type: ignore[arg-type]  # checked when it is made
+        times = body.get("lease_seconds"), body.get("delete_after_seconds")
+        return cls(body.get("permits"), *times, body.get("weights") or {})  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ class WaitRequest:
 
     `holder` names the caller, so that deadlocks between several waits can be found. A task with `release_on_failure`
     waits again between its attempts: `resumes` is its operation, and `resumed` the number of its earlier waits. `unit`
-    is the JSON of the batch's unit that the task runs for. No caller's wait has these three.
+    is the JSON of the batch's unit that the task runs for. No caller's wait has these three. `key` and `priority` say
+    whose share of the permits the wait is for; None is the normal priority.
     """
 
     id: str
@@ -83,6 +90,8 @@ class WaitRequest:
     resumed: int = 0
     unit: str = ""
     holder: str = ""
+    key: str = ""
+    priority: str | None = None
 
     def __post_init__(self) -> None:
         fields = _fields_of(self)
@@ -93,13 +102,28 @@ class WaitRequest:
         fields.flag("release_on_return")
         fields.flag("release_on_failure")
         _check_holder(fields.text("holder", ""))
+        if self.key != "":
+            check_lane_key(self.key)
+        check_priority(self.priority)
         if self.continuation is None:
             self._check_plain()
 
+    @property
+    def priority_stored(self) -> str:
+        """The priority as records have it: empty for the normal one."""
+        return self.priority if self.priority and self.priority != "normal" else ""
+
     def _check_plain(self) -> None:
-        for field in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure", "holder"):
-            if getattr(self, field):
-                raise BadSemaphore(f"`continuation` is required with `{field}`.", field="continuation")
+        for name in ("deadline_seconds", "on_timeout", "release_on_return", "release_on_failure", "holder"):
+            if getattr(self, name):
+                raise BadSemaphore(f"`continuation` is required with `{name}`.", field="continuation")
+        for name in ("key", "priority"):
+            if getattr(self, name):
+                raise BadSemaphore(
+                    f"`{name}` requires a `continuation`. A call without one never waits: it takes permits at once or "
+                    "not at all, so it has no share among the waiters.",
+                    field=name,
+                )
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any], id_: str) -> Self:
@@ -172,6 +196,33 @@ class SemaphoresQuery:
 def _check_holder(holder: str) -> None:
     if len(holder.encode("utf-8", "surrogatepass")) > LIMITS.wait_id_bytes_max or _SURROGATE.search(holder):
         raise BadSemaphore(f"`holder` has at most {LIMITS.wait_id_bytes_max} bytes of UTF-8.", field="holder")
+
+
+def check_lane_key(key: Any) -> str:
+    """Return the key of a wait's share, or raise `BadSemaphore`."""
+    if not valid_key(key) or len(key.encode()) > LIMITS.wait_id_bytes_max:
+        raise BadSemaphore(f"`key` must be a key of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="key")
+    return str(key)
+
+
+def check_priority(priority: Any) -> None:
+    """Raise `BadSemaphore` for a text that is not a priority."""
+    if priority is not None and priority not in get_args(Priority):
+        raise BadSemaphore("`priority` must be `high`, `normal` or `low`.", field="priority")
+
+
+def check_weights(weights: Any) -> dict[str, int]:
+    """Return the weights of keys without those that are 1, or raise `BadSemaphore`."""
+    if not isinstance(weights, Mapping) or len(weights) > LIMITS.weights_max:
+        raise BadSemaphore(f"`weights` must be an object of at most {LIMITS.weights_max} keys.", field="weights")
+    for key, weight in weights.items():
+        if not valid_key(key) or len(key.encode()) > LIMITS.wait_id_bytes_max:
+            most = LIMITS.wait_id_bytes_max
+            raise BadSemaphore(f"In `weights`, a key has 1 to {most} bytes of UTF-8, without '/'.", field="weights")
+        if type(weight) is not int or not 1 <= weight <= LIMITS.key_weight_max:
+            most = f"{LIMITS.key_weight_max:,}"
+            raise BadSemaphore(f"The weight of {key!r} must be an integer from 1 to {most}.", field="weights")
+    return {key: weight for key, weight in weights.items() if weight != 1}
 
 
 def check_name(name: str) -> str:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from signalbox.core import outbox
@@ -62,14 +63,15 @@ from signalbox.semaphores.requests import (
 from signalbox.semaphores.storage import (
     SemaphoreReads,
     change,
+    count_waiters,
     create_release,
+    first_waiters,
     incarnation_of,
     load,
     nudge,
     put_waiter,
     read_waiter,
     waiter_write,
-    waiters_query,
 )
 
 # --- settings ---
@@ -147,9 +149,10 @@ class SemaphoresPage:
 def get(ports: Ports, name: str) -> SemaphoreView:
     """Return a semaphore with its leases and the head of its wait queue. Raises `NoSemaphore`."""
     loaded = load(ports, name)
-    found = map(read_waiter, ports.store.query(waiters_query(name, LIMITS.waiters_shown_max)))
+    found = map(read_waiter, first_waiters(ports.store, name, loaded.semaphore, LIMITS.waiters_shown_max))
     in_order = head_of([waiter for waiter in found if waiter], more=False)
     waiters = tuple(waiter for waiter in in_order if waiter.incarnation == loaded.incarnation)
+    waiters = tuple(sorted(waiters, key=attrgetter("lane")))
     continued = [lease for lease in loaded.semaphore.leases if lease.continued and lease.live(loaded.now)]
     holders = {lease.lease_id: waiter for lease, waiter in _with_receipts(ports, name, continued)}
     return SemaphoreView(name, loaded.semaphore, loaded.now, waiters, holders=holders)
@@ -168,7 +171,7 @@ def find(ports: Ports, request: SemaphoresQuery) -> SemaphoresPage:
 def _with_waiters(ports: Ports, views: Iterable[SemaphoreView]) -> Iterator[SemaphoreView]:
     """Count the waiters of each semaphore, and leave out those without: they are about to open."""
     for view in views:
-        if count := ports.store.count(waiters_query(view.name, 1)):
+        if count := count_waiters(ports.store, view.name, view.semaphore):
             yield replace(view, waiting=count)
 
 
@@ -202,7 +205,8 @@ def _held(ports: Ports, view: SemaphoreView) -> Iterator[HeldPermits]:
 
 def _wanted(ports: Ports, snapshot: Snapshot) -> Iterator[WantedPermits]:
     """Iterate over the first waiters that have a holder."""
-    for found in ports.store.query(waiters_query(snapshot.id, LIMITS.waiters_shown_max)):
+    semaphore = Semaphore.from_record(snapshot.data or {})
+    for found in first_waiters(ports.store, snapshot.id, semaphore, LIMITS.waiters_shown_max):
         waiter = read_waiter(found)
         if waiter and waiter.holder and waiter.incarnation == incarnation_of(snapshot):
             yield WantedPermits(snapshot.id, waiter.holder, waiter.permits)

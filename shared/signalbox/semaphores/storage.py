@@ -38,16 +38,19 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Order as OrderBy
 from signalbox.core.times import microseconds
-from signalbox.semaphores.machine import transitions
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Rule, Transition, WaiterTransition
+from signalbox.semaphores.machine import lanes, transitions
+from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import (
     NOTHING_KNOWN,
+    PLAIN,
+    KnownHead,
     LeaseRecord,
     Release,
     Semaphore,
     Waiter,
     path_of,
+    place_field,
     release_path,
     waiter_path,
 )
@@ -57,6 +60,7 @@ from signalbox.semaphores.requests import check_name
 Answer = TypeVar("Answer")
 
 SINCE = OrderBy(("since",))
+LANE = OrderBy(("lane",))
 EXPIRES_AT = OrderBy(("expires_at",))
 READ_ON_FACTOR = 4
 NOT_CREATED = "admit run not created, left to the sweeper"
@@ -218,18 +222,36 @@ def read_release(snapshot: Snapshot) -> Release | None:
     return None if snapshot.data is None else Release.from_record(snapshot.data, snapshot.create_time)
 
 
-def waiters_query(name: str, limit: int, after: tuple[datetime, str] | None = None) -> Query:
-    """Return the query of the first waiters by `since`. Only a record in the wait queue has that field."""
-    return Query(f"{path_of(name)}/waiters", order_by=(SINCE,), limit=limit, after=after or ())
+def waiters_query(name: str, limit: int, after: tuple[datetime | str, str] | None = None, lane: str = PLAIN) -> Query:
+    """Return the query of the first waiters of a lane by `since`. Only a record in the wait queue has its field."""
+    order = SINCE if lane == PLAIN else OrderBy(("places", place_field(lane)))
+    return Query(f"{path_of(name)}/waiters", order_by=(order,), limit=limit, after=after or ())
+
+
+def lanes_query(name: str, limit: int, after: tuple[datetime | str, str] | None = None) -> Query:
+    """Return the query of the first waiters of all lanes except the plain one, by lane and id."""
+    return Query(f"{path_of(name)}/waiters", order_by=(LANE,), limit=limit, after=after or ())
+
+
+def first_waiters(store: Store, name: str, semaphore: Semaphore, limit: int) -> tuple[Snapshot, ...]:
+    """Read the first waiters by `since`, and then those of other lanes by lane."""
+    found = store.query(waiters_query(name, limit))
+    return (*found, *store.query(lanes_query(name, limit)))[:limit] if semaphore.lanes else found
+
+
+def count_waiters(store: Store, name: str, semaphore: Semaphore) -> int:
+    """Return the number of waiters in all lanes."""
+    return store.count(waiters_query(name, 1)) + (store.count(lanes_query(name, 1)) if semaphore.lanes else 0)
 
 
 def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
     """Read the waiters and receipts that a decision needs in addition to the record."""
     loaded = replace(loaded, reads=reads)
     if reads.waiters and reads.in_order:
-        loaded = _read_known(store, loaded) or _read_in_order(store, loaded)
+        loaded = _read_lanes(store, loaded) if loaded.semaphore.lanes else _read_plain(store, loaded)
     elif reads.waiters:
-        page = _waiters(store.query(waiters_query(loaded.name, reads.waiters, reads.after)))
+        first = lanes_query if reads.by_lane else waiters_query
+        page = _waiters(store.query(first(loaded.name, reads.waiters, reads.after)))
         loaded = replace(loaded, waiters=page, more_waiters=len(page) == reads.waiters)
     if reads.receipts:
         query = Query(f"{path_of(loaded.name)}/waiters", order_by=(EXPIRES_AT,), limit=reads.receipts)
@@ -246,29 +268,45 @@ def read_releases(store: Store, loaded: Loaded, limit: int) -> Loaded:
     return replace(loaded, releases=tuple(releases))
 
 
-def _read_known(store: Store, loaded: Loaded) -> Loaded | None:
+def _read_plain(store: Store, loaded: Loaded) -> Loaded:
+    head = _read_head(store, loaded, PLAIN, loaded.semaphore.known, loaded.reads.waiters)
+    return replace(loaded, waiters=head.waiters, more_waiters=head.more, known=head.known)
+
+
+def _read_lanes(store: Store, loaded: Loaded) -> Loaded:
+    """Read the lanes whose turn it is. A lane that is found empty passes its turn, so others are read after it."""
+    known = {lane.id: lane.known for lane in loaded.semaphore.lanes}
+    while needed := lanes.reads_needed(loaded, loaded.reads.waiters):
+        heads = {lane: _read_head(store, loaded, lane, known[lane], count) for lane, count in needed.items()}
+        loaded = replace(loaded, heads={**loaded.heads, **heads})
+    return replace(loaded, waiters=lanes.in_turn(loaded), more_waiters=True)
+
+
+def _read_head(store: Store, loaded: Loaded, lane: str, known: KnownHead, count: int) -> Head:
+    """Read the first waiters of a lane in their order: the known ones, or by a query."""
+    return _read_known(store, loaded, known, count) or _read_in_order(store, loaded, lane, known, count)
+
+
+def _read_known(store: Store, loaded: Loaded, known: KnownHead, count: int) -> Head | None:
     """Read the first waiters of the known head; None if it is too short or one of them no longer waits."""
-    known, count = loaded.semaphore.known, loaded.reads.waiters
     if count > len(known.ids):
         return None
     found = _waiters(store.read(*(waiter_path(loaded.name, id_) for id_ in known.ids[:count])))
     if len(found) < count or not all(known.has(waiter, loaded.incarnation) for waiter in found):
         return None
-    return replace(loaded, waiters=found, more_waiters=True, known=known.behind(count))
+    return Head(found, more=True, known=known.behind(count), asked=count)
 
 
-def _read_in_order(store: Store, loaded: Loaded) -> Loaded:
+def _read_in_order(store: Store, loaded: Loaded, lane: str, known: KnownHead, count: int) -> Head:
     """Read waiters; if it is not certain which is the first, read more of them at one instant."""
-    count = loaded.reads.waiters
-    limit = loaded.semaphore.known.page(count)
+    limit = known.page(count)
     while True:
-        page = _waiters(store.query(waiters_query(loaded.name, limit)))
+        page = _waiters(store.query(waiters_query(loaded.name, limit, lane=lane)))
         more = len(page) == limit
         head = head_of(page, more=more)
         if head or not more:
             own = [waiter for waiter in head[count:] if waiter.incarnation == loaded.incarnation]
-            waiters, more = head[:count], more or len(head) > count
-            return replace(loaded, waiters=waiters, more_waiters=more, known=NOTHING_KNOWN.after(own))
+            return Head(head[:count], more or len(head) > count, NOTHING_KNOWN.after(own), count)
         limit *= READ_ON_FACTOR
 
 
@@ -308,14 +346,26 @@ def waiter_write(name: str, transition: WaiterTransition, now: datetime) -> Writ
 
 
 def put_waiter(path: str, waiter: Waiter, now: datetime, guard: Guard) -> Write:
-    """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that."""
-    place = {"since": SERVER_TIME} if waiter.state == "waiting" else {"expires_at": _expiry(now)}
+    """Write a wait's record. Its place in the wait queue is its create time, and `since` is close to that.
+
+    In a lane it is the read time of the decision, which is before the create time.
+    """
+    since = SERVER_TIME if waiter.lane == PLAIN else now
+    place = _place(waiter, since) if waiter.state == "waiting" else {"expires_at": _expiry(now)}
     return Put(path, waiter.to_record() | {"joined": SERVER_TIME} | place, guard)
+
+
+def _place(waiter: Waiter, since: Any) -> dict[str, Any]:
+    """Return the fields by which a query of its lane finds a waiter."""
+    if waiter.lane == PLAIN:
+        return {"since": since}
+    return {"lane": waiter.lane, "places": {place_field(waiter.lane): since}}
 
 
 def leave(path: str, waiter: Waiter, now: datetime) -> Write:
     """Take a waiter out of the wait queue and keep its record as a receipt, unless its record has changed."""
-    fields: dict[str, Any] = {"state": waiter.state, "since": REMOVE, "expires_at": _expiry(now)}
+    fields: dict[str, Any] = {"state": waiter.state, "expires_at": _expiry(now)}
+    fields |= dict.fromkeys(_place(waiter, None), REMOVE)
     if waiter.state == "granted":
         fields["grant"] = waiter.grant
     return _change(path, fields, waiter.version)
@@ -323,7 +373,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
-    fields = {"state": waiter.state, "grant": waiter.grant, "since": waiter.since, "expires_at": REMOVE}
+    fields = {"state": waiter.state, "grant": waiter.grant, "expires_at": REMOVE, **_place(waiter, waiter.since)}
     fields["deadline_at"] = waiter.deadline_at
     fields |= {"resumed": waiter.resumed} if waiter.resumes else {}
     return _change(path, fields, waiter.version)

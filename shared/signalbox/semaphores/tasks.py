@@ -29,9 +29,9 @@ def admit(ports: Ports, name: str, not_before: datetime | None = None) -> None:
         ports.log.info("semaphore not found, admit run dropped", semaphore=name)
 
 
-def refuse(ports: Ports, name: str, after: tuple[datetime, str]) -> None:
+def refuse(ports: Ports, name: str, after: tuple[datetime | str, str] | None, *, by_lane: bool = False) -> None:
     """End the waits on a page behind `after` that need more permits than the semaphore has."""
-    reads = QueueReads(waiters=LIMITS.grants_page_max, after=after)
+    reads = QueueReads(waiters=LIMITS.grants_page_max, after=after, by_lane=by_lane)
     with suppress(NoSemaphore):
         change(ports, SemaphoreReads(name, lambda _: reads), wait_queue.refuse_page)
 
@@ -41,6 +41,9 @@ def _admit(ports: Ports, payload: Payload) -> None:
 
 
 def _refuse(ports: Ports, payload: Payload) -> None:
+    if "lanes_after" in payload:
+        refuse(ports, payload["semaphore"], tuple(payload["lanes_after"]) or None, by_lane=True)
+        return
     since, id_ = payload["after"]
     refuse(ports, payload["semaphore"], (datetime.fromisoformat(since), id_))
 

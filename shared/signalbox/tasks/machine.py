@@ -73,7 +73,7 @@ from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt, Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
-REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit")
+REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit", "key", "priority")
 """The options of a wait, as the context of its task has them."""
 
 

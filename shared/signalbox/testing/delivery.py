@@ -105,14 +105,8 @@ def event_of(event_id: str, path: str, before: Snapshot, after: Snapshot) -> Doc
     """Return the event of a write that the store observed."""
     collection, _, key = path.rpartition("/")
     times = (before.update_time, after.update_time, after.create_time)
-    return DocumentEvent(event_id, collection, key, path, before.data, after.data, *times)
-
-
-def kind_of(event: DocumentEvent) -> str:
-    """Return the type of the event: created, updated or deleted."""
-    if event.before is None:
-        return "created"
-    return "deleted" if event.after is None else "updated"
+    kind = "created" if before.data is None else "deleted" if after.data is None else "updated"
+    return DocumentEvent(event_id, collection, key, path, before.data, after.data, *times, kind)
 
 
 def headers_of(event: DocumentEvent) -> dict[str, str]:

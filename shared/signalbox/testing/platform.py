@@ -51,7 +51,6 @@ from signalbox.testing.delivery import (
     body_of,
     event_of,
     headers_of,
-    kind_of,
     succeeded,
 )
 from signalbox.testing.memory_store import MemoryStore
@@ -82,7 +81,7 @@ class Trigger:
 
     def fits(self, event: DocumentEvent) -> bool:
         """Return whether the event invokes the function."""
-        return matches(self.document, event.path) and self.kind in (WRITTEN, kind_of(event))
+        return matches(self.document, event.path) and self.kind in (WRITTEN, event.kind)
 
 
 class _KnownTasks(dict[str, frozenset[str]]):

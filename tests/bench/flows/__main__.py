@@ -25,7 +25,7 @@ from pathlib import Path
 import httpx
 
 from signalbox_infra.local.store import firestore_emulator
-from tests.bench.flows.measures import Measures, lines
+from tests.bench.flows.measures import Measures, figures, lines
 from tests.bench.flows.own import measure, stepping
 
 RIVALS = {"DBOS": ("dbos_flows", "dbos==3.4.0"), "durabletask": ("durabletask_flows", "durabletask==1.12.0")}
@@ -58,12 +58,17 @@ def rival_measures(name: str, sizes: list[int]) -> Measures | str:
 
 def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[str]:
     """Measure, and iterate over the lines of the table."""
-    own = measure(client, *sizes)
+    own, inline = measure(client, *sizes), measure(client, *sizes, inline=True)
     yield from lines("flows", own, own)
-    yield from lines("inline", measure(client, *sizes, inline=True), own)
+    yield from lines("inline", inline, own)
     for name in RIVALS if rivals else ():
         found = rival_measures(name, sizes)
-        yield from lines(name, found, own) if isinstance(found, Measures) else [f"{name:<12}{found}"]
+        if not isinstance(found, Measures):
+            yield f"{name:<12}{found}"
+            continue
+        yield from lines(name, found, own)
+        for steps, measured in {"task": own, "inline": inline}.items():
+            yield from figures(steps, measured, name, found)
 
 
 def main() -> int:

@@ -6,6 +6,8 @@ from itertools import pairwise
 from statistics import mean, median, quantiles
 from typing import Any, Self
 
+from tests.bench.figures import Figure
+
 
 @dataclass(frozen=True, slots=True)
 class Measures:
@@ -62,6 +64,13 @@ def lines(name: str, measured: Measures, base: Measures) -> list[str]:
         _line(name, f"{measured.at_once:,} flows", many),
         _line(name, "their first", centiles(measured.crowded)),
     ]
+
+
+def figures(steps: str, own: Measures, name: str, rival: Measures) -> list[str]:
+    """Return the lines of the figures with steps of a kind, compared with a rival's."""
+    chain = Figure(f"a chain of {steps} steps", own.chain_rate, "steps/s", name, rival.chain_rate)
+    what = f"{own.at_once:,} flows with {own.at_once_steps} {steps} steps each"
+    return [chain.line(), Figure(what, own.at_once_rate, "steps/s", name, rival.at_once_rate).line()]
 
 
 def _line(name: str, what: str, numbers: str) -> str:

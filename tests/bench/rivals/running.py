@@ -32,12 +32,12 @@ class Ran:
         return f"{units:>7,} units {shown}   {rival}"
 
 
-def lines(sizes: Sequence[int], seconds_max: float) -> Iterator[str]:
-    """Yield a line for each rival and size, until a size takes it too long."""
+def runs(sizes: Sequence[int], seconds_max: float) -> Iterator[tuple[str, int, Ran]]:
+    """Run each rival with each size, until a size takes it too long; iterate over rival, units and how it went."""
     for rival in PACKAGES:
         for units in sizes:
             ran = run(rival, units, seconds_max)
-            yield ran.line(rival, units)
+            yield rival, units, ran
             if ran.seconds is None:
                 break
 

@@ -13,7 +13,7 @@ from signalbox_infra.deploy.commands import Outcome
 from signalbox_infra.deploy.target import Target
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 
 class Console:
@@ -37,6 +37,18 @@ class Console:
             caption,
         )
         return rows
+
+    def cards(self, heading: str) -> dict[str, tuple[str, list[str]]]:
+        """Return the cards below a heading: their numbers, and their first items, by their names."""
+        found: dict[str, tuple[str, list[str]]] = self.page.evaluate(
+            """heading => Object.fromEntries([...document.querySelectorAll("h2")]
+                .filter((each) => each.textContent === heading)
+                .flatMap((each) => [...each.nextElementSibling.querySelectorAll(".card")])
+                .map((card) => [card.querySelector("p a").textContent, [card.querySelector(".count").textContent,
+                    [...card.querySelectorAll("li")].map((item) => item.textContent)]]))""",
+            heading,
+        )
+        return {name: (count, items) for name, (count, items) in found.items()}
 
     def facts(self) -> dict[str, str]:
         found: dict[str, str] = self.page.evaluate(
@@ -63,6 +75,17 @@ def deadlock(harness: Harness, seats: int = 5) -> None:
     harness.post("philosophers", json={"table": "t", "seats": seats, "rounds": 1, "mode": "naive"})
     harness.travel(3)
     assert len(harness.get("semaphores?deadlocks=true").json["deadlocks"]) == 1
+
+
+def holding(page: Page, address: str) -> list[Route]:
+    """Return the page's requests of an address, which wait until they are continued."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, hold)
+    return held
 
 
 @contextmanager

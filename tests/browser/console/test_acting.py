@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from signalbox.testing import Harness
-from tests.browser.console.pages import Console, relaying
+from tests.browser.console.pages import Console, holding, relaying
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,30 @@ def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harn
     page.wait_for_selector("#action:not([open])", state="attached")
     harness.run()
     assert {state_of(harness, id_) for id_ in ids} == {"completed"}
+
+
+def test_all_runs_that_have_ended_are_counted_and_then_deleted(console: Console, harness: Harness) -> None:
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60})
+    for number in range(5):
+        harness.post(f"shop/flows/ship/o-{number}", json={"arguments": {"order": str(number), "item": "cup"}})
+    harness.run()
+    console.open("flows/shop/ship?state=completed", "Runs of ship")
+    page = console.page
+    page.click("button[data-action=delete-run]")
+    page.wait_for_function("() => document.querySelector('#action-what').textContent === '5 match.'")
+    page.fill("dialog [name=reason]", "last year's")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    assert harness.get("shop/flows/ship?count=true").json == {"count": 0}
+
+
+def test_each_local_action_is_a_line_of_the_log_with_who_and_why(console: Console, harness: Harness) -> None:
+    stuck_at_the_dock(harness, "o-1")
+    console.open("flows/shop/ship/o-1", "ship/o-1")
+    confirm(console.page, "resume", reason="die Tür ist auf")
+    [line] = [values for message, values in harness.log.infos if message == "console action"]
+    done = {"action": "resume", "call": "POST /shop/flows/ship/o-1/resume", "status": 202}
+    assert line == {**done, "account": getpass.getuser(), "reason": "die Tür ist auf"}
 
 
 def test_all_failures_are_counted_and_then_retried(console: Console, harness: Harness) -> None:
@@ -205,17 +230,6 @@ def test_a_stuck_run_of_a_deployment_is_resumed_through_the_relay(
         "call": "POST /shop/flows/ship/o-1/resume",
         "status": 202,
     }
-
-
-def holding(page: Page, address: str) -> list[Route]:
-    """Return the page's requests of an address, which wait until they are continued."""
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route(address, hold)
-    return held
 
 
 def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_match_by_then(

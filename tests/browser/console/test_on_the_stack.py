@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import httpx
@@ -92,6 +93,37 @@ def test_requests_and_failed_ones_are_plotted_by_function_and_what_the_console_r
     assert shown.page.locator("svg.plot rect.done").count() >= len(rows)
 
 
+def test_a_queue_is_paused_and_resumed_by_clicks_and_its_tasks_wait_meanwhile(shown: Console, stack: Stack) -> None:
+    shown.open("overview", "Overview")
+    shown.page.click("tr:has-text('tasks') button[data-action=pause-queue]")
+    shown.page.fill("dialog [name=reason]", "an inventory")
+    shown.page.keyboard.press("Enter")
+    shown.page.wait_for_selector("tr:has-text('tasks') button[data-action=resume-queue]")
+    task = {"function": "shop", "task": "undo", "payload": {"order": "paused"}}
+    httpx.post(f"{stack.base_url}tasks", json=task, timeout=30).raise_for_status()
+    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[2] === '1'")
+    assert shown.page.evaluate(ROW_OF_TASKS)[1] == "paused"
+    assert httpx.get(f"{stack.base_url}documents/order-paused", timeout=30).status_code == 404
+    shown.page.click("tr:has-text('tasks') button[data-action=resume-queue]")
+    shown.page.fill("dialog [name=reason]", "it is over")
+    shown.page.keyboard.press("Enter")
+    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[1] === 'running' && {ROW_OF_TASKS}[2] === '0'")
+    stack.wait_until_idle(30)
+    assert httpx.get(f"{stack.base_url}documents/order-paused", timeout=30).status_code == 200
+    lines = (stack.folder / "functions.log").read_text("utf-8").splitlines()
+    said = [line for line in map(json.loads, lines) if line.get("message") == "console action"]
+    assert [(each["action"], each["reason"], each["status"]) for each in said] == [
+        ("pause-queue", "an inventory", 204),
+        ("resume-queue", "it is over", 204),
+    ]
+
+
+ROW_OF_TASKS = (
+    "[...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    ".find(([name, state]) => name === 'tasks' && ['running', 'paused'].includes(state))"
+)
+
+
 @pytest.mark.marathon
 def test_philosophers_on_a_stack_are_drawn_as_a_circle_and_its_queues_are_counted(page: Page, tmp_path: Path) -> None:
     with Stack(folder=tmp_path) as stack:
@@ -99,6 +131,6 @@ def test_philosophers_on_a_stack_are_drawn_as_a_circle_and_its_queues_are_counte
         page.goto(f"{stack.base_url}console#/semaphores")
         page.wait_for_function(DEADLOCK, timeout=STEADY_MILLISECONDS)
         page.goto(f"{stack.base_url}console#/overview")
-        assert "waiting" in page.inner_text("tr:has-text('queue tasks')")
+        page.wait_for_function(f"() => {ROW_OF_TASKS}?.[1] === 'running'")
         log = (tmp_path / "functions.log").read_text("utf-8")
     assert '"page": "console"' in log or '"page":"console"' in log

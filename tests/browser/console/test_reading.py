@@ -16,7 +16,7 @@ from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox_infra.console.pages import FOLDER, POLICY
 from signalbox_infra.local.functions.server import mounted
-from tests.browser.console.pages import Console, deadlock, relaying
+from tests.browser.console.pages import Console, deadlock, holding, relaying
 from tests.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'<b>'\"&amp;"
 """A name that would be markup, were it not text."""
+
+QUEUES = "Tasks of each queue now, and the attempts that ended in the last minute"
 
 gate = Function("gate")
 doors = Function("doors")
@@ -328,16 +330,25 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
     harness.run(due_only=True)
     console.open("", "Overview")
-    assert dict(console.rows("Needs attention")) == {"Deadlocks": "1", "Failures": "1"}
-    assert dict(console.rows("Runs and waits")) == {"Semaphores with waiters": "5", "Batches, sealed": "1"}
+    attention, runs = console.cards("Needs attention"), console.cards("Runs and waits")
+    assert attention == {
+        "Failures": ("1", ["shop.charge: An amount is positive."]),
+        "Deadlocks": ("1", [" → ".join(f"t seat {seat}" for seat in range(5))]),
+    }
+    assert runs == {
+        "Semaphores with waiters": ("5", [f"t-fork-{number} 1 waiting" for number in range(3)]),
+        "Batches, sealed": ("1", ["b"]),
+    }
+    console.page.click(".card a >> text=An amount is positive.")
+    console.page.wait_for_function("() => document.querySelector('h1').textContent === 'shop.charge'")
 
 
 def test_the_map_draws_what_calls_which_function_and_a_choice_shows_what_is_next_to_it(console: Console) -> None:
-    line = {"name": "queue tasks", "text": "3 waiting", "well": True}
-    console.page.route("**/console/status", lambda route: route.fulfill(json={"lines": [line]}))
+    queue = {"name": "tasks", "tasks": 3, "running": 1, "oldest_seconds": 90, "per_minute": 12, "state": "running"}
+    console.page.route("**/console/queues", lambda route: route.fulfill(json={"queues": [queue]}))
     console.open("map", "Map")
-    console.page.wait_for_selector("svg.map text:has-text('tasks: 3 waiting')")
-    assert [row[1] for row in console.rows("Queues") if row[0] == "tasks"] == ["3 waiting"]
+    assert console.page.text_content("[data-node='queue:tasks'] text.aside") == "3"
+    assert [row[:6] for row in console.rows(QUEUES)] == [["tasks", "running", "3", "1", "90 s ago", "12"]]
     nodes, catalogue = console.attributes("svg.map [data-node]", "node"), load()
     assert {node for node in nodes if node.startswith("function:")} == {
         f"function:{name}" for name in catalogue.functions
@@ -364,8 +375,60 @@ def test_the_map_draws_what_calls_which_function_and_a_choice_shows_what_is_next
 def test_an_overview_of_nothing_says_what_to_do(console: Console) -> None:
     console.open("", "Overview")
     text = console.page.inner_text("main")
-    assert "Needs attention: nothing has failed, is stuck or deadlocked." in text
-    assert "Runs and waits: nothing. Call a function, and it appears here." in text
+    assert "Nothing has failed, is stuck or deadlocked." in text
+    assert "Nothing. Call a function, and it appears here." in text
+
+
+def test_a_list_is_sorted_by_a_column_and_its_address_says_so(console: Console, harness: Harness) -> None:
+    for name, permits in (("a-2", 3), ("a-10", 20), ("b", 1)):
+        harness.put(f"semaphores/{name}", json={"permits": permits, "lease_seconds": 60})
+    assert harness.post("semaphore-wait/b", json={"id": "w"}).status < 300
+    console.open("semaphores?prefix=a", "Semaphores")
+    page = console.page
+    orders = []
+    for _ in range(3):
+        before = page.url
+        page.click("th a >> text=permits")
+        page.wait_for_function("before => location.href !== before", arg=before)
+        page.wait_for_function(SORTED_AS_ADDRESSED)
+        orders.append([row[0] for row in console.rows("By name")])
+        assert page.evaluate("document.activeElement.textContent") == "permits"
+    assert orders == [["a-2", "a-10"], ["a-10", "a-2"], ["a-10", "a-2"]]
+    assert page.url.endswith("#/semaphores?prefix=a")
+    console.open("semaphores?sort=-next+lease+ends", "Semaphores")
+    console.page.wait_for_selector("th[aria-sort=descending]")
+    assert console.rows("By name")[0][0] == "b"
+    console.open("semaphores?sort=name", "Semaphores")
+    console.page.wait_for_selector("th[aria-sort=ascending]")
+    assert [row[0] for row in console.rows("By name")] == ["a-2", "a-10", "b"]
+
+
+SORTED_AS_ADDRESSED = """() => {
+    const sort = new URLSearchParams(location.hash.split("?")[1]).get("sort");
+    const heads = [...document.querySelectorAll("th[aria-sort]:not([aria-sort=none])")];
+    const named = heads.map((head) => (head.ariaSort === "descending" ? "-" : "") + head.textContent);
+    return sort ? named.length && named.every((each) => each === sort) : !named.length;
+}"""
+
+
+def test_a_page_that_is_not_read_at_once_is_grey_lines_and_every_time_has_its_date(
+    console: Console, harness: Harness
+) -> None:
+    harness.put("semaphores/dock", json={"permits": 1, "lease_seconds": 60})
+    harness.post("shop/flows/ship/o-1", json={"arguments": {"order": "o-1", "item": "cup"}})
+    harness.run()
+    console.open("batches", "Batches")
+    held = holding(console.page, "**/shop/flows/ship*")
+    console.page.evaluate("location.hash = '#/flows/shop/ship'")
+    console.page.wait_for_selector("main[aria-busy=true] .skeleton")
+    assert console.page.text_content("nav [aria-current]") == "Flows"
+    held[0].continue_()
+    console.page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Runs of ship'")
+    assert console.page.locator(".skeleton, main[aria-busy]").count() == 0
+    times = console.page.eval_on_selector_all("time", "all => all.map((each) => [each.dateTime, each.title])")
+    year = str(datetime.fromisoformat(times[0][0]).year)
+    assert len(times) == 2
+    assert all(year in title for _, title in times)
 
 
 def test_a_page_without_a_user_stops_reading(console: Console, harness: Harness) -> None:

@@ -216,5 +216,6 @@ OWN: dict[str, Callable[[Value, str, str, str], dict[str, Any]]] = {
     "google_secret_manager_secret_iam_member": _member,
     "google_service_account_iam_member": _member,
     "google_storage_bucket": _bucket,
+    "google_storage_bucket_iam_member": _member,
     "google_storage_bucket_object": _object,
 }

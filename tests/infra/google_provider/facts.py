@@ -20,6 +20,7 @@ MADE_TWICE = SHARED_BY_DEPLOYMENTS | {
     "google_pubsub_topic_iam_member",
     "google_secret_manager_secret_iam_member",
     "google_service_account_iam_member",
+    "google_storage_bucket_iam_member",
     "google_storage_bucket_object",
 }
 """Kinds whose creation sets what is there already: a right, an object, the settings of a field."""
@@ -131,6 +132,7 @@ REPLACED_BY: dict[str, frozenset[str]] = {
     "google_secret_manager_secret_iam_member": frozenset({"project", "secret_id", "role", "member"}),
     "google_service_account_iam_member": frozenset({"service_account_id", "role", "member"}),
     "google_storage_bucket": frozenset({"name", "location", "project"}),
+    "google_storage_bucket_iam_member": frozenset({"bucket", "role", "member"}),
     "google_storage_bucket_object": frozenset(
         {"bucket", "name", "source", "content"}
     ),  # not source_md5hash: it updates

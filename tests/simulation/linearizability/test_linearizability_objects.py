@@ -141,6 +141,11 @@ class Callers:
         message = deletion() if called.amount is None else method_call("add", {"amount": called.amount})
         if self.world.random.random() < 0.6:
             return service.call_at_once(self.world.ports, CODE, place, message)
+        if self.world.random.random() < 0.6:
+            answers = service.call_together(self.world.ports, CODE, ADDRESS, {called.id: message}, unlimited)
+            if isinstance(answer := answers[called.id], Exception):
+                raise answer
+            return answer
         return service.post_call(self.world.ports, CODE.function_of, place, message)
 
     def _has_result(self, called: Called) -> bool:

@@ -98,6 +98,9 @@ WRONG = {
     "i.ndjson.gz": (b"no", "i.ndjson.gz: Not a gzipped file"),
     "j.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:-8], "j.ndjson.gz: Compressed file ended"),
     "l.ndjson.gz": (gzip.compress(b'{"a": 1}\n')[:10] + b"\xff" * 20, "l.ndjson.gz: Error -3"),
+    "m.csv": (b'a,b\n1,"tea\n2,coffee\n', "line 3: unexpected end of data"),
+    "n.csv": (b'a,b\n1,"tea"s\n', "line 2: ',' expected after '\"'"),
+    "o.csv": (b"a,b\n" + b"1," * LINE_BYTES_MAX, "line 2: it has more than 1,048,576 bytes"),
     "k.txt": (b"", "must end in .ndjson, .jsonl or .csv"),
 }
 
@@ -109,6 +112,13 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadRows) as refused:
         list(read_rows(tmp_path / name))
     assert says in refused.value.detail
+
+
+def test_a_file_whose_own_name_is_a_pattern_is_read(tmp_path: Path) -> None:
+    for name, row in (("orders[1].ndjson", {"n": 1}), ("orders1.ndjson", {"n": 2})):
+        write_rows(tmp_path / name, [row])
+    assert list(read_rows(tmp_path / "orders[1].ndjson")) == [{"n": 1}]
+    assert list(read_rows(tmp_path / "orders[12].ndjson")) == [{"n": 2}]
 
 
 def test_a_wrong_name_is_refused(tmp_path: Path) -> None:

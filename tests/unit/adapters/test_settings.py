@@ -58,6 +58,8 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_TASK_PARAMETERS": '{"kitchen": {"cook": ["dish", "pot?"]}}',
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:5",
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
+            "SIGNALBOX_ARCHIVES": "/var/archives",
+            "STORAGE_EMULATOR_HOST": "http://h:6",
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -99,6 +101,8 @@ def test_every_setting_has_its_variable() -> None:
         '{"kitchen": {"cook": ["dish", "pot?"]}}',
         "http://h:5",
         "events@p.example",
+        "/var/archives",
+        "http://h:6",
     )
 
 

@@ -12,11 +12,11 @@ from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed,
 from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Data, OutOfTime, Ports, Query, Store, unlimited
+from signalbox.core.ports import Budget, Data, OutOfTime, Ports, Query, Store, unlimited
 from signalbox.core.problems import Problem
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
-from signalbox.tasks.service.runs import GroupTime
+from signalbox.tasks.service.runs import GroupTime, IsLive
 from signalbox.testing.platform import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
@@ -63,7 +63,15 @@ class BatchHarness(Platform):
                     self.ran.append(effect)
                     complete_unit(self.ports, unit, do(effect))
 
-    def run_group(self, effect: Effect, do: Work, executions: int = 0, is_over: OutOfTime = lambda: False) -> None:
+    def run_group(
+        self,
+        effect: Effect,
+        do: Work,
+        executions: int = 0,
+        is_over: OutOfTime = lambda: False,
+        hold: Budget = unlimited,
+        is_live: IsLive = lambda _: True,
+    ) -> None:
         """Deliver a group's task after so many earlier deliveries; `is_over` says when its time is."""
 
         def code(attempt: Attempt, _: TaskSubject | list[Unit] | None, __: Start) -> Any:
@@ -74,8 +82,7 @@ class BatchHarness(Platform):
             return json.loads(outcome.text)
 
         attempt = Attempt(effect.name, effect.context, executions, 0, effect.function, effect.task, effect.payload)
-        pace = GroupTime(is_over, unlimited)
-        runs.run_group(self.ports, attempt, RetryLimits(3), lambda _: True, code, pace)
+        runs.run_group(self.ports, attempt, RetryLimits(3), is_live, code, GroupTime(is_over, hold))
 
     def records(self) -> dict[str, Data | None]:
         """Return all records of the batch `b`, by path."""

@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, Problem, SubBatch, TaskContext, Unit, batch, sub_batch
+from signalbox.batches.model.batches import Page
 from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import UnitOutcome, succeeded
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, PageRequest
 from signalbox.batches.service import groups
 from signalbox.batches.service.batches import add_page
+from signalbox.batches.service.units import complete_unit
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
 from signalbox.testing import Harness
-from tests.unit.batches.batch_harness import TASK, BatchHarness
+from signalbox.testing.limits import replaced
+from tests.unit.batches.batch_harness import TASK, BatchHarness, broken_at
 from tests.unit.batches.batch_harness import batch as body
 
 BREAKS = "it breaks"
@@ -203,6 +206,62 @@ def test_what_there_was_no_time_for_is_a_task_of_its_own(harness: BatchHarness) 
     assert [completion["succeeded"] for completion in harness.completions] == [5]
 
 
+def test_the_rest_of_a_later_delivery_is_careful_too(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = expanded(harness)
+    harness.run_group(task, breaking_once(), executions=1, is_over=lambda: True)
+    [rest] = [effect for effect in harness.tasks if effect.function == "painter"]
+    assert rest.context["group"]["careful"]
+
+
+def test_groups_that_may_be_lost_are_careful_in_their_first_delivery(harness: BatchHarness) -> None:
+    populate(harness, 4, per_task=2)
+    known = [Group.from_record(effect.context["group"]) for effect in expanded(harness)]
+    [read] = harness.ports.store.read(known[0].page_path)
+    assert read.data is not None
+    lost = groups.lost(harness.ports, known[1].run, 0, Page.from_record(read.data), known[1].units())
+    assert lost == [replace(known[1], careful=True)]
+
+
+class Died(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize(("bytes_max", "is_held_long"), [(1, False), (1_000, True)])
+def test_a_process_that_dies_loses_only_what_it_may_hold(
+    harness: BatchHarness, bytes_max: int, is_held_long: bool
+) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = expanded(harness)
+
+    def work(effect: Effect) -> UnitOutcome:
+        if effect.payload["square"] == 2:
+            raise Died
+        return succeeded(None)
+
+    with replaced(group_commit_bytes_max=bytes_max), pytest.raises(Died):
+        harness.run_group(task, work, hold=lambda: lambda: is_held_long)
+    harness.ran.clear()
+    harness.run_group(task, breaking_once(), executions=1)
+    assert squares_of(harness) == [2]
+
+
+def test_what_has_ended_when_the_batch_does_is_recorded_and_no_other_unit_runs(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = expanded(harness)
+    harness.run_group(task, breaking_once(), is_live=lambda _: not harness.ran)
+    assert squares_of(harness) == [0]
+    harness.run_group(task, breaking_once(), executions=1)
+    assert squares_of(harness) == [0, 1, 2]
+
+
+def test_failures_of_a_whole_group_are_counted_at_once(harness: BatchHarness) -> None:
+    populate(harness, 9, per_task=3, failures_max=1)
+    first, *_ = expanded(harness)
+    harness.run_group(first, broken_at(0, 3))
+    assert harness.request("GET", "/b")[1]["state"] == "cancelled"
+
+
 def test_a_unit_may_return_a_batch(project: Harness) -> None:
     app = Function("painter")
 
@@ -357,6 +416,18 @@ def test_so_many_groups_run_at_once(harness: BatchHarness) -> None:
     assert max(waiting) == 1
     assert sorted(squares_of(harness)) == list(range(10))
     assert [completion["succeeded"] for completion in harness.completions] == [10]
+
+
+def test_a_unit_that_ends_alone_enqueues_the_next_group_only_when_its_own_is_complete(harness: BatchHarness) -> None:
+    populate(harness, 4, per_task=2, concurrency=1)
+    [task] = expanded(harness)
+    with pytest.raises(RuntimeError):
+        harness.run_group(task, breaking_once(0, 2))
+    waiting = []
+    for unit in Group.from_record(task.context["group"]).units():
+        complete_unit(harness.ports, unit, succeeded(None))
+        waiting.append([effect for effect in harness.tasks if "group" in effect.context])
+    assert [len(tasks) for tasks in waiting] == [0, 1]
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (7, 1, 3, 2, 9, 4), (2, 100, 1, 1, 50)])

@@ -285,6 +285,7 @@ def runs(client: Any, harness: Harness) -> None:
     harness.travel(5)
     assert run.result(timeout_seconds=1)["paid"] == "receipt of 7"
     assert next(entry["entry"] for entry in run.log()) == "done"
+    assert (run.queries(), run.query("receipt")["paid"]) == (["receipt"], "receipt of 7")
     events = list(run.watch())
     assert (events[0]["event"], events[-1]["event"], events[-1]["data"]["state"]) == ("entry", "complete", "completed")
     late = checkout.start("o-8", **order | {"order": "8"})
@@ -297,6 +298,10 @@ def runs(client: Any, harness: Harness) -> None:
     assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
+    drawn = checkout.with_(labels={"tenant": "d"}).start_new(**order | {"order": "10"})
+    assert [each["id"] for each in checkout.runs(label="tenant:d")] == [drawn.id]
+    drawn.terminate()
+    drawn.delete()
     fork = ended.fork("o-10", 0, labels={"tenant": "c"})
     assert (fork.show()["forked_from"], fork.show()["labels"]) == ({"id": "o-9", "entries": 0}, {"tenant": "c"})
     fork.terminate()

@@ -1,6 +1,6 @@
 """Flows of a shop for tests, and a platform that runs them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,8 +8,8 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.flows import http, service
-from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
-from signalbox.flows.tasks import steps, turns
+from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowDefinition, Flows, Keeping
+from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt, RetryLimits
@@ -25,9 +25,10 @@ def step(name: str, **payload: Any) -> Call[Any]:
     return Call(FUNCTION, name, payload)
 
 
-def flows_of(*codes: Callable[..., Any], revision: int = 0) -> Flows:
+def flows_of(*codes: Callable[..., Any], revision: int = 0, keeping: Keeping = AS_LONG_AS_NEEDED) -> Flows:
     """Return a deployment with these flow functions."""
-    return Flows(FUNCTION, {code.__name__: FlowDefinition.from_function(code) for code in codes}, revision)
+    definitions = {code.__name__: FlowDefinition.from_function(code, keeping=keeping) for code in codes}
+    return Flows(FUNCTION, definitions, revision)
 
 
 class Workers:
@@ -60,12 +61,17 @@ class Workers:
 
 @dataclass
 class Shop:
-    """A function with flows on a platform whose tasks a test delivers. `tasks` are the codes of its tasks by name."""
+    """A function with flows on a platform whose tasks a test delivers. `tasks` are the codes of its tasks by name.
+
+    `archives` has the rows of the archives that were written, by name. `storage_fails`: none can be written.
+    """
 
     flows: Flows
     tasks: dict[str, Task] = field(default_factory=dict)
     world: OperationsPlatform = field(default_factory=OperationsPlatform)
     ran: list[str] = field(default_factory=list)
+    archives: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    storage_fails: bool = False
 
     @property
     def ports(self) -> Ports:
@@ -81,6 +87,13 @@ class Shop:
     def event(self, flow: str, name: str, value: Any = None, id_: str = "e") -> None:
         service.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)
 
+    def write(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write an archive, unless the storage fails."""
+        written = list(rows)
+        if self.storage_fails:
+            raise OSError("the bucket is not there")
+        self.archives[name] = written
+
     # --- deliveries ---
 
     def deliver(self, task: Effect, deliveries: int = 0) -> None:
@@ -94,6 +107,8 @@ class Shop:
         elif task.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(task.payload), task.name, deliveries)
             turns.run_turn(self.ports, self.flows, wake, Workers(self.world))
+        elif archives.is_archive(task.payload):
+            archives.archive(self.ports, task.payload, self.write)
         elif task.task in steps.OWN_TASKS:
             steps.run_own_task(self.ports, attempt)
         elif steps.is_step(task.context):

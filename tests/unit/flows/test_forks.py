@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
-from signalbox.core.problems import BadArgument, OtherBody
+from signalbox.core.problems import BadArgument, OtherBody, Unavailable
 from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import FlowAddress
@@ -70,6 +70,20 @@ async def parent() -> Any:
         return await child.call_as("only", 1)
     except FlowExists:
         return "in use"
+
+
+@app.flow
+async def drawing() -> list[str]:
+    drawn = []
+    for _ in range(3):
+        await flow.event("go")
+        drawn.append(str(flow.uuid()))
+    return drawn
+
+
+@app.flow
+async def napping() -> None:
+    await flow.sleep(60)
 
 
 @app.flow
@@ -168,6 +182,18 @@ def test_a_repeat_changes_nothing_and_another_one_is_refused(harness: Harness) -
         order.fork("1", "2", 0)
     with pytest.raises(OtherBody):
         order.start("2", "cake")
+    order.start("other", "cake")
+    harness.run()
+    for other, options in (
+        ("other", {}),
+        ("1", {"labels": {"tenant": "a"}}),
+        ("1", {"timeout_seconds": 60}),
+        ("1", {"on_complete": tell.call(what="the end")}),
+    ):
+        with pytest.raises(OtherBody):
+            order.with_(**options).fork(other, "2", 1)  # type: ignore[arg-type]
+    with pytest.raises(OtherBody):
+        order.fork("1", "2", 1, arguments={"item": "cake"})
     flows("order", "1").delete()
     order.fork("1", "2", 1)
     with pytest.raises(NoFlow):
@@ -260,6 +286,85 @@ def test_the_id_of_a_sub_flow_is_in_use(harness: Harness) -> None:
     assert fork.status().result == "in use"
 
 
+def test_a_fork_whose_sub_flow_loses_the_race_for_its_id_looks_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = parent.start("1")
+    run.event("go")
+    harness.run()
+    flows("child", "only").delete()
+    look = service._refuse_sub_flows
+
+    def then_another_takes_it(*what: Any) -> None:
+        look(*what)
+        child.start("only", 2)
+
+    monkeypatch.setattr(service, "_refuse_sub_flows", then_another_takes_it)
+    fork = parent.fork("1", "2", 1)
+    harness.run()
+    assert fork.status().result == "in use"
+
+
+def test_a_fork_of_a_fork_from_before_its_entry_draws_by_itself_behind_its_own(harness: Harness) -> None:
+    first = drawing.start("1")
+    for _ in range(2):
+        first.event("go")
+        harness.run()
+    second = drawing.fork("1", "2", 2)
+    third = drawing.fork("2", "3", 1)
+    for run, left in ((first, 1), (second, 1), (third, 2)):
+        for _ in range(left):
+            run.event("go")
+            harness.run()
+    one, two, three = (flows("drawing", number).status().result for number in "123")
+    assert (one[:2], one[0]) == (two[:2], three[0])
+    assert len({one[1], three[1], one[2], two[2], three[2]}) == 5
+
+
+def test_a_fork_was_started_when_its_origin_was_and_takes_its_path_and_logs_nothing_again(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run = drawing.start("1")
+    harness.travel(10)
+    run.event("go")
+    harness.run()
+
+    async def changed() -> list[str]:
+        began_at = flow.now().isoformat()[:19]
+        if flow.patched("in its log"):
+            await flow.event("never")
+        flow.log.info("begun")
+        await flow.event("go")
+        flow.log.info("gone")
+        await flow.event("go")
+        flow.log.info("gone again")
+        return [began_at, str(flow.patched("behind its log"))]
+
+    changed.__name__ = "drawing"
+    other = Function("shop")
+    fork = other.flow(changed).fork("1", "2", 1)
+    harness.add(other)
+    fork.event("go")
+    harness.run()
+    assert fork.status().result == ["2026-01-01T00:00:00", "True"]
+    assert [line.getMessage() for line in caplog.records if "drawing/2" in line.getMessage()] == [
+        "drawing/2: gone again"
+    ]
+
+
+def test_a_sleep_of_a_fork_ends_after_its_time(harness: Harness) -> None:
+    napping.start("1")
+    harness.travel(50)
+    fork = napping.fork("1", "2", 0)
+    [span] = harness.get("shop/flows/napping/2/log?spans=true").json["spans"]
+    assert span["due_at"].startswith("2026-01-01T00:01:50")
+    harness.travel(59)
+    assert fork.status().state == "running"
+    harness.travel(2)
+    assert fork.status().state == "completed"
+
+
 def test_the_current_execution_is_forked(harness: Harness) -> None:
     run = rounds.start("1")
     run.event("go")
@@ -284,6 +389,16 @@ def test_over_http(harness: Harness) -> None:
     assert harness.post("shop/flows/order/1/fork", json={"from_entry": 1}).status == 400
     refused = harness.post("shop/flows/order/1/fork", json={"id": "3", "from_entry": 7})
     assert (refused.status, refused.json["type"].rpartition(":")[2]) == (409, "cannot-fork")
+
+
+def test_older_code_forks_no_run_of_newer_code() -> None:
+    def chain() -> object:
+        yield step("work")
+
+    shop = Shop(flows_of(chain, revision=2))
+    shop.start("chain")
+    with pytest.raises(Unavailable):
+        service.fork(shop.ports, flows_of(chain, revision=1), FlowAddress("chain", "1"), service.Fork("2", 0))
 
 
 def test_costs() -> None:

@@ -71,6 +71,26 @@ def test_an_event_costs_an_enqueue_under_an_id_and_its_second_delivery_a_read(ha
     assert harness.deliver_task(harness.take("noted")).cost == row_cost("tasks", "first")
 
 
+def test_the_order_of_a_documents_events_costs_a_begin_and_an_end(harness: Harness) -> None:
+    app = Function("parcels")
+
+    @app.on_document("parcels/{id}", in_order=True)
+    def noted(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        assert event.key == id
+
+    harness.add(app)
+    harness.write_record("parcels/7", {"n": 1})
+    harness.write_record("parcels/7", {"n": 2})
+    first, second = harness.events
+    found = list[Cost]()
+    for event in (second, first):
+        assert [each.cost for each in harness.deliver_event(event)] == [row_cost("tasks", "event")]
+        task = harness.take("noted")
+        found += [harness.deliver_task(task).cost for _ in range(2)]
+    in_order, overtaken = row_cost("tasks", "first", "event_in_order"), row_cost("tasks", "event_overtaken")
+    assert found == [in_order, *[overtaken] * 3]
+
+
 def rinse(*, broken: bool = False) -> Effect:
     return Effect("rinse", "tasks", "kitchen", "rinse", {"broken": broken}, path="/tasks/rinse")
 

@@ -1,23 +1,16 @@
 """Handlers of documents' events that are tasks: what reaches which handler, how often, and what is refused."""
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from signalbox import DocumentEvent, Function, Problem, TaskContext, functions
+from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
 from signalbox.core.document_patterns import DocumentPattern
-from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
-from signalbox.tasks.service import enqueues
-from signalbox.testing import Faults, Harness
+from signalbox.testing import Harness
 from signalbox.testing.delivery import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
 
@@ -134,136 +127,6 @@ def test_a_flow_starts_from_an_event_in_one_line(harness: Harness) -> None:
         harness.run()
         harness.events.append(event)
     assert shipped == ["7"]
-
-
-# --- none is lost, and each takes effect once ---
-
-
-WEEK = 7 * 86_400
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SEEDS = 20
-CALLS_MAX = 7
-"""Calls of the store and the queue, and one more, while an event reaches its two handlers."""
-
-
-class Killed(BaseException):
-    """The process ends here: none of its code runs after it."""
-
-
-def killed_at(harness: Harness, event: DocumentEvent, calls: int) -> None:
-    """Deliver an event to a process that is killed after it has called the store or the queue that often."""
-    left = [calls]
-
-    def mortal(call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-            return call(*args)
-
-        return called
-
-    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-        patch.setattr(harness.store, "commit", mortal(harness.store.commit))
-        patch.setattr(harness.queue, "create", mortal(harness.queue.create))
-        harness.deliver_event(event)
-
-
-def noted(harness: Harness) -> list[tuple[str, str]]:
-    """Return a list of the tasks of events that the queue accepts from now on."""
-    enqueued, create = list[tuple[str, str]](), harness.queue.create
-
-    def noting(effects: Sequence[Effect]) -> None:
-        before = len(harness.tasks)
-        create(effects)
-        for task in harness.tasks[before:]:
-            if "event" in task.payload and "path" in task.payload:
-                enqueued.append((task.task, f"{task.payload['event']} {task.payload['path'].rpartition('/')[2]}"))
-
-    harness.queue.create = noting  # type: ignore[method-assign]  # the queue of this harness only
-    return enqueued
-
-
-def world(seed: int, *, swept: bool = True) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the events that each handler should handle, and those whose tasks were enqueued and have run.
-
-    Deliveries are repeated, late, reordered and killed, in some seeds all events come from the dead letters a week
-    later, and in some seeds all come again. The names of tasks are free again after a while.
-    """
-    draw = random.Random(seed)
-    with Harness() as harness:
-        app, ran = Function("shop"), set[tuple[str, str, str]]()
-
-        @app.on_document("orders/{id}")
-        def packed(event: DocumentEvent, context: TaskContext, id: str) -> None:  # noqa: A002  as the path names it
-            ran.add(("packed", f"{event.id} {id}", context.operation))
-
-        @app.on_document("orders/{id}", on="created")
-        def ordered(event: DocumentEvent, context: TaskContext, id: str) -> None:  # noqa: A002  as the path names it
-            ran.add(("ordered", f"{event.id} {id}", context.operation))
-
-        harness.add(app)
-        enqueued = noted(harness)
-        expected: list[tuple[str, str]] = []
-        for number in range(3):
-            harness.write_record(f"orders/{number}", {"n": 1})
-            expected.append(("ordered", f"{harness.events[-1].id} {number}"))
-            harness.write_record(f"orders/{number}", {"n": 2})
-        expected += [("packed", f"{event.id} {event.key}") for event in harness.events]
-        written = list(harness.events)
-        for event in written:
-            if draw.random() < 0.5:
-                killed_at(harness, event, draw.randrange(CALLS_MAX))
-        harness.advance(30)
-        if swept:
-            harness.run_schedule("sweep")
-        if draw.random() < 0.5:
-            harness.advance(WEEK)
-            harness.queue.names.clear()
-        harness.events[:] = written
-        faults = Faults(duplicate=0.3, late=0.2, lose_answer=0.2, unavailable=0.2, reorder=True, seed=seed)
-        harness.run(faults)
-        if draw.random() < 0.5:
-            harness.advance(WEEK)
-            harness.queue.names.clear()
-            harness.events[:] = written
-            harness.run(faults)
-        assert {each[:2] for each in ran} == set(enqueued)
-        assert len(ran) == len(set(enqueued)), "an event has two operations"
-        return sorted(expected), sorted(enqueued)
-
-
-def test_each_event_takes_effect_once_whatever_happens_to_its_deliveries() -> None:
-    for seed in range(SEEDS):
-        expected, ran = world(seed)
-        assert ran == expected, seed
-
-
-FAULTS: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "another id in each delivery": lambda patch: patch.setattr(functions, "name_of", lambda *_: uuid4().hex),
-    "one id for all handlers": lambda patch: patch.setattr(functions, "name_of", lambda *parts: name_of(parts[-1])),
-    "the name of a task, and no receipt": lambda patch: patch.setattr(
-        enqueues, "by_id", lambda ports, request: ports.queue.create([request.effect(request.name, NOW)])
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    FAULTS[fault](monkeypatch)
-    assert any(map(is_noticed, range(SEEDS)))
-
-
-def is_noticed(seed: int) -> bool:
-    try:
-        expected, enqueued = world(seed)
-    except AssertionError:
-        return True
-    return expected != enqueued
-
-
-def test_without_the_sweeper_the_task_of_a_killed_receiver_is_lost() -> None:
-    assert any(left != right for left, right in (world(seed, swept=False) for seed in range(SEEDS)))
 
 
 # --- what is not acknowledged ---

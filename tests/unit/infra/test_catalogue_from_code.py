@@ -95,6 +95,12 @@ CODE = {
         "enqueues": ["slow", "tasks"],
         "tasks": ["pack"],
     },
+    "@app.flow(retention_days=90, archive='gs://shop/flows')\nasync def buy():\n    await flow.sleep(1)": {
+        "invoked_by": ["people", "queue"],
+        "enqueues": ["flows", "tasks"],
+        "flows": ["buy"],
+        "archives": ["shop"],
+    },
     "app.callbacks()": {"invoked_by": ["people"], "enqueues": ["flows"]},
     "": {"invoked_by": ["people"]},
 }
@@ -103,7 +109,7 @@ CODE = {
 @pytest.mark.parametrize("code", CODE)
 def test_an_empty_entry_has_what_the_code_says(tmp_path: Path, code: str) -> None:
     function = catalogue(tmp_path, code, {}).functions["orders"]
-    keys = ("invoked_by", "enqueues", "tasks", "objects", "flows", "invokes")
+    keys = ("invoked_by", "enqueues", "tasks", "objects", "flows", "invokes", "archives")
     assert {key: sorted(getattr(function, key)) for key in keys if getattr(function, key)} == {
         key: sorted(names) for key, names in CODE[code].items()
     }

@@ -20,6 +20,7 @@ from signalbox_infra.console.relay import KEY_HEADER, Relay
 from signalbox_infra.console.serving import server_of
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.target import Target
+from signalbox_infra.status.report import QueueNow
 from tests.serving import serving
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})
@@ -209,6 +210,50 @@ def test_an_action_needs_the_page_its_key_a_reason_and_json(
     assert (deployment.asked, lines) == ([], [])
 
 
+class Queues:
+    """Queues of a deployment, in memory; `links` may not be changed."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    def now(self) -> Sequence[QueueNow]:
+        return [QueueNow("tasks", 3, 1, 2.5, 40)]
+
+    def pause(self, name: str) -> None:
+        if name == "links":
+            raise CommandFailed("PERMISSION_DENIED")
+        self.changes.append(f"pause {name}")
+
+    def resume(self, name: str) -> None:
+        self.changes.append(f"resume {name}")
+
+
+def test_a_queue_is_paused_by_the_relay_itself_and_logged(
+    opened: Opened, deployment: Deployment, acting: Acting
+) -> None:
+    _, lines, headers = acting
+    relay, queues = opened[1], Queues()
+    console = replace(relay.console, acts=True, queues=queues)
+    client, base = Client(replace(relay, console=console, log=lines.append)), str(opened[0].base_url)
+    shown = client.get("/console/queues", base_url=base, headers=headers).get_json()["queues"]
+    counts = {"tasks": 3, "running": 1, "oldest_seconds": 2.5, "per_minute": 40}
+    assert shown == [{"name": "tasks", **counts, "state": "running"}]
+    statuses = [
+        client.post(f"/console/queues/{path}", base_url=base, headers=headers).status_code
+        for path in ("tasks/pause", "tasks/resume", "links/pause", "none/pause", "tasks/purge", "tasks")
+    ]
+    assert statuses == [204, 204, 502, 404, 405, 405]
+    assert queues.changes == ["pause tasks", "resume tasks"]
+    assert [(line["action"], line["status"]) for line in lines] == [
+        ("pause-queue", 204),
+        ("resume-queue", 204),
+        ("pause-queue", 502),
+        ("pause-queue", 404),
+    ]
+    assert client.post("/console/queues/tasks/pause", base_url=base, headers={"Origin": "null"}).status_code == 403
+    assert deployment.asked == []
+
+
 def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acting) -> None:
     client, _, headers = acting
     assert opened[0].get("/console/about").json()["actions"] == {}
@@ -340,7 +385,7 @@ def test_the_page_is_served_and_knows_where_it_is(client: httpx.Client) -> None:
     assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
     about = client.get("/console/about").json()
-    assert (about["where"], about["status_is_quick"]) == ("demo-project, dev, us-central1", False)
+    assert (about["where"], about["has_status"], about["has_queues"]) == ("demo-project, dev, us-central1", True, True)
     assert {"function": "shop", "flow": "checkout"} in about["flows"]
 
 

@@ -17,9 +17,9 @@ from signalbox_infra.deploy.commands import Outcome
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.status import local
-from signalbox_infra.status.cloud import CloudSource
+from signalbox_infra.status.cloud import CloudQueues, CloudSource
 from signalbox_infra.status.local import LocalSource
-from signalbox_infra.status.report import Objects, lines_of
+from signalbox_infra.status.report import Objects, QueueNow, lines_of
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -46,7 +46,7 @@ def answers() -> dict[str, Any]:
         "tasks list --queue=dev-tasks": [{}] * 3,
         "tasks list --queue=dev-links": [{}] * 1_000,
         "auth print-access-token": "a-token",
-        "scheduler jobs describe dev-sweep": {"lastAttemptTime": ago(30), "status": {}},
+        "scheduler jobs describe dev-sweep": {"lastAttemptTime": ago(130), "status": {}},
         "logging read": [
             {"jsonPayload": {"message": "newest", "function": "albums"}, "severity": "ERROR", "timestamp": ago(1)},
             {"textPayload": "plain\n", "resource": {"labels": {"service_name": "dev-albums"}}, "timestamp": ago(2)},
@@ -141,6 +141,58 @@ def test_the_requests_of_the_last_hour_are_read_from_monitoring_by_function_and_
     assert CloudSource(TARGET, Gcloud(), Monitoring()).minutes()["functions"] == []
 
 
+class CloudTasks:
+    """Answers Cloud Tasks' list of queues with their statistics, one queue a page."""
+
+    def __init__(self, *queues: Mapping[str, Any]) -> None:
+        self._queues = queues
+
+    def __call__(self, url: str, token: str, body: Mapping[str, Any]) -> Any:
+        at, asked = urlsplit(url), parse_qs(urlsplit(url).query)
+        where = "cloudtasks.googleapis.com/v2beta3/projects/demo-project/locations/us-central1/queues"
+        assert (f"{at.netloc}{at.path}", token, body) == (where, "a-token", {})
+        assert asked["readMask"] == ["name,state,stats"]
+        page = int(asked.get("pageToken", ["0"])[0])
+        more = {"nextPageToken": str(page + 1)} if page + 1 < len(self._queues) else {}
+        return {"queues": self._queues[page : page + 1], **more}
+
+
+def test_queues_are_read_with_their_depth_their_rate_and_since_when_the_oldest_task_is_due() -> None:
+    stats = {"tasksCount": "12", "concurrentDispatchesCount": "2", "executedLastMinuteCount": "90"}
+    stats["oldestEstimatedArrivalTime"] = ago(5)
+    queues = CloudQueues(
+        lambda: CloudSource(
+            TARGET,
+            Gcloud(),
+            CloudTasks(
+                {
+                    "name": "p/queues/dev-tasks",
+                    "state": "RUNNING",
+                    "stats": stats | {"oldestEstimatedArrivalTime": ago(5)},
+                },
+                {"name": "p/queues/dev-links", "state": "PAUSED", "stats": {"oldestEstimatedArrivalTime": ago(-9)}},
+                {"name": "p/queues/tasks", "state": "RUNNING"},  # of another environment
+            ),
+        )
+    )
+    links, tasks = queues.now()
+    assert links == QueueNow("links", 0, 0, None, 0, "paused")
+    assert (tasks.name, tasks.tasks, tasks.running, tasks.per_minute, tasks.state) == ("tasks", 12, 2, 90, "running")
+    assert tasks.oldest_seconds is not None
+    assert 5 <= tasks.oldest_seconds < 60
+
+
+def test_a_queue_is_paused_and_resumed_by_its_name_in_the_cloud() -> None:
+    gcloud = Gcloud(**{"tasks queues pause": "", "tasks queues resume": ""})
+    queues = CloudQueues(lambda: CloudSource(TARGET, gcloud))
+    queues.pause("tasks")
+    queues.resume("tasks")
+    assert gcloud.calls == [
+        f"tasks queues {change} dev-tasks --quiet --location=us-central1 --project=demo-project"
+        for change in ("pause", "resume")
+    ]
+
+
 def lines_by_name(gcloud: Gcloud, firestore: Firestore) -> dict[str, tuple[str, bool]]:
     return {line.name: (line.text, line.well) for line in lines_of(CloudSource(TARGET, gcloud, firestore))}
 
@@ -169,7 +221,7 @@ def test_a_deployment_shows_its_functions_queues_outbox_sweep_and_errors() -> No
     assert lines["queue dev-links"] == ("1,000+ waiting, paused", False)
     assert "queue tasks" not in lines
     assert lines["outbox"] == ("2 records, the oldest 7 min old", False)
-    assert lines["last sweep"] == ("30 s ago", True)
+    assert lines["last sweep"] == ("2 min ago", True)
     assert lines["recent errors"] == ("2", False)
 
 
@@ -183,7 +235,7 @@ def test_what_is_well_is_shown_as_such() -> None:
 def test_a_part_that_cannot_be_read_says_why_and_hides_no_other() -> None:
     lines = shown(Gcloud(**{"tasks queues list": None}))
     assert "cannot be read: ERROR: tasks queues list" in lines["queues"][0]
-    assert lines["last sweep"] == ("30 s ago", True)
+    assert lines["last sweep"] == ("2 min ago", True)
 
 
 def test_waiting_calls_of_objects_are_counted_and_those_given_up_are_not_well() -> None:

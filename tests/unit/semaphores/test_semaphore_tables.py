@@ -9,10 +9,20 @@ from typing import Any, get_args
 import pytest
 
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores.machine import leases, settings, wait_queue, waits
+from signalbox.semaphores.machine import lanes, leases, settings, wait_queue, waits
 from signalbox.semaphores.machine.leases import EndLease, Renewal
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, Undecided
-from signalbox.semaphores.model import EndedLease, Lease, LeaseRecord, Release, State, WaitAnswer, Waiter
+from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Transition, Undecided
+from signalbox.semaphores.model import (
+    EndedLease,
+    Lane,
+    Lease,
+    LeaseRecord,
+    Release,
+    Semaphore,
+    State,
+    WaitAnswer,
+    Waiter,
+)
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.semaphores.semaphore_states import (
     CALL,
@@ -29,7 +39,8 @@ from tests.unit.semaphores.semaphore_states import (
 )
 from tests.unit.transition_tables import Row, tables, values
 
-[NEW_WAITS, REPEATED_WAITS] = tables(waits.__doc__)
+[NEW_WAITS, WAITS_WITH_LANES, REPEATED_WAITS] = tables(waits.__doc__)
+[READ_LANES, JOINED_LANES] = tables(lanes.__doc__)
 [ANY_LEASE, RELEASED, LOST_CLAIMS] = tables(leases.__doc__)
 [ADMIT] = tables(wait_queue.__doc__)
 [CHANGES, CLEAN_UPS, SWEEPS] = tables(settings.__doc__)
@@ -162,6 +173,73 @@ def repeats() -> Iterator[Any]:
                     mode, *waiting = queue.split()
                     state = " ".join((mode, kind, *waiting))
                     yield pytest.param(row, state, id=f"{row['command']}, {row['its record']}: {state}")
+
+
+LANE = "high:a"
+PLAIN_WITH_OTHERS = Lane("", tag=5)
+
+
+def with_lane(its_lane: str, permits: str) -> Loaded:
+    """Return a closed semaphore with the plain lane, and perhaps the lane in question."""
+    own = () if its_lane == "absent" else (Lane(LANE, 3, its_lane),)  # type: ignore[arg-type]  # a mode of the table
+    before = loaded("closed free" if permits == "free" else "closed held")
+    return replace(before, semaphore=replace(before.semaphore, lanes=(PLAIN_WITH_OTHERS, *own)))
+
+
+def lane_rows() -> Iterator[Any]:
+    for row in WAITS_WITH_LANES:
+        for its_lane in ("closed", "opening", "absent") if row["its lane"] == "any" else values(row["its lane"]):
+            for permits in ("free", "held") if row["permits"] == "any" else (row["permits"],):
+                yield pytest.param(row, its_lane, permits, id=f"{row['command']}: {its_lane}, {permits}")
+
+
+@pytest.mark.parametrize(("row", "its_lane", "permits"), list(lane_rows()))
+def test_a_wait_of_a_semaphore_with_lanes(row: Row, its_lane: str, permits: str) -> None:
+    before = with_lane(its_lane, permits)
+    request = WaitRequest("x", CALL, key="a", priority="high")
+    transition: Transition[Any]
+    if row["command"] == "confirm":
+        transition = waits.confirm(before, waiter("x", lane=LANE))
+    elif row["command"] == "acquire":
+        assert waits.wait_reads(before, WaitRequest("x")) == QueueReads()
+        transition = waits.acquire(before, WaitRequest("x"))
+    else:
+        assert waits.wait_reads(before, request) == QueueReads()
+        transition = waits.wait(before, request)
+    assert answer_in_words(transition.answer) == row["answer"]
+    after = transition.semaphore.lane(LANE)
+    assert (after.mode if after else "absent") == (its_lane if row["its lane then"] == "same" else "closed")
+    assert transition.semaphore.mode == "closed"
+    assert ", ".join(map(change_of, transition.waiters)) == row["waiter"].replace("-", "")
+    assert transition.nudge == (row["admit run"] == "nudge")
+
+
+@pytest.mark.parametrize("row", READ_LANES, ids=lambda row: f"{row['lane']}: {row['waiters read']}")
+def test_a_lane_after_a_read(row: Row) -> None:
+    for mode in values(row["lane"]):
+        found = [waiter("w1", lane=LANE), waiter("w2", lane=LANE)]
+        read = {"none": [], "some remain": found, "all are granted": found}.get(row["waiters read"])
+        lane = Lane(LANE, 7, mode)  # type: ignore[arg-type]  # a mode of the table
+        semaphore = Semaphore(3, 60, mode="closed", lanes=(PLAIN_WITH_OTHERS, lane))
+        heads = {} if read is None else {LANE: Head(tuple(read), more=False, asked=3)}
+        before = Loaded("s", semaphore, INCARNATION, NOW, heads=heads)
+        granted = found[:1] if row["waiters read"] == "some remain" else list(read or ())
+        after = lanes.served(before, semaphore, granted, {each.id for each in granted}).lane(LANE)
+        assert after is not None, "the lane is kept for its tag"
+        assert after.mode == (mode if row["then"] == "same" else row["then"])
+
+
+@pytest.mark.parametrize("row", JOINED_LANES, ids=lambda row: f"{row['a waiter joins']}")
+def test_a_waiter_joins_a_lane(row: Row) -> None:
+    alone = row["a waiter joins"] == "alone"
+    for mode in ("closed", "opening", "open", "absent"):
+        own = () if mode == "absent" else (Lane(LANE, 3, mode),)  # type: ignore[arg-type]  # a mode of the table
+        semaphore = Semaphore(1, 60, mode="closed", lanes=(PLAIN_WITH_OTHERS, *own))
+        assert lanes.is_closed(semaphore, LANE) == (mode == "closed")
+        after = lanes.closed(semaphore, LANE, NOW).lane(LANE)
+        assert after is not None
+        assert after.mode == (row["then"] if not alone else "closed")
+        assert after.tag == (0 if mode == "absent" else 3)
 
 
 @pytest.mark.parametrize(("row", "state"), list(repeats()))

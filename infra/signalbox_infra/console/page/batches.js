@@ -1,8 +1,8 @@
 // Batches: which there are, and one as it progresses, live by its stream of server-sent events.
 
-import { Events, address, get, since, taskName } from "./api.js";
+import { Events, address, get, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, link, nextPage, short, svg, table } from "./dom.js";
+import { badge, choices, facts, finder, h, link, moment, nextPage, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
 const STREAMED_UNITS = 2_000; // a stream begins with every unit that has ended: beyond so many, only counts are read
@@ -29,7 +29,7 @@ async function all({ state = "", prefix = "", page_token }) {
         each.succeeded ?? "",
         each.failed ?? "",
         taskName(each.task),
-        since(each.deadline_at),
+        moment(each.deadline_at),
       ]),
       state || prefix ? "none match." : "none. POST /batches creates one.",
     ),
@@ -68,7 +68,7 @@ async function one(id, visit, about) {
         task: taskName(counts.last_error),
         error: counts.last_error.error,
         attempts: counts.last_error.attempts,
-        next: since(counts.last_error.next_at),
+        next: moment(counts.last_error.next_at),
       }),
     ],
     h("h2", {}, "Failed units"),

@@ -2,7 +2,7 @@
 
 import { address, clock, get, tagged } from "./api.js";
 import { buttons } from "./actions.js";
-import { finder, h, json, link, nextPage, short, table } from "./dom.js";
+import { finder, h, json, link, moment, nextPage, short, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Documents";
@@ -62,7 +62,7 @@ async function one(key, { field = "", version, page_token }, about) {
       ["version", "at", "author", "action"],
       versions.versions.map((each) => [
         link(["documents", key], String(each.version), { version: each.version }),
-        clock(each.at),
+        moment(each.at),
         each.author ?? "",
         each.action,
       ]),
@@ -118,6 +118,7 @@ function drawn(key, links, linking, field) {
       "Links; the tables below have the same",
       nodes,
       edges.filter(({ from, to }) => from !== to && kept.has(from) && kept.has(to)),
+      { hub: true },
     ),
     ids.length > DRAWN && h("p", { class: "note" }, `The first ${DRAWN} of ${ids.length} documents.`),
   ];

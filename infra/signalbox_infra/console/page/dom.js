@@ -1,6 +1,8 @@
 // Elements of the page. What the API returns is text here: a value becomes a text node or an attribute, never markup,
 // and links lead to places of this page only.
 
+import { clock, duration, since } from "./api.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Return an element with attributes and children; a child that is no node is text, and one that is null is left out. */
@@ -33,14 +35,18 @@ export const link = (parts, text = parts.at(-1), query = {}) => h("a", { href: p
 
 /** Return a table; a row is an array of cells, or {class, cells}. Without rows it is the sentence `empty`. */
 export function table(caption, heads, rows, empty = "None.") {
-  if (!rows.length) return h("p", { class: "note" }, `${caption}: ${empty}`);
+  if (!rows.length) return h("p", { class: "empty" }, h("strong", {}, caption), `: ${empty}`);
+  const counted = heads.map((_, at) => {
+    const filled = rows.map((row) => (row.cells ?? row)[at]).filter((value) => value !== "");
+    return filled.length > 0 && filled.every(isNumber);
+  });
   const head = h(
     "thead",
     {},
     h(
       "tr",
       {},
-      heads.map((each) => h("th", { scope: "col" }, each)),
+      heads.map((each, at) => h("th", { scope: "col", class: counted[at] && "number" }, each)),
     ),
   );
   const body = h(
@@ -53,10 +59,12 @@ export function table(caption, heads, rows, empty = "None.") {
   return h("div", { class: "scroll", ...(!reached && { tabindex: "0", role: "region", "aria-label": caption }) }, whole);
 }
 
+const isNumber = (value) => typeof value === "number" || value?.nodeName === "DATA";
+
 const cell = (value) =>
   h(
     "td",
-    { class: typeof value === "number" ? "number" : null },
+    { class: isNumber(value) && "number" },
     typeof value === "number" ? value.toLocaleString("en") : value,
   );
 
@@ -80,7 +88,7 @@ export function finder(label, parts, { name = "", value = "" } = {}) {
 export const choices = (label, parts, name, values, chosen, none = "all") =>
   h(
     "p",
-    {},
+    { class: "choices" },
     `${label}: `,
     ["", ...values].map((value) => [
       " ",
@@ -92,7 +100,58 @@ export const choices = (label, parts, name, values, chosen, none = "all") =>
 
 /** Return a link to the next page of a list, if there is one. */
 export const nextPage = (parts, query, token) =>
-  token && h("p", {}, link(parts, "Next page", { ...query, page_token: token }));
+  token && h("p", {}, h("a", { href: place(parts, { ...query, page_token: token }), rel: "next" }, "Next page"));
+
+/** Return a moment as its time and how long ago it was, or in how long it will be. Its title has the date. */
+export function moment(at) {
+  if (!at) return "";
+  const [date, datetime] = [new Date(at), new Date(at).toISOString()];
+  const title = date.toLocaleString("en-US", { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
+  return h("time", { datetime, title }, clock(at), h("small", {}, ` ${since(datetime)}`));
+}
+
+/** Return a duration in milliseconds as text that sorts by its length. */
+export const lasting = (milliseconds, text = duration(milliseconds, 1), bad = false) =>
+  h("data", { value: String(Math.round(milliseconds)), class: bad && "bad" }, text);
+
+/** Return how many of something bad there are. */
+export const alarm = (count) => h("data", { value: String(count), class: count > 0 && "bad" }, count.toLocaleString("en"));
+
+/** Return grey lines in the place of what is being read. */
+export const skeleton = () => [
+  h("h1", { class: "unseen" }, "Reading …"),
+  h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: 7 }, () => h("span"))),
+];
+
+const SORTED = { "1": "ascending", "-1": "descending" };
+
+/** Let the columns of each table sort it, by `sort=COLUMN` of the address, or `-COLUMN` for the largest first. Only the
+ *  rows of the page are sorted. */
+export function sortable(root, parts, { sort = "", ...query }) {
+  for (const { tHead, tBodies } of root.querySelectorAll("table")) {
+    if (tBodies[0].rows.length < 2) continue;
+    [...tHead.rows[0].cells].forEach((head, at) => {
+      const name = head.textContent;
+      if (tBodies[0].rows[0].cells[at].querySelector("button, svg")) return;
+      const by = sort === name ? 1 : sort === `-${name}` ? -1 : 0;
+      const next = { "0": name, "1": `-${name}`, "-1": "" }[by];
+      head.setAttribute("aria-sort", SORTED[by] ?? "none");
+      head.replaceChildren(h("a", { href: place(parts, { ...query, sort: next }) }, name));
+      if (by) tBodies[0].append(...[...tBodies[0].rows].sort((one, other) => by * compared(one.cells[at], other.cells[at])));
+    });
+  }
+  if (sort) for (const next of root.querySelectorAll("a[rel=next]")) next.href += `&${new URLSearchParams({ sort })}`;
+}
+
+/** Compare two cells by their times, numbers or texts. An empty one is the smallest. */
+function compared(...cells) {
+  const [one, other] = cells.map((cell) => {
+    const exact = cell.querySelector("time, data");
+    return exact?.dateTime ?? exact?.value ?? cell.textContent;
+  });
+  const [first, second] = [one, other].map((text) => (text === "" ? NaN : Number(text.replaceAll(",", ""))));
+  return Number.isNaN(first) || Number.isNaN(second) ? one.localeCompare(other, "en", { numeric: true }) : first - second;
+}
 
 /** Return a state as a coloured badge. */
 export const badge = (state) => h("span", { class: `badge ${state}` }, state);

@@ -1,8 +1,8 @@
 // Failures: the tasks that were given up, with the reason, and those that are being retried.
 
-import { address, clock, get, since, taskName } from "./api.js";
+import { address, get, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, link, nextPage, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, link, moment, nextPage, short, table } from "./dom.js";
 
 export const TITLE = "Failures";
 const STATES = ["failed", "retrying"];
@@ -21,7 +21,7 @@ async function all({ state = "", page_token }, about) {
       "The newest first",
       ["failed", "task", "state", "problem", "reason", "attempts"],
       listed.failures.map((each) => [
-        link(["failures", each.id], since(each.failed_at)),
+        link(["failures", each.id], moment(each.failed_at)),
         taskName(each),
         badge(each.state),
         each.problem ?? "",
@@ -45,8 +45,8 @@ async function one(id, about) {
       detail: shown.detail,
       error: shown.error,
       attempts: shown.attempts,
-      "failed at": `${clock(shown.failed_at)}, ${since(shown.failed_at)}`,
-      next: shown.next_at && since(shown.next_at),
+      "failed at": moment(shown.failed_at),
+      next: shown.next_at && moment(shown.next_at),
       queue: shown.queue,
       semaphore: shown.semaphore && link(["semaphores", shown.semaphore]),
       batch: shown.batch && link(["batches", shown.batch]),

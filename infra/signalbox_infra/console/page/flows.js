@@ -1,14 +1,14 @@
 // Flows: a list of them, the runs of one, and one run with its timeline.
 
-import { address, clock, duration, found, get, now, since } from "./api.js";
+import { address, found, get, now } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, link, nextPage, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, lasting, link, moment, nextPage, short, table } from "./dom.js";
 import { happened, timeline } from "./timeline.js";
 
 export const TITLE = "Flows";
 const STATES = ["running", "suspended", "stuck", "completed", "failed", "cancelled"];
 const ACTIONS = ["resume", "suspend", "cancel", "terminate"];
-const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: [], failed: [], cancelled: [] }; // what all of them can take
+const OF_STATE = { running: ["suspend", "cancel", "terminate"], suspended: ["resume", "cancel", "terminate"], completed: ["delete-run"], failed: ["delete-run"], cancelled: ["delete-run"] }; // what all of them can take
 const PAGES_MAX = 5; // of a log, read at once
 
 export function show({ about, parts: [function_, flow, ...id], query }) {
@@ -46,8 +46,8 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", page
         link([...here, each.id]),
         badge(each.state),
         moment(each.created_at),
-        each.ended_at ? moment(each.ended_at) : "",
-        duration((each.ended_at ? Date.parse(each.ended_at) : now()) - Date.parse(each.created_at), 1),
+        moment(each.ended_at),
+        lasting((each.ended_at ? Date.parse(each.ended_at) : now()) - Date.parse(each.created_at)),
         labelsOf(each),
       ]),
       state || label || prefix ? "none match." : `none. POST ${path}/ID starts one.`,
@@ -57,8 +57,6 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", page
 }
 
 const newestFirst = (listed) => [...listed].sort((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at));
-
-const moment = (at) => [clock(at), h("small", {}, ` ${since(at)}`)];
 
 const labelsOf = ({ labels = {} }) =>
   Object.entries(labels)
@@ -80,7 +78,7 @@ async function run(function_, flow, id, about) {
       state: badge(status.state),
       started: started && moment(new Date(started).toISOString()),
       ended: status.ended_at && moment(status.ended_at),
-      took: started && duration((status.ended_at ? Date.parse(status.ended_at) : now()) - started, 1),
+      took: started && lasting((status.ended_at ? Date.parse(status.ended_at) : now()) - started),
       log: `${status.log_length} entries`,
       labels: labelsOf(status),
       deadline: status.ended_at ? null : status.deadline_at && moment(status.deadline_at),

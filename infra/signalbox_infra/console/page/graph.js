@@ -1,4 +1,5 @@
-// A small directed graph as SVG, its nodes on a circle. Whoever draws one shows a table of the same beside it.
+// A small directed graph as SVG, its nodes on a circle or around one of them. Whoever draws one shows a table of the same
+// beside it.
 
 import { place, svg } from "./dom.js";
 
@@ -6,9 +7,10 @@ const WIDTH = 900;
 const NODE = { width: 170, height: 34 };
 const LETTERS = 22;
 
-/** Return a drawing of nodes [{id, to?, marked?}] and edges [{from, to, text?, marked?}]. */
-export function graph(label, nodes, edges) {
-  const at = positions(nodes);
+/** Return a drawing of nodes [{id, to?, marked?}] and edges [{from, to, text?, marked?}]. If one is the `hub`, it is the
+ *  first node, and the others are around it. */
+export function graph(label, nodes, edges, { hub = false } = {}) {
+  const at = hub ? around(nodes) : positions(nodes);
   const height = Math.max(...[...at.values()].map(({ y }) => y)) + NODE.height + 16;
   const arrows = ["", "marked"].map((kind) =>
     svg(
@@ -45,6 +47,17 @@ function positions(nodes) {
       return [id, { x: middle.x + 1.7 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
     }),
   );
+}
+
+/** Return where the nodes stand: the first in the middle, the others around it. */
+function around([first, ...others]) {
+  const radius = Math.min(215, 140 + 10 * others.length);
+  const middle = { x: WIDTH / 2, y: radius * 0.8 + NODE.height };
+  const placed = others.map(({ id }, index) => {
+    const angle = (2 * Math.PI * index) / others.length - Math.PI / 2;
+    return [id, { x: middle.x + 1.65 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
+  });
+  return new Map([[first.id, middle], ...placed]);
 }
 
 function box({ id, to, marked }, { x, y }) {

@@ -1,7 +1,7 @@
 // Which page is shown, and when it is read again: while it is visible, until nobody has used it for a stated time.
 
 import { clock, get, Problem } from "./api.js";
-import { h, link, morph, place } from "./dom.js";
+import { h, morph, place, skeleton, sortable } from "./dom.js";
 import { act, ask } from "./actions.js";
 import * as batches from "./batches.js";
 import * as documents from "./documents.js";
@@ -17,6 +17,7 @@ import * as traces from "./traces.js";
 const PAGES = { overview, semaphores, batches, documents, objects, flows, standings, failures, traces, map };
 const FIRST = "overview";
 const PAUSE_MINUTES = 10;
+const SKELETON_MILLISECONDS = 150; // what is read sooner is shown without one
 const RELAYED =
   "Read-only: a program on your machine passes this page's GETs on to the deployed functions, as your gcloud account, " +
   "and nothing but GETs.";
@@ -49,6 +50,7 @@ async function show({ moved = false } = {}) {
   clearTimeout(timer);
   const { name, parts, query } = current();
   const visit = moved || !shown.visit ? entered() : shown.visit;
+  if (moved) waiting(name);
   let fresh;
   try {
     fresh = await PAGES[name].show({ about, parts, query, visit });
@@ -56,9 +58,24 @@ async function show({ moved = false } = {}) {
     fresh = [h("h1", {}, parts.at(-1) ?? PAGES[name].TITLE), problem(error)];
   }
   if (mine !== turn) return;
-  draw(fresh, moved, [...(parts.length ? [parts.at(-1)] : []), PAGES[name].TITLE]);
+  const next = h("main", { id: "content", tabindex: "-1" }, fresh);
+  sortable(next, [name, ...parts], query);
+  draw(next, moved, [...(parts.length ? [parts.at(-1)] : []), PAGES[name].TITLE]);
   navigation(name);
   later(about.refresh_seconds * (about.project ? (PAGES[name].SLOWER ?? 1) : 1));
+}
+
+let pending = 0;
+
+/** Name the page that is being read, and show grey lines in its place, if it is not read at once. */
+function waiting(name) {
+  navigation(name);
+  document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
+  clearTimeout(pending);
+  pending = setTimeout(() => {
+    content.setAttribute("aria-busy", "true");
+    content.replaceChildren(...skeleton());
+  }, SKELETON_MILLISECONDS);
 }
 
 /** Return what a page keeps while it is shown: `changed()` draws it again, `leave` is called at its end. */
@@ -85,10 +102,11 @@ function soon(visit) {
   }, 200);
 }
 
-function draw(fresh, moved, titles) {
+function draw(next, moved, titles) {
   document.title = [...titles, "Signalbox console"].join(" · ");
-  const next = h("main", { id: "content", tabindex: "-1" }, fresh);
+  clearTimeout(pending);
   if (!moved) return morph(content, next);
+  content.removeAttribute("aria-busy");
   content.replaceChildren(...next.childNodes);
   if (entries++) content.focus({ preventScroll: true }); // not where the keyboard is at first: before the links
   scrollTo(0, 0);
@@ -107,6 +125,14 @@ function problem(error) {
     detail && h("p", {}, detail),
     h("p", { class: "note" }, others.join(", ")),
   );
+}
+
+/** Return an address without the order of its tables, which makes no other page of it. */
+function unsorted(address) {
+  const [path, asked = ""] = new URL(address).hash.split("?");
+  const query = new URLSearchParams(asked);
+  query.delete("sort");
+  return `${path}?${query}`;
 }
 
 function navigation(name) {
@@ -178,8 +204,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names the page
   content.focus();
 });
-addEventListener("hashchange", () => {
+addEventListener("hashchange", ({ oldURL, newURL }) => {
   usedAt = Date.now();
-  show({ moved: true });
+  const [from, to] = [oldURL, newURL].map(unsorted);
+  show({ moved: from !== to });
 });
 await show({ moved: true });

@@ -1,7 +1,8 @@
 // A map of the system: what calls which function, through which queue, from the catalogue; and how many tasks wait now.
 
 import { get } from "./api.js";
-import { badge, h, link, place, svg, table } from "./dom.js";
+import { alarm, badge, h, link, place, svg, table } from "./dom.js";
+import { queuesNow, queueTable } from "./queues.js";
 
 export const TITLE = "Map";
 const COLUMNS = { source: { x: 4, width: 220 }, function: { x: 330, width: 250 }, queue: { x: 686, width: 210 } };
@@ -11,9 +12,15 @@ const LETTERS = 27;
 const PEOPLE = "people";
 
 export async function show({ about, parts: [chosen] }) {
-  const [system, status] = await Promise.all([get("/console/map"), about.status_is_quick ? get("/console/status") : null]);
-  const depths = new Map((status?.lines ?? []).map(({ name, text, well }) => [name.replace(/^queue /, ""), { text, well }]));
-  const nodes = placed(nodesOf(system, depths));
+  const [system, now, minutes] = await Promise.all([
+    get("/console/map"),
+    queuesNow(about),
+    about.has_minutes ? get("/console/minutes").catch(() => ({ functions: [] })) : { functions: [] },
+  ]);
+  const depths = new Map(now.queues.map((each) => [each.name, each]));
+  const requests = new Map(minutes.functions.map((each) => [each.function, each]));
+  const catalogued = new Map(system.queues.map((each) => [each.name, each]));
+  const nodes = placed(nodesOf(system, depths), edgesOf(system));
   const edges = edgesOf(system).filter(({ from, to }) => nodes.has(from) && nodes.has(to));
   const near = edges.filter(({ from, to }) => !chosen || [from, to].includes(chosen));
   return [
@@ -28,7 +35,7 @@ export async function show({ about, parts: [chosen] }) {
     drawn(nodes, near, chosen),
     table(
       "Functions",
-      ["function", "called by", "fills", "tasks", "flows and objects"],
+      ["function", "called by", "fills", "tasks", "flows and objects", ...(about.has_minutes ? ["requests", "failed"] : [])],
       system.functions.map((each) => [
         link(["map", `function:${each.name}`], each.name),
         [each.invoked_by.join(", "), each.open && [" ", badge("open")]],
@@ -38,18 +45,21 @@ export async function show({ about, parts: [chosen] }) {
           ...each.flows.map((flow) => [link(["flows", each.segment, flow], flow), " "]),
           ...each.objects.map((kind) => [link(["objects", each.segment, kind], kind), " "]),
         ],
+        ...(about.has_minutes ? [sum(requests.get(each.name)?.requests ?? []), alarm(sum(requests.get(each.name)?.failed ?? []))] : []),
       ]),
     ),
-    table(
-      "Queues",
-      ["queue", "now", "calls", "at most a second"],
-      system.queues.map((each) => [
-        link(["map", `queue:${each.name}`], each.name),
-        depth(depths.get(each.name), about),
-        each.calls.join(", "),
-        each.dispatches_per_second,
-      ]),
-    ),
+    about.has_minutes && h("p", { class: "note" }, "Requests are those of the last hour."),
+    h("h2", {}, "Queues"),
+    now.queues.length || now.error
+      ? queueTable(now, about, ["at most a second", "calls"], ({ name }) => [
+          catalogued.get(name)?.dispatches_per_second ?? "",
+          (catalogued.get(name)?.calls ?? []).join(", "),
+        ])
+      : table(
+          "Queues",
+          ["queue", "at most a second", "calls"],
+          system.queues.map((each) => [link(["map", `queue:${each.name}`], each.name), each.dispatches_per_second, each.calls.join(", ")]),
+        ),
     table(
       "Schedules",
       ["schedule", "function", "when"],
@@ -63,8 +73,7 @@ export async function show({ about, parts: [chosen] }) {
   ];
 }
 
-const depth = (found, about) =>
-  found ? h("span", { class: found.well ? null : "bad" }, found.text) : about.status_is_quick ? "" : link(["overview"], "ask gcloud");
+const sum = (counts) => counts.reduce((total, count) => total + count, 0);
 
 /** Return the nodes: {id, column, text, to, live}. */
 const nodesOf = ({ functions, queues, triggers, schedules }, depths) => [
@@ -75,25 +84,32 @@ const nodesOf = ({ functions, queues, triggers, schedules }, depths) => [
   ...queues.map(({ name }) => ({
     id: `queue:${name}`,
     column: "queue",
-    text: depths.has(name) ? `${name}: ${depths.get(name).text}` : name,
-    live: /^[^0]/.test(depths.get(name)?.text ?? "0"),
+    text: name,
+    aside: depths.get(name)?.state === "paused" ? "paused" : depths.get(name)?.tasks.toLocaleString("en"),
+    live: depths.get(name)?.tasks > 0,
   })),
 ];
 
-/** Return the nodes by id with their places: each column is in the middle of the highest one. */
-function placed(nodes) {
-  const heights = Object.fromEntries(
-    Object.keys(COLUMNS).map((column) => [column, nodes.filter((each) => each.column === column).length * (ROW.height + ROW.gap)]),
-  );
-  const height = Math.max(...Object.values(heights));
-  const next = Object.fromEntries(Object.entries(heights).map(([column, own]) => [column, (height - own) / 2]));
+/** Return the nodes by id with their places: each column is spread over the height of the longest one, and those left and
+ *  right of the functions are in the order of the functions that they are connected with. */
+function placed(unordered, edges) {
+  const at = new Map(unordered.map(({ id }, index) => [id, index]));
+  const order = new Map(unordered.map(({ id, column }) => [id, column === "function" ? at.get(id) : middle(id, edges, at)]));
+  const nodes = [...unordered].sort((one, other) => order.get(one.id) - order.get(other.id));
+  const counts = Object.fromEntries(Object.keys(COLUMNS).map((column) => [column, nodes.filter((each) => each.column === column).length]));
+  const height = Math.max(...Object.values(counts)) * (ROW.height + ROW.gap);
+  const next = Object.fromEntries(Object.keys(COLUMNS).map((column) => [column, 0]));
   return new Map(
     nodes.map((node) => {
-      const y = next[node.column] + ROW.gap;
-      next[node.column] += ROW.height + ROW.gap;
-      return [node.id, { ...node, ...COLUMNS[node.column], y, total: height + 2 * ROW.gap }];
+      const share = (next[node.column]++ + 0.5) / counts[node.column];
+      return [node.id, { ...node, ...COLUMNS[node.column], y: share * height + ROW.gap / 2 - ROW.height / 2, total: height + ROW.gap }];
     }),
   );
+}
+
+function middle(id, edges, at) {
+  const places = edges.flatMap(({ from, to }) => (from === id ? [at.get(to)] : to === id ? [at.get(from)] : []));
+  return places.reduce((total, place) => total + place, 0) / Math.max(places.length, 1);
 }
 
 const edgesOf = ({ functions, queues, triggers, schedules }) => [
@@ -134,7 +150,7 @@ function line({ from, to, back }, nodes) {
   });
 }
 
-function box({ id, text, own, live, x, y, width }, isChosen) {
+function box({ id, text, aside, own, live, x, y, width }, isChosen) {
   const cut = text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text;
   return svg(
     "a",
@@ -145,6 +161,7 @@ function box({ id, text, own, live, x, y, width }, isChosen) {
       svg("title", {}, text),
       svg("rect", { class: `node${isChosen || live ? " chosen" : ""}${own ? " own" : ""}`, x, y, width, height: ROW.height, rx: 5 }),
       svg("text", { x: x + 8, y: y + 17.5 }, cut),
+      aside && svg("text", { class: "aside", x: x + width - 8, y: y + 17.5, "text-anchor": "end" }, aside),
     ),
   );
 }

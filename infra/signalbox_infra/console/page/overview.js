@@ -1,36 +1,37 @@
 // Overview: first what needs a person, then what runs and waits. Each line leads to its page.
 
-import { address, get, Problem } from "./api.js";
-import { h, link, svg, table } from "./dom.js";
+import { address, get, Problem, taskName } from "./api.js";
+import { alarm, h, link, svg, table } from "./dom.js";
+import { queuesNow, queueTable } from "./queues.js";
 
 export const TITLE = "Overview";
 export const SLOWER = 6; // times the pause between two readings of a deployment: it reads many lists
 const RUNNING = ["open", "sealed"];
 const FLOWS_MAX = 10;
+const NAMED_MAX = 3;
 
 export async function show({ about, visit }) {
-  const [lines, rows, minutes] = await Promise.all([
-    about.status_is_quick ? get("/console/status") : null,
+  const [queues, rows, minutes] = await Promise.all([
+    queuesNow(about),
     Promise.all(counts(about)),
     about.has_minutes ? get("/console/minutes").catch((error) => ({ error: error.message, functions: [] })) : null,
   ]);
   return [
     h("h1", {}, TITLE),
-    present(
+    cards(
       "Needs attention",
       rows.filter(({ bad }) => bad),
       "nothing has failed, is stuck or deadlocked.",
     ),
-    present(
+    cards(
       "Runs and waits",
       rows.filter(({ bad }) => !bad),
       "nothing. Call a function, and it appears here.",
     ),
     minutes && plots(minutes, about),
     h("h2", {}, "Queues"),
-    about.status_is_quick
-      ? table("Tasks in the local queues", ["queue", "tasks"], lines.lines.map(status), "there is no stack.")
-      : asked(visit),
+    queueTable(queues, about),
+    about.has_status && asked(visit),
   ];
 }
 
@@ -46,7 +47,7 @@ function plots({ functions, error }, { has_traces }) {
       functions.map(({ function: name, requests, failed }) => [
         has_traces ? link(["traces"], name, { search: name }) : name,
         sum(requests),
-        h("span", { class: sum(failed) ? "bad" : null }, sum(failed).toLocaleString("en")),
+        alarm(sum(failed)),
         plot(requests, failed, most),
       ]),
       "none.",
@@ -71,31 +72,37 @@ function plot(requests, failed, most) {
   );
 }
 
-/** Show what there is of the rows, each a link to its list. */
-const present = (caption, rows, empty) =>
-  table(
-    caption,
-    ["what", "how many"],
-    rows
-      .filter(({ count }) => count !== "0")
-      .map(({ text, parts, query, count, bad }) => [
-        link(parts, text, query),
-        h("span", { class: bad ? "bad" : null }, count),
-      ]),
-    empty,
+/** Show what there is of the rows, each as a card: a link to its list with the number, and its first items. */
+function cards(caption, rows, empty) {
+  const present = rows.filter(({ count }) => count !== "0");
+  const list = present.map(({ text, parts, query, count, bad, items }) =>
+    h(
+      "li",
+      { class: bad ? "card bad" : "card" },
+      h("p", {}, h("strong", { class: /^\d/.test(count) ? "count" : null }, count), link(parts, text, query)),
+      items.length > 0 && h("ul", {}, items.map((item) => h("li", {}, item))),
+    ),
   );
+  return [
+    h("h2", {}, caption),
+    list.length ? h("ul", { class: "cards" }, list) : h("p", { class: "empty" }, `${empty[0].toUpperCase()}${empty.slice(1)}`),
+  ];
+}
 
 const status = ({ name, text, well }) => [name, h("span", { class: well ? null : "bad" }, text)];
 
-/** Return how many there are of each, as far as one page of its list has them. */
+/** Return how many there are of each, as far as one page of its list has them, and the first of them. */
 function counts(about) {
-  const of = (text, parts, path, name, query = {}, bad = false) =>
-    counted(path, query, name).then((count) => ({ text, parts, query, count, bad }));
+  const of = (text, parts, path, name, query = {}, bad = false, item = ({ id }) => link([...parts, id], id)) =>
+    counted(path, query, name).then(({ count, first }) => ({ text, parts, query, count, bad, items: first.map(item) }));
+  const failure = (each) => link(["failures", each.id], `${taskName(each)}: ${each.detail || each.error || ""}`);
+  const semaphore = ({ name, waiting }) => [link(["semaphores", name]), ` ${waiting.toLocaleString("en")} waiting`];
+  const circle = (steps) => steps.map(({ holder }) => holder).join(" → ");
   return [
-    of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true),
-    of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }),
-    of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }),
-    of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true),
+    of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true, failure),
+    of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }, false, failure),
+    of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }, false, semaphore),
+    of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true, circle),
     ...RUNNING.map((state) => of(`Batches, ${state}`, ["batches"], "/batches", "batches", { state })),
     ...about.flows
       .slice(0, FLOWS_MAX)
@@ -114,13 +121,15 @@ function counts(about) {
   ];
 }
 
-/** Return a count as text; where a list has more than one page it is the least that there are. */
+/** Return a count as text, and the first of what was counted; where a list has more than one page it is the least that
+ *  there are. */
 async function counted(path, query, name) {
   try {
     const page = await get(path, query);
-    return `${page[name].length}${page.next_page_token || page.complete === false ? "+" : ""}`;
+    const more = page.next_page_token || page.complete === false ? "+" : "";
+    return { count: `${page[name].length}${more}`, first: page[name].slice(0, NAMED_MAX) };
   } catch (error) {
-    if (error instanceof Problem) return `not readable: ${error.message}`;
+    if (error instanceof Problem) return { count: `not readable: ${error.message}`, first: [] };
     throw error;
   }
 }

@@ -1,8 +1,8 @@
 // Semaphores: limits, leases with their holders and ends, waiters in order, and the wait-for graph.
 
-import { address, clock, get, since, taskName } from "./api.js";
+import { address, get, since, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { facts, finder, h, link, nextPage, table } from "./dom.js";
+import { facts, finder, h, link, moment, nextPage, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Semaphores";
@@ -68,7 +68,7 @@ function owner(task) {
   return flow ? [link(["flows", task.function.replaceAll("_", "-"), flow, id], task.flow), ` step ${task.step}`] : taskName(task);
 }
 
-const ends = ({ leases }) => since(leases.map(({ ends_at }) => ends_at).sort()[0]);
+const ends = ({ leases }) => moment(leases.map(({ ends_at }) => ends_at).sort()[0]);
 
 /** Say whether there are deadlocks. */
 function notice({ deadlocks, complete }) {
@@ -157,7 +157,7 @@ async function one(name, about) {
         owner(lease.task),
         lease.permits,
         String(lease.token),
-        `${clock(lease.ends_at)}, ${since(lease.ends_at)}`,
+        moment(lease.ends_at),
         buttons(about, ["end-lease"], { name, id: lease.id }) ?? "",
       ]),
     ),
@@ -171,7 +171,7 @@ async function one(name, about) {
         waiter.holder ?? "",
         owner(waiter.task),
         waiter.permits,
-        since(waiter.since),
+        moment(waiter.since),
       ]),
     ),
   ];

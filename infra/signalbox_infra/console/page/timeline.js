@@ -1,7 +1,7 @@
 // A run as a timeline to scale: a row for each command from its schedule to its end, on one axis of time, and its details.
 
-import { clock, duration, now, since } from "./api.js";
-import { badge, facts, h, json, link, short, svg } from "./dom.js";
+import { clock, duration, now } from "./api.js";
+import { badge, facts, h, json, link, moment, short, svg } from "./dom.js";
 
 const CALLBACK = "run callback ";
 const TICKS_MAX = 6;
@@ -124,9 +124,9 @@ function details(row, { function: function_ }) {
     { class: "more" },
     facts({
       state: badge(row.outcome),
-      started: row.started_at && `${clock(row.started_at)}, ${since(row.started_at)}`,
-      ended: row.ended_at && `${clock(row.ended_at)}, ${since(row.ended_at)}`,
-      [DUE[kind] ?? "next attempt"]: row.due_at && row.ended_at === null && `${clock(row.due_at)}, ${since(row.due_at)}`,
+      started: row.started_at && moment(row.started_at),
+      ended: row.ended_at && moment(row.ended_at),
+      [DUE[kind] ?? "next attempt"]: row.due_at && row.ended_at === null && moment(row.due_at),
       code: row.place,
       attempt: row.attempt,
       "error before": row.last_error,

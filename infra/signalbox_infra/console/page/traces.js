@@ -1,7 +1,7 @@
 // Traces of the local stack: a request, its commits, the tasks and events that follow from it, and the runs of flows.
 
-import { clock, duration, get, since } from "./api.js";
-import { facts, finder, h, link, short, table } from "./dom.js";
+import { clock, duration, get } from "./api.js";
+import { alarm, facts, finder, h, lasting, link, moment, short, table } from "./dom.js";
 import { axis, bar } from "./timeline.js";
 
 export const TITLE = "Traces";
@@ -26,17 +26,17 @@ async function all(search) {
       ["request", "began", "took", "requests", "failed"],
       traces.map((each) => [
         [link(["traces", each.trace], each.name), " ", h("small", {}, each.about)],
-        [clock(each.from / 1000), h("small", {}, ` ${since(new Date(each.from / 1000).toISOString())}`)],
+        moment(each.from / 1000),
         took(each),
         each.requests,
-        h("span", { class: each.failed ? "bad" : null }, `${each.failed}`),
+        alarm(each.failed),
       ]),
       search ? "none match." : "none. Call a function, and it appears here.",
     ),
   ];
 }
 
-const took = ({ from, to }) => milliseconds(to - from);
+const took = ({ from, to }) => lasting((to - from) / 1000, milliseconds(to - from));
 
 /** Return a duration in microseconds, below 2 s in milliseconds. */
 const milliseconds = (microseconds) =>
@@ -48,7 +48,7 @@ function one(trace, about) {
     h("h1", {}, trace.name),
     facts({
       of: trace.about,
-      began: `${clock(trace.from / 1000)}, ${since(new Date(trace.from / 1000).toISOString())}`,
+      began: moment(trace.from / 1000),
       took: took(trace),
       requests: trace.requests,
       failed: trace.failed && h("span", { class: "bad" }, `${trace.failed}`),

@@ -5,6 +5,7 @@ rate and concurrency allow, and sets one timer for the next moment at which they
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,9 @@ from signalbox_infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
 from signalbox_infra.local.cloud_tasks.messages import RUNNING, Message, new_progress, rates_of, retries_of, seconds_of
 from signalbox_infra.local.cloud_tasks.progress import UNAVAILABLE, DispatchResult, Progress
 from signalbox_infra.local.cloud_tasks.queue_rules import Counts, Throttle
+
+MINUTE_SECONDS = 60.0
+ENDED_MAX = 100_000  # times that are kept: above 1,600 attempts a second the count is too small
 
 
 class LocalQueue:
@@ -28,6 +32,7 @@ class LocalQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._deliveries: set[asyncio.Task[None]] = set()
         self._attempts = 0
+        self._ended_at: deque[float] = deque(maxlen=ENDED_MAX)
         self._dispatching = False
         self._throttle = Throttle.full(rates_of(message), context.clock())
 
@@ -49,6 +54,14 @@ class LocalQueue:
     def next_due_at(self) -> float | None:
         """The time of the pending task that is due first, in seconds since 1970; None if there is none."""
         return self._due.next_due_at()
+
+    @property
+    def ended_last_minute(self) -> int:
+        """The number of attempts that ended in the last minute, as `executed_last_minute_count` of the API."""
+        since = self._context.clock() - MINUTE_SECONDS
+        while self._ended_at and self._ended_at[0] < since:
+            self._ended_at.popleft()
+        return len(self._ended_at)
 
     def configure(self, message: Message) -> None:
         """Apply another configuration."""
@@ -179,6 +192,7 @@ class LocalQueue:
         finally:
             self._attempts -= 1
         now = self._context.clock()
+        self._ended_at.append(now)
         if answer.throttles:
             self._throttle = self._throttle.throttled(now)
         if task.gone:

@@ -2,6 +2,7 @@
 
 GET /stats              {queue: {waiting, running, next_due_at, created, dispatched, done, dropped}}; the last four
                         since the start; the time in seconds since 1970
+GET /queues             {queue: {tasks, running, oldest_seconds, per_minute, state}} as the console shows them
 GET /oauth2/v3/certs    the keys as a JSON Web Key Set
 GET /oauth2/v1/certs    the keys as PEM by key id
 
@@ -19,6 +20,7 @@ from aiohttp import web
 
 from signalbox_infra.local.cloud_tasks.identity import Identity
 from signalbox_infra.local.cloud_tasks.local_queue import LocalQueue
+from signalbox_infra.local.cloud_tasks.messages import RUNNING
 from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_infra.local.loopback import programs_only
 
@@ -29,9 +31,25 @@ def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
     return queue_stats | asdict(queue.counts)
 
 
+def queue_now(queue: LocalQueue, now: float) -> dict[str, object]:
+    """Return what a queue does now. `oldest_seconds` is negative if the first task is due later."""
+    due_at = queue.next_due_at
+    return {
+        "tasks": queue.waiting + queue.running,
+        "running": queue.running,
+        "oldest_seconds": None if due_at is None else round(now - due_at, 3),
+        "per_minute": queue.ended_last_minute,
+        "state": "running" if queue.message.state == RUNNING else "paused",
+    }
+
+
 def application(registry: QueueRegistry, identity: Identity) -> web.Application:
     async def stats(_: web.Request) -> web.Response:
         return web.json_response({queue.name: queue_stats(queue) for queue in registry})
+
+    async def queues(_: web.Request) -> web.Response:
+        now = registry.context.clock()
+        return web.json_response({queue.name.rpartition("/")[2]: queue_now(queue, now) for queue in registry})
 
     async def jwks(_: web.Request) -> web.Response:
         return web.json_response(identity.jwks())
@@ -47,6 +65,7 @@ def application(registry: QueueRegistry, identity: Identity) -> web.Application:
 
     routes = [
         web.get("/stats", stats),
+        web.get("/queues", queues),
         web.get("/oauth2/v3/certs", jwks),
         web.get("/oauth2/v1/certs", certs),
         web.get("/computeMetadata/v1/instance/service-accounts/{account}/identity", identify),

@@ -1,31 +1,91 @@
-"""The console of the local stack: its pages, the numbers of tasks in its queues, and its spans."""
+"""The console of the local stack: its pages, its queues and its spans, and a line of the log for each action."""
 
+import getpass
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
+from google.api_core.exceptions import GoogleAPICallError
+
+from signalbox.adapters import runtime
 from signalbox.adapters.settings import settings
 from signalbox.catalogue.reading import Catalogue
+from signalbox_infra import http_client
+from signalbox_infra.console.actions import REASON_HEADER, action_of
 from signalbox_infra.console.pages import Console
+from signalbox_infra.local import stillness
 from signalbox_infra.local.functions import spans
-from signalbox_infra.local.services.command_lines import stats
-from signalbox_infra.status.report import Line, Queue, queue_line
+from signalbox_infra.status.report import QueueNow
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+REASON_KEY = f"HTTP_{REASON_HEADER.upper().replace('-', '_')}"
+RESPONSE_SECONDS_MAX = 5.0
 
 
 def local_console(catalogue: Catalogue) -> Console:
     """Return the console of the functions that this process serves."""
     file = os.environ.get(spans.VARIABLE)
     reader = spans.SpanReader(Path(file)) if file else None
-    return Console(catalogue, "This machine", queues, minutes=reader.minutes if reader else None, traces=reader)
+    minutes = reader.minutes if reader else None
+    return Console(catalogue, "This machine", minutes=minutes, traces=reader, queues=LocalQueues())
 
 
-def queues() -> Sequence[Line]:
-    """Return a line for each queue, or none if the functions run without a stack, as in a test."""
-    chosen = settings()
-    if not chosen.tasks_emulator:
-        return []
-    place = urlsplit(chosen.keys_url)
-    counted = stats(f"{place.scheme}://{place.netloc}") or {}
-    named = ((name.rpartition("/")[2], counts) for name, counts in counted.items())
-    return [queue_line(Queue(name, counts["waiting"], counts["running"])) for name, counts in named]
+class LocalQueues:
+    """The queues of the stack. There are none if the functions run without a stack, as in a test."""
+
+    def now(self) -> Sequence[QueueNow]:
+        chosen = settings()
+        if not chosen.tasks_emulator:
+            return []
+        place = urlsplit(chosen.keys_url)
+        url = f"{place.scheme}://{place.netloc}/queues"
+        listed = json.loads(http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX))
+        return [QueueNow(name, **counts) for name, counts in sorted(listed.items())]
+
+    def pause(self, name: str) -> None:
+        self._change("pause_queue", name)
+
+    def resume(self, name: str) -> None:
+        self._change("resume_queue", name)
+
+    def _change(self, method: str, name: str) -> None:
+        chosen = settings()
+        try:
+            getattr(stillness.queues_client(chosen), method)(name=f"{stillness.parent_of(chosen)}/queues/{name}")
+        except GoogleAPICallError as error:
+            raise http_client.HttpError(str(error)) from error
+
+
+def actions_logged(app: "WSGIApplication") -> "WSGIApplication":
+    """Log each of the console's actions: who did it, why, and the status of the answer.
+
+    The caller is the user of this machine who runs the stack: nobody signs in here.
+    """
+
+    def logged(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if REASON_KEY not in environ:
+            return app(environ, start_response)
+        path = str(environ.get("RAW_URI") or environ["PATH_INFO"]).partition("?")[0]
+        method = environ["REQUEST_METHOD"]
+        name = action_of(method, [unquote(each) for each in path.split("/")[1:]])
+
+        def noting(status: str, headers: Any, error: Any = None) -> Any:
+            done = {"action": name, "account": _user(), "reason": unquote(environ[REASON_KEY])}
+            runtime.log().info("console action", **done, call=f"{method} {path}", status=int(status[:3]))
+            return start_response(status, headers, error) if error else start_response(status, headers)
+
+        return app(environ, noting if name else start_response)
+
+    return logged
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may have no entry for its user
+        return str(os.getuid())

@@ -32,10 +32,11 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
+from signalbox_infra.console.pages import own_answer
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions import spans
 from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
-from signalbox_infra.local.functions.console import local_console
+from signalbox_infra.local.functions.console import actions_logged, local_console
 from signalbox_infra.local.functions.door import guarded
 from signalbox_infra.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
 from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
@@ -100,7 +101,7 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
     loaded = {each.segment: _loaded(each) for each in deployments}
     mounts = {f"/{segment}": app for segment, (app, _) in loaded.items()}
     own = {segment: routes for segment, (_, routes) in loaded.items()}
-    return guarded(catalogue, DispatcherMiddleware(_index(catalogue, own), mounts))
+    return guarded(catalogue, actions_logged(DispatcherMiddleware(_index(catalogue, own), mounts)))
 
 
 def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]":
@@ -156,8 +157,10 @@ def _index(catalogue: Catalogue, own: OwnRoutes) -> "WSGIApplication":
                 pages = {name: f"{request.host_url}{name}" for name in ("docs", "console")}
                 listed = {"functions": urls, **pages}
                 return response_of(Response(200, listed))(environ, start_response)
-            if page := api_page(request, own) or console.answer(request):
+            if page := api_page(request, own) or own_answer(lambda: console.answer(request)):
                 return page(environ, start_response)
+        if request.method == "POST" and (done := own_answer(lambda: console.act(request.path.split("/")[1:]))):
+            return done(environ, start_response)
         if "HTTP_X_CLOUDTASKS_QUEUENAME" in environ:
             return _unknown(environ)(environ, start_response)
         refusal = NotFound("No function at this address; GET / lists those for people")

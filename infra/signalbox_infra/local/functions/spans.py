@@ -39,6 +39,8 @@ LISTED_MAX = 100
 SPANS_MAX = 500
 MINUTES = 60
 
+SWEEP = "sweep"
+
 SHOWN_LABELS = ("kind", "method", "path", "task_name", "id", "attempt")
 
 
@@ -183,14 +185,18 @@ class SpanReader:
     def recent(self, search: str = "") -> list[Mapping[str, Any]]:
         """Return summaries of the latest traces, the newest first. With `search`: those with a span that has this text.
 
-        What is shown with another trace is left out: that of a commit's event, and that of a run.
+        What is shown with another trace is left out: that of a commit's event, and that of a run. So are the sweeper's
+        visits that enqueued nothing, unless the search finds them.
         """
         with self._lock:
             below = self._read()
+            traces = ((trace, self._whole(trace, below)) for trace in reversed(below[""]))
             found = (
-                trace for trace in reversed(below[""]) if any(_has(search, span) for span in self._whole(trace, below))
+                (trace, spans)
+                for trace, spans in traces
+                if any(_has(search, span) for span in spans) and (search or not _is_idle(spans))
             )
-            return [_summary(trace, self._whole(trace, below)) for trace in islice(found, LISTED_MAX)]
+            return [_summary(trace, spans) for trace, spans in islice(found, LISTED_MAX)]
 
     def trace(self, trace: str) -> Mapping[str, Any] | None:
         """Return a trace, with the events of its commits and the runs that its requests brought forward, or None."""
@@ -277,6 +283,12 @@ def _summary(trace: str, spans: Sequence[Span]) -> Mapping[str, Any]:
     counted = {"requests": len(requests), "failed": sum(bool(span["error"]) for span in requests)}
     times = {"from": min(span["from"] for span in spans), "to": max(span["to"] for span in spans)}
     return {"trace": trace, "name": first["name"], "about": about(first), **times, **counted}
+
+
+def _is_idle(spans: Sequence[Span]) -> bool:
+    """Return whether a trace is a visit of the sweeper from which nothing followed."""
+    requests = [span for span in spans if span["kind"] == "request"]
+    return all(span["attributes"]["function"] == SWEEP and not span["error"] for span in requests)
 
 
 def about(span: Span) -> str:

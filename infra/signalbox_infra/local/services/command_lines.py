@@ -162,6 +162,7 @@ def _functions(layout: StackLayout) -> Service:
             "PYTHONUNBUFFERED": "1",
             gunicorn_hooks.VARIABLE: str(loaded),
             spans.VARIABLE: str(layout.folder / spans.FILE),
+            "SIGNALBOX_ARCHIVES": str(layout.databases / "archives"),
             **own_environment(layout.catalogue),
             **functions_environment(layout),
         },

@@ -21,10 +21,11 @@ class Access:
     """A request to a flow or to an object of an open function, which a rule permits or not.
 
     - `name`: the name of the flow or of the class.
-    - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``event``, ``cancel``, ``terminate``,
-      ``suspend``, ``resume`` or ``delete``; of objects ``list``, ``get``, ``call``, ``get_call`` or ``delete``.
-    - `id`: the run's id or the object's key; empty for ``list``.
-    - `member`: the name of the event or of the method; empty for other actions.
+    - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``cancel``,
+      ``terminate``, ``suspend``, ``resume`` or ``delete``; of objects ``list``, ``get``, ``call``, ``get_call`` or
+      ``delete``.
+    - `id`: the run's id or the object's key; empty for ``list``, and for ``start`` of a run whose id is drawn.
+    - `member`: the name of the event, the query or the method; empty for other actions and for a list of queries.
     """
 
     request: Request

@@ -33,7 +33,7 @@ from signalbox.adapters.http.responses import (
 from signalbox.adapters.logs import Headers
 from signalbox.adapters.settings import settings
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
-from signalbox.core.formats import check_record
+from signalbox.core.formats import OPEN_RECORDS, check_record
 from signalbox.core.ports import Data, DocumentEvent
 from signalbox.core.problems import BadValue, MethodNotAllowed, PermissionDenied, Problem, Unavailable
 
@@ -94,8 +94,9 @@ def document_event(attributes: Mapping[str, Any], body: bytes | None) -> Documen
     before, after = _held(data, "old_value"), _held(data, "value")
     path = _path(data.value.name or data.old_value.name, attributes)
     collection, _, key = path.rpartition("/")
-    for held in filter(None, (before, after)):
-        check_record(path, held)
+    if path.partition("/")[0] in OPEN_RECORDS:  # in a user's collection, a field of the format's name is the user's
+        for held in filter(None, (before, after)):
+            check_record(path, held)
     return DocumentEvent(
         id=str(attributes["id"]),
         collection=collection,
@@ -106,6 +107,7 @@ def document_event(attributes: Mapping[str, Any], body: bytes | None) -> Documen
         before_update_time=_time(data.old_value, "update_time"),
         update_time=_time(data.value, "update_time"),
         create_time=_time(data.value, "create_time"),
+        kind=_kind(str(attributes.get("type") or ""), data),
     )
 
 
@@ -126,17 +128,20 @@ class ReceivedEvent:
     kind: str
     """``created``, ``updated`` or ``deleted``, as its type says, or else its data; empty if neither does."""
     written_at: datetime | None
-    """The time of the commit; None for a delete."""
+    """The time of the commit; None for a delete, or if the event came without it."""
+    before_written_at: datetime | None = None
+    """The time of the commit before; None for a creation, or if the event came without it."""
 
     def arguments(self, bytes_max: int) -> dict[str, str]:
         """Return the arguments of its task. An event with more bytes than that is passed on without its data."""
         text = base64.b64encode(self.body).decode()
-        return {"event": self.id, "path": self.path, "data": text if len(text) <= bytes_max else ""}
+        data = text if len(text) <= bytes_max else ""
+        return {"event": self.id, "path": self.path, "data": data, "kind": self.kind}
 
 
-def event_of_arguments(event: str, path: str, data: str) -> DocumentEvent:
+def event_of_arguments(event: str, path: str, data: str, kind: str) -> DocumentEvent:
     """Return the event in a task's arguments, as `ReceivedEvent.arguments` wrote them. Raises as `document_event`."""
-    return document_event({"id": event, "document": quote(path)}, base64.b64decode(data))
+    return document_event({"id": event, "document": quote(path), "type": kind}, base64.b64decode(data))
 
 
 def receiving_entry(function: str, receive: Callable[[str, ReceivedEvent], None]) -> EntryPoint:
@@ -165,7 +170,7 @@ def _received(
         runtime.log().error("caller refused", problem=refused.slug(), detail=refused.detail)
         return problem_response(refused)
     try:
-        event = _event(request)
+        event = received_event(request.headers, event_body(request, EVENT_BYTES_MAX))
         _mark(log_entry, event.written_at)
         receive(request.path.rstrip("/").rpartition("/")[2], event)
     except Problem as problem:
@@ -180,19 +185,28 @@ def _received(
     return flask.Response(status=204)
 
 
-def _event(request: flask.Request) -> ReceivedEvent:
-    """Parse a request in CloudEvents' binary mode. Raises `BadValue`, `TooLarge` or `IncompleteBody`."""
-    event_id = request.headers.get("ce-id", "")
+def received_event(headers: Mapping[str, str], body: bytes) -> ReceivedEvent:
+    """Parse an event in CloudEvents' binary mode. Raises `BadValue`."""
+    event_id = headers.get("ce-id", "")
     if not event_id:
         raise BadValue("The request has no header ce-id: it is not a CloudEvent.")
-    body = event_body(request, EVENT_BYTES_MAX)
     data = _parse(body)
-    path = _path(data.value.name or data.old_value.name, {"document": request.headers.get("ce-document", "")})
-    before, after = data.HasField("old_value"), data.HasField("value")
-    said = request.headers.get("ce-type", "").rpartition(".")[2]
-    seen = (UPDATED if before else CREATED) if after else DELETED if before else ""
-    kind = said if said in (CREATED, UPDATED, DELETED) else seen
-    return ReceivedEvent(event_id, path, body, kind, _time(data.value, "update_time"))
+    path = _path(data.value.name or data.old_value.name, {"document": headers.get("ce-document", "")})
+    times = _time(data.value, "update_time"), _time(data.old_value, "update_time")
+    return ReceivedEvent(event_id, path, body, _kind(headers.get("ce-type", ""), data), *times)
+
+
+def _kind(event_type: str, data: Any) -> str:
+    """Return what has happened: as the event's type says, or else as its data shows, of which a side may be missing."""
+    said = event_type.rpartition(".")[2]
+    if said in (CREATED, UPDATED, DELETED):
+        return said
+    if data.HasField("old_value"):
+        return UPDATED if data.HasField("value") or data.update_mask.field_paths else DELETED
+    if not data.HasField("value"):
+        return ""
+    created, updated = _time(data.value, "create_time"), _time(data.value, "update_time")
+    return UPDATED if created and updated and created < updated else CREATED
 
 
 def _mark(log_entry: LogEntry, written_at: datetime | None) -> None:

@@ -6,6 +6,7 @@ Every entry point (`routes`, `tasks`, `events`) uses `logged_request`, so each r
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 from zlib import crc32
@@ -22,6 +23,9 @@ STATUS_UNHANDLED = 500
 
 SAMPLE = 100
 """Of so many sampled lines one is written, with this number as `sampled`."""
+
+current_function: ContextVar[str] = ContextVar("current_function", default="")
+"""The function that handles the request, empty outside of requests. In tests, one process serves many functions."""
 
 AnyEntryPoint = TypeVar("AnyEntryPoint", bound=Callable[..., object])
 
@@ -60,6 +64,7 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
         measure() as cost,
         noted() as durations,
         identity.acting(author),
+        handled_by(function),
     ):
         log_entry = LogEntry(span=span)
         try:
@@ -74,6 +79,16 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
                 sampled = {"sampled": sample} if sample > 1 else {}
                 values = {"function": function} | labels | duration | asdict(cost) | durations | sampled
                 runtime.log().info("handled", **values)
+
+
+@contextmanager
+def handled_by(function: str) -> Iterator[None]:
+    """Make a function the one that handles the request."""
+    token = current_function.set(function)
+    try:
+        yield
+    finally:
+        current_function.reset(token)
 
 
 def entry_point(function: str, entry: AnyEntryPoint) -> AnyEntryPoint:

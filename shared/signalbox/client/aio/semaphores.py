@@ -3,10 +3,10 @@
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
@@ -28,10 +28,15 @@ class Semaphore:
         self.name = name
 
     async def ensure(
-        self, permits: int, lease_seconds: float = 600, delete_after_seconds: float | None = None
+        self,
+        permits: int,
+        lease_seconds: float = 600,
+        delete_after_seconds: float | None = None,
+        weights: Mapping[str, int] | None = None,
     ) -> dict[str, Json]:
-        """Create the semaphore or set its limits. Leases and waiters stay."""
-        body = {"permits": permits, "lease_seconds": lease_seconds, **given(delete_after_seconds=delete_after_seconds)}
+        """Create the semaphore or set its limits and the weights of keys. Leases and waiters stay."""
+        others = given(delete_after_seconds=delete_after_seconds, weights=weights)
+        body = {"permits": permits, "lease_seconds": lease_seconds, **others}
         found: dict[str, Json] = await self._transport.json("PUT", "semaphores", self.name, body=body)
         return found
 
@@ -41,9 +46,15 @@ class Semaphore:
         permits: int | None = None,
         lease_seconds: float | None = None,
         delete_after_seconds: float | None = None,
+        weights: Mapping[str, int] | None = None,
     ) -> dict[str, Json]:
         """Change some limits. Raises `NotFound`."""
-        body = given(permits=permits, lease_seconds=lease_seconds, delete_after_seconds=delete_after_seconds)
+        body = given(
+            permits=permits,
+            lease_seconds=lease_seconds,
+            delete_after_seconds=delete_after_seconds,
+            weights=weights,
+        )
         found: dict[str, Json] = await self._transport.json("PATCH", "semaphores", self.name, body=body)
         return found
 
@@ -76,8 +87,13 @@ class Semaphore:
         release_on_return: bool | None = None,
         release_on_failure: bool | None = None,
         holder: str | None = None,
+        key: str | None = None,
+        priority: Literal["high", "normal", "low"] | None = None,
     ) -> Waited:
-        """Let a task run, with the lease, once permits are granted. `id` makes a repeat the same wait."""
+        """Let a task run, with the lease, once permits are granted. `id` makes a repeat the same wait.
+
+        Keys (of tenants, users) and priorities share the permits by weight while others wait.
+        """
         return await self._wait(
             given(
                 id=id or str(uuid.uuid4()),
@@ -89,6 +105,8 @@ class Semaphore:
                 release_on_return=release_on_return,
                 release_on_failure=release_on_failure,
                 holder=holder,
+                key=key,
+                priority=priority,
             )
         )
 

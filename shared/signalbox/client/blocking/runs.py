@@ -1,6 +1,7 @@
 # Generated from client/aio/runs.py by `make client`: change that one.
 """Objects and flows."""
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -192,6 +193,19 @@ class Run:
         """Let a run that is suspended continue, or one that is stuck try again now."""
         self._transport.json("POST", *self._address, "resume")
 
+    def query(self, name: str, **arguments: Json) -> Json:
+        """Return what the code of the run answers, from a replay of its log that changes nothing.
+
+        Raises `Conflict` if it cannot answer, and `NotFound`.
+        """
+        parameters = {"arguments": json.dumps(arguments)} if arguments else {}
+        return (self._transport.json("GET", *self._address, "queries", name, parameters=parameters))["result"]
+
+    def queries(self) -> list[str]:
+        """Return the names of the queries that the code of the run answers now."""
+        found: list[str] = (self._transport.json("GET", *self._address, "queries"))["queries"]
+        return found
+
     def log(self) -> Iterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
         return pages(self._transport, "entries", *self._address, "log")
@@ -237,6 +251,13 @@ class Flow:
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         self._transport.json("POST", self._function, "flows", self._name, id, body=body)
         return self.run(id)
+
+    def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+        """Start a run under an id that the deployment draws, once; the returned run has it."""
+        body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
+        key = keyed(str(uuid.uuid4()))
+        started = self._transport.json("POST", self._function, "flows", self._name, body=body, headers=key)
+        return self.run(started["id"])
 
     def run(self, id: str) -> Run:
         """Return the run of an id, without asking whether it exists."""

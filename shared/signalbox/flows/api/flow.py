@@ -45,6 +45,7 @@ from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.machine.groups import Handle
 from signalbox.flows.model import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
+from signalbox.semaphores.model import Priority
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
@@ -214,9 +215,19 @@ def event(name: str, type: Any = Any) -> NextEvent[Any]:
     return created(NextEvent(name, type), "flow.event()")
 
 
-def lock(semaphore: str, *, permits: int = 1, lease_seconds: float | None = None) -> Lock:
-    """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`."""
-    return created(Lock(semaphore, permits, lease_seconds), "flow.lock()")
+def lock(
+    semaphore: str,
+    *,
+    permits: int = 1,
+    lease_seconds: float | None = None,
+    key: str = "",
+    priority: Priority = "normal",
+) -> Lock:
+    """Return a command that waits for permits of a semaphore, for ``async with``. Its result is a `HeldLock`.
+
+    `key` and `priority` are those of `semaphore(…).wait`: while others wait, keys and priorities share the permits.
+    """
+    return created(Lock(semaphore, permits, lease_seconds, key, priority), "flow.lock()")
 
 
 def rate(name: str, *, weight: int = 1) -> RatePermits:
@@ -439,6 +450,19 @@ def label(name: str, value: str | None) -> None:
     running_flow("flow.label").label(name, value)
 
 
+def answer(query: str, function: Callable[..., Any]) -> None:
+    """Let a function answer a query of the run's state, until another one does: `flows(…).query("basket")`.
+
+    A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
+    are at its place, returns JSON, and takes the arguments of the query. It must not act: in it, only `flow.now` and
+    `flow.context` work. Nothing is recorded, so a deployment may add queries for runs under way.
+
+    Raises `BadFlow` for a name that does not match `[A-Za-z][A-Za-z0-9_]{0,99}` or more than 100 queries, and
+    `TypeError` for an `async def`.
+    """
+    running_flow("flow.answer").answer(query, function)
+
+
 def context() -> FlowContext:
     """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
     known: FlowContext = running_flow("flow.context").context
@@ -492,6 +516,7 @@ __all__ = [
     "Settled",
     "TimedOut",
     "all",
+    "answer",
     "as_completed",
     "batch",
     "begin",

@@ -14,14 +14,23 @@ from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.rows import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
 from signalbox.flows import http
-from signalbox.flows.api.runs import Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall, created, is_replayed, is_running, note_refused
-from signalbox.flows.model import FlowDefinition, Flows
-from signalbox.flows.tasks import steps, turns
+from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
+from signalbox.flows.machine.commands import (
+    ContinueAsNew,
+    ObjectCall,
+    created,
+    is_replayed,
+    is_running,
+    note_refused,
+    refusal_of_query,
+)
+from signalbox.flows.model import FlowDefinition, Flows, Keeping
+from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.api import local_classes
@@ -91,13 +100,14 @@ class FlowHost:
         self._function = function
         self._definitions: dict[str, FlowDefinition] = {}
 
-    def add(self, code: FlowCode[P, R]) -> Flow[P, R]:
+    def add(self, code: FlowCode[P, R], retention_days: int | None = None, archive: str = "") -> Flow[P, R]:
         """Add a flow under the name of its code, and warn about calls that a replay would repeat.
 
         Raises `TypeError` for code that cannot be a flow or has a visible error, `ValueError` for a second flow of one
-        name.
+        name or an option that cannot be.
         """
-        definition = FlowDefinition.from_function(code, (ContinueAsNew,))
+        keeping = Keeping.checked(retention_days, archive)
+        definition = FlowDefinition.from_function(code, (ContinueAsNew,), keeping)
         if definition.name in self._definitions:
             raise ValueError(f"{self._function} has two flows of the name {definition.name}")
         self._definitions[definition.name] = definition
@@ -126,6 +136,10 @@ class FlowHost:
     def add_routes(self, routes: Routes, rules: AccessRules) -> None:
         http.add_routes(routes, lambda: self.local, rules)
 
+    def serve(self) -> None:
+        """Let `flows(…).query` find the flows of this function."""
+        SERVED[self._function] = lambda: self.local
+
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
         turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads())
@@ -136,7 +150,10 @@ class FlowHost:
 
     def run_own_task(self, attempt: Attempt) -> None:
         """Run one of the kit's own tasks of flows."""
-        steps.run_own_task(runtime.ports(), attempt)
+        if archives.is_archive(attempt.payload):
+            archives.archive(runtime.ports(), attempt.payload, write_archive)
+        else:
+            steps.run_own_task(runtime.ports(), attempt)
 
     @property
     def local(self) -> Flows:
@@ -166,6 +183,8 @@ def _note_created(command: object, name: str, instead_of: object = None) -> None
 
 
 def _refusal() -> Exception | None:
+    if refusal := refusal_of_query("reads or writes"):
+        return refusal
     text = "The code of a flow must not read or write by itself. Do it in a task, and await the call of that task."
     return InFlow(text) if is_running() else None
 

@@ -12,10 +12,11 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, deployed
+from signalbox.adapters.http.request_log import current_function
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
@@ -24,7 +25,7 @@ from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
 from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, SUSPENDED, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
-from signalbox.tasks.machine import idempotency_key
+from signalbox.tasks.machine import content_of, idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,9 @@ FlowCode = Callable[P, Coroutine[Any, Any, R] | Generator[Any, Any, R]]
 """The code of a flow: a coroutine function, or a generator function."""
 
 NO_FLOWS = Flows("", {})
+
+SERVED: dict[str, Callable[[], Flows]] = {}
+"""The flows of each function of this process. On a laptop and in tests, one process serves many functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,15 @@ class FlowRun:
         """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
         return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
 
+    def query(self, name: str, **arguments: Any) -> Any:
+        """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
+
+        Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
+        `Problem` that the answer raises.
+        """
+        written = {argument: _written(value, argument) for argument, value in arguments.items()}
+        return service.query(runtime.ports(), _flows_of(self._address.name), self._address, name, written).result
+
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
         header, entries = service.get_log(runtime.ports().store, self._address)
@@ -217,6 +230,16 @@ class Flow(Generic[P, R]):
         address = FlowAddress.checked(self.name, id)
         return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
 
+    def start_new(self, *args: P.args, **kwargs: P.kwargs) -> FlowRun:
+        """Start a run under an id that the kit draws; the returned run has it.
+
+        In a task, each start of a second delivery has the id of the first one's. Raises `WrongArguments` (a
+        `TypeError`).
+        """
+        arguments = self._checked(args, kwargs)
+        address = _drawn(self.name, arguments, self._on_complete, self._labels, self._timeout_seconds)
+        return started(self._local(), address, arguments, self._on_complete, self._labels, self._timeout_seconds)
+
     def fork(self, run: str, id: str, from_entry: int, *, arguments: Mapping[str, Any] | None = None) -> FlowRun:
         """Start a run under `id` from the first `from_entry` entries of another run's log.
 
@@ -263,9 +286,63 @@ class Flow(Generic[P, R]):
         return dict(signature.encode(signature.named(args, kwargs)))
 
 
-def flows(name: str, id: str) -> FlowRun:
-    """Return a run of a flow, by the flow's name and the run's id. Raises `BadFlow` or `BadKey`."""
+class NewRun:
+    """A run of a flow that is not started, by the flow's name: its start draws the id."""
+
+    def __init__(self, flow: str, labels: Mapping[str, str] = NO_LABELS, timeout_seconds: float | None = None) -> None:
+        self._flow = flow
+        self._labels = labels
+        self._timeout_seconds = timeout_seconds
+
+    def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> Self:
+        """Return the same run, which starts with labels or with a time-out. What is left out stays as it was."""
+        labels_after = self._labels if labels is None else labels
+        return type(self)(
+            self._flow, labels_after, self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        )
+
+    def start(self, on_complete: Call | None = None, **arguments: Any) -> FlowRun:
+        """Start the run, whichever function has its code. In a task, a second delivery starts the same run.
+
+        `on_complete` is a task that receives the `Outcome`. Raises `BadFlow` for an unknown flow.
+        """
+        written = {argument: _written(value, argument) for argument, value in arguments.items()}
+        address = _drawn(self._flow, written, on_complete, self._labels, self._timeout_seconds)
+        return started(NO_FLOWS, address, written, on_complete, self._labels, self._timeout_seconds)
+
+
+@overload
+def flows(name: str, id: str) -> FlowRun: ...
+
+
+@overload
+def flows(name: str) -> NewRun: ...
+
+
+def flows(name: str, id: str | None = None) -> FlowRun | NewRun:
+    """Return a run of a flow, by the flow's name and the run's id; without an id, one that its start draws.
+
+    Raises `BadFlow` or `BadKey`.
+    """
+    if id is None:
+        return NewRun(FlowAddress.checked(name, "new").name)
     return FlowRun(FlowAddress.checked(name, id))
+
+
+def _drawn(
+    flow: str, arguments: Mapping[str, Json], on_complete: Call | None, labels: Mapping[str, str], seconds: float | None
+) -> FlowAddress:
+    """Return the address of a new run. In a task it follows from what is started, so a second delivery repeats it."""
+    new_id = runtime.ports().store.new_id
+    follow = content_of(on_complete) if on_complete else ""
+    id_ = idempotency_key("start", flow, arguments, follow, dict(labels), seconds) or new_id()
+    return FlowAddress.checked(flow, id_)
+
+
+def _flows_of(flow: str) -> Flows:
+    """Return the flows of the running function; outside of requests, as in a test, those of the one with the flow."""
+    served = SERVED.get(current_function.get() or function_of(flow))
+    return served() if served else NO_FLOWS
 
 
 def _written(value: Any, field: str) -> Json:

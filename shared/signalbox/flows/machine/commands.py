@@ -30,14 +30,16 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import SUB_FLOW
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import BadFlow, CannotQuery
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
 from signalbox.objects.problems import NoSuchMethod
 from signalbox.rates.limits import LIMITS as RATE_LIMITS
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
+from signalbox.semaphores.model import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
+from signalbox.semaphores.requests import check_lane_key, check_priority
 from signalbox.tasks.model import TaskContext
 
 Created = TypeVar("Created")
@@ -48,9 +50,13 @@ T = TypeVar("T")
 
 
 class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last wait."""
+    """The driver, as commands see it. `created` are the commands that the code has created since its last wait.
+
+    `answering` is the name of the query whose function runs, empty otherwise: that function must not act.
+    """
 
     created: list[tuple["weakref.ref[Any]", str]]
+    answering: str
 
     @property
     def branch(self) -> str:
@@ -97,18 +103,38 @@ def note_refused() -> None:
         flow.refused()
 
 
+READS = frozenset({"flow.context", "flow.now"})
+"""The functions of `flow` that a query may call."""
+
+
 def running_flow(name: str) -> Any:
-    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function."""
+    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function.
+
+    Raises `CannotQuery` in a query, unless the function only reads.
+    """
     if (flow := _current.get()) is None:
         raise BadFlow(f"`{name}` works only inside the code of a flow.")
+    if name not in READS and (refusal := refusal_of_query(f"calls `{name}()`")):
+        raise refusal
     return flow
+
+
+def refusal_of_query(does: str) -> CannotQuery | None:
+    """Return the error of a query whose function acts, or None if no query is answered. `does` says what it does."""
+    flow = _current.get()
+    if flow is None or not flow.answering:
+        return None
+    advice = "A query only reads the variables of the code. Send the run an event, and let its code do that"
+    return CannotQuery(f"The query {flow.answering!r} {does}. {advice}.")
 
 
 def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
     """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
 
-    `instead_of` is the command that it is made from.
+    `instead_of` is the command that it is made from. Raises `CannotQuery` in a query.
     """
+    if refusal := refusal_of_query(f"creates the command {name}"):
+        raise refusal
     if (flow := _current.get()) is not None:
         if instead_of is not None:
             flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
@@ -301,11 +327,16 @@ class Lock(Command["HeldLock"]):
     semaphore: str
     permits: int = 1
     lease_seconds: float | None = None
+    key: str = ""
+    priority: Priority = "normal"
     _entered: list[tuple[str, "HeldLock"]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
         _check_lease_seconds(self.lease_seconds)
+        if self.key:
+            check_lane_key(self.key)
+        check_priority(self.priority)
 
     @property
     def name(self) -> str:

@@ -38,6 +38,7 @@ The code may also read its position in the log: the server's time there, random 
 every replay.
 """
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ from logging import LogRecord
 from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
-from signalbox.core.calls import Call
+from signalbox.core.calls import Call, check_plain
 from signalbox.core.codec import JSON, WrongValue, decode
 from signalbox.core.effects import name_of
 from signalbox.core.json_types import copied
@@ -80,7 +81,19 @@ from signalbox.flows.machine.groups import (
     Shielded,
     cancelled,
 )
-from signalbox.flows.model import Cancel, Event, FlowContext, FlowHeader, Message, Origin, Result, check_label, time_of
+from signalbox.flows.model import (
+    FLOW_NAME,
+    Cancel,
+    Event,
+    FlowContext,
+    FlowDefinition,
+    FlowHeader,
+    Message,
+    Origin,
+    Result,
+    check_label,
+    time_of,
+)
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model import CallOutcome
 
@@ -158,6 +171,7 @@ class Driver:
     and raises an error for those that do not fit it. `runs` is the branch whose code runs, and `continuing` says
     whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those that the code has
     set; None removes one. `handles` are what the code has begun, and `completed` counts those that have ended.
+    `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
 
     code: Code
@@ -178,11 +192,19 @@ class Driver:
     runs: Branch | None = None
     handles: list[Handle[Any]] = field(default_factory=list)
     completed: int = 0
+    answers: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    answering: str = ""
     continuing: bool = False
     branches: list[Branch] = field(default_factory=list)
     ready: deque[tuple[Any, int, CallOutcome]] = field(default_factory=deque)
     dropped: bool = False
     cancelling: bool = False
+
+    @classmethod
+    def of(cls, definition: FlowDefinition, header: FlowHeader, position: Position | None = None) -> Self:
+        """Return the code of a run before its start."""
+        encode, begin = definition.signature.encode, definition.begin
+        return cls(lambda: begin(header.arguments), position or Position.of(header), header.context, encode=encode)
 
     # --- commands of a turn ---
 
@@ -413,6 +435,17 @@ class Driver:
         """Set the progress that the flow's status shows. Raises `Stuck` if it is not JSON or too large."""
         if not self.dropped:
             self.progress = copied(stored_json(progress, "the progress of a flow", CORE_LIMITS.task_bytes_max))
+
+    def answer(self, query: str, function: Callable[..., Any]) -> None:
+        """Let a function answer a query from now on. Raises `BadFlow`, in each replay alike, and `TypeError`."""
+        if not isinstance(query, str) or not FLOW_NAME.fullmatch(query):
+            raise BadFlow(f"The name of a query must match {FLOW_NAME.pattern}; {query!r:.80} does not.", field="query")
+        if not inspect.isroutine(function):
+            raise BadFlow(f"The query {query!r} needs a function that returns the answer.", field="function")
+        check_plain(function, "query")
+        if query not in self.answers and len(self.answers) >= LIMITS.flow_answers_max:
+            raise BadFlow(f"The code of a run can answer at most {LIMITS.flow_answers_max} queries.")
+        self.answers[query] = function
 
     def label(self, name: str, value: str | None) -> None:
         """Set or remove a label. Raises `BadFlow`, in each replay alike: earlier executions do not count."""

@@ -12,7 +12,7 @@ from typing import Any
 from signalbox.core.effects import RecordedSpan
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
-from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, Wait, sub_flow_address, time_of
@@ -67,8 +67,7 @@ def timeline(definition: FlowDefinition, header: FlowHeader, log: Sequence[Messa
     """Return the spans of a run in the order of their starts. Raises `Stuck` if the code has diverged from its log."""
     if not header.begun:
         return []
-    encode = definition.signature.encode
-    driver = Driver(lambda: definition.begin(header.arguments), Position.of(header), header.context, encode=encode)
+    driver = Driver.of(definition, header)
     spans = _Spans(header, driver)
     try:
         driver.start(header.start_at)
@@ -134,7 +133,8 @@ class _Spans:
         span = Span(path, command.signature, pending.location, at, PENDING, more=more)
         wait, claim = self.header.pending.get(path), self.header.running.get(path)
         if isinstance(command, Sleep) and at:
-            span.due_at = at + timedelta(seconds=command.seconds)
+            scheduled_at = datetime.fromisoformat(wait.scheduled_at) if wait and wait.scheduled_at else at
+            span.due_at = scheduled_at + timedelta(seconds=command.seconds)  # of a fork, later than the entry
         elif wait and isinstance(command, Step | Inline) and wait.attempt > 1 and wait.scheduled_at:
             pause_seconds = command.pause_before(wait.attempt)
             span.due_at = datetime.fromisoformat(wait.scheduled_at) + timedelta(seconds=pause_seconds)

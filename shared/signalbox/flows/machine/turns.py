@@ -207,9 +207,7 @@ class FlowTurn:
     def _at_start(
         cls, definition: FlowDefinition, header: FlowHeader, position: Position, now: datetime | None
     ) -> Self:
-        encode, result = definition.signature.encode, definition.signature.result
-        driver = Driver(lambda: definition.begin(header.arguments), position, header.context, encode=encode)
-        return cls(header, driver, now, result=result)
+        return cls(header, Driver.of(definition, header, position), now, result=definition.signature.result)
 
     def close(self) -> None:
         """Close the code (`Driver.drop`)."""
@@ -690,7 +688,9 @@ def result_call(header: FlowHeader, wait: Wait) -> Call:
 def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
     """Return the task that waits for a lock."""
     members = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
-    return _command_effect(header, wait, "wait", **members)
+    lane = {"key": lock.key} if lock.key else {}
+    lane |= {"priority": lock.priority} if lock.priority != "normal" else {}
+    return _command_effect(header, wait, "wait", **members, **lane)
 
 
 def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
@@ -733,6 +733,14 @@ def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect
     payload = {"act": "release", "lease": dict(lease)}
     name = name_of("release", base, lease["semaphore"], lease["id"])
     return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
+
+
+def archive_effect(header: FlowHeader, again: str = "") -> Effect:
+    """Return the task that writes the archive of an ended run. `again` distinguishes the repeats of one that failed."""
+    base = header.address.base
+    payload = {"act": "archive", "flow": base, "run": header.incarnation}
+    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
 
 
 def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:

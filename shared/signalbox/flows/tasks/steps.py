@@ -1,6 +1,7 @@
 """Tasks of flows: steps, and the kit's own tasks.
 
-    flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one
+    flow_command   waits for a lock, cancels such a wait, renews or releases a lease, populates a batch or cancels one,
+                   writes an archive (`archives`)
     flow_result    posts a result: a lease was granted, a call of an object has its outcome, a batch is complete
 
 A step is a user's task with the step in its context. The value that it returns is its outcome; so is a `Problem` that
@@ -205,7 +206,8 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     """
     name, lease_seconds, permits = payload["semaphore"], payload["lease_seconds"], payload["permits"]
     again = Call(payload["function"], FLOW_COMMAND_TASK, payload)
-    options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again}
+    lane = {name: payload[name] for name in ("key", "priority") if name in payload}
+    options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
     try:
         if semaphores.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
             raise _ended(name, permits, semaphores.get(ports, name).semaphore.permits)

@@ -95,6 +95,7 @@ class Turn:
         message = self.calls[id_].message
         applied = self._applied(message, apply, gave_up=gave_up)
         size = self.size + Size.of(applied, self._continuations(message)) + self._forwarded(message)
+        size += Size(writes=1) if self.calls[id_].kept_wake_up else Size()
         if self.changed and not size.fits:
             return False
         self.size = size

@@ -57,6 +57,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine import lanes
+from signalbox.semaphores.machine.lanes import lane_of, mode_after
 from signalbox.semaphores.machine.transitions import (
     Loaded,
     QueueReads,
@@ -68,8 +70,8 @@ from signalbox.semaphores.machine.transitions import (
     timeout_task,
     unchanged,
 )
-from signalbox.semaphores.machine.wait_queue import grant_waiters, mode_after
-from signalbox.semaphores.model import NOTHING_KNOWN, LeaseRecord, Release, Semaphore, Waiter
+from signalbox.semaphores.machine.wait_queue import grant_waiters
+from signalbox.semaphores.model import LeaseRecord, Release, Semaphore, Waiter
 
 # --- end ---
 
@@ -138,13 +140,14 @@ def _pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> T
     """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
-    or the head that needs more permits may have left.
+    or the head that needs more permits may have left. Of a semaphore with lanes, some may not have been read.
     """
     granted = grant_waiters(loaded, semaphore)
-    mode = semaphore.mode
-    if loaded.reads.waiters:
+    mode = granted.semaphore.mode
+    if loaded.reads.waiters and not semaphore.lanes:
         mode = mode_after(mode, found=False, remaining=bool(loaded.waiters))
-    more = bool(loaded.waiters) and granted.semaphore.free(loaded.now) > 0
+    unread = bool(semaphore.lanes) and mode != "open"
+    more = (bool(loaded.waiters) or unread) and granted.semaphore.free(loaded.now) > 0
     return Transition(
         granted.semaphore.moved_to(mode, loaded.now),
         answer,
@@ -243,11 +246,11 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
         timeout = timeout_task(loaded.name, waiter, loaded.now)
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
     resumed = waiter.resumed + bool(waiter.resumes)  # the next task continues the attempts of this one
-    back = WaiterTransition(
-        "requeued", replace(waiter, state="waiting", grant=None, since=waiter.joined, resumed=resumed)
-    )
+    lane = lane_of(semaphore, waiter.key, waiter.priority)
+    in_queue = replace(waiter, state="waiting", grant=None, since=waiter.joined, lane=lane, resumed=resumed)
     deadline = deadline_task(loaded.name, waiter)
-    closed = replace(semaphore.moved_to("closed", loaded.now), known=NOTHING_KNOWN)
+    closed = lanes.without_known_head(lanes.closed(semaphore, lane, loaded.now), lane)
+    back = WaiterTransition("requeued", in_queue)
     return Transition(closed, None, (back,), taken, effects=deadline, nudge=True)
 
 

@@ -44,11 +44,14 @@ from signalbox.semaphores.requests import SemaphoreSettings
 
 
 def create(settings: SemaphoreSettings) -> Semaphore:
-    return Semaphore(settings.permits, settings.lease_seconds, settings.delete_after_seconds)
+    weights = settings.weights
+    return Semaphore(settings.permits, settings.lease_seconds, settings.delete_after_seconds, weights=weights)
 
 
 def settings_of(semaphore: Semaphore) -> SemaphoreSettings:
-    return SemaphoreSettings(semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds)
+    return SemaphoreSettings(
+        semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds, semaphore.weights
+    )
 
 
 def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
@@ -58,12 +61,13 @@ def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
 
 
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
-    """Set permits and times, and end the waits that need more permits than there are now."""
+    """Set permits, times and weights, and end the waits that need more permits than there are now."""
     after = replace(
         loaded.semaphore,
         permits=settings.permits,
         lease_seconds=settings.lease_seconds,
         delete_after_seconds=settings.delete_after_seconds,
+        weights=settings.weights,
     )
     changed = after.permits != loaded.semaphore.permits and after.mode != "open"
     transition = refuse(loaded, after)

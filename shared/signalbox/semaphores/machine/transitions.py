@@ -6,6 +6,7 @@ preconditions of the records that were loaded. The decisions are in the other mo
     waits        acquire, wait, confirm, cancel, time out
     leases       claim, renew, end
     wait_queue   who is granted next; the admit run
+    lanes        whose turn it is among the waits of several keys and priorities
     settings     create, change, clean up, delete when unused
     deadlocks    circles among waits of several semaphores
 
@@ -15,7 +16,7 @@ the time of the alarm, the slot of the nudge, or the wait and its grant.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
@@ -47,13 +48,28 @@ class QueueReads:
     """The number of waiters and receipts that a decision needs in addition to the semaphore's record.
 
     With `in_order` the waiters are those at the head of the queue, in their order; otherwise the first ones by `since`,
-    behind the place `after` (a time and an id).
+    behind the place `after` (a time and an id). With `by_lane` they are those of all lanes except the plain one, sorted
+    by lane and id, behind the place `after` (a lane and an id).
     """
 
     waiters: int = 0
     receipts: int = 0
     in_order: bool = False
-    after: tuple[datetime, str] | None = None
+    after: tuple[datetime | str, str] | None = None
+    by_lane: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first waiters of a queue in their order, as a read for `asked` of them has found them.
+
+    `more` means that there may be others behind those. `known` is what is known of their order.
+    """
+
+    waiters: tuple[Waiter, ...] = ()
+    more: bool = True
+    known: KnownHead = NOTHING_KNOWN
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,8 @@ class Loaded:
 
     `wait` is the record of the wait in question, if `wait_read`. `release` is the release of its lease, if one was left
     for an admit run; all three were read at one instant. `releases`, and then `waiters` and `receipts`, were read after
-    that. `more_waiters` means that there may be others behind those. `known` is what is known of their order.
+    that. `more_waiters` means that there may be others behind those. `known` is what is known of their order. If the
+    semaphore has lanes, `heads` are the lanes that were read, and `waiters` their waiters in turn.
     `update_time` is the time of the semaphore's last commit.
     """
 
@@ -78,6 +95,7 @@ class Loaded:
     waiters: tuple[Waiter, ...] = ()
     more_waiters: bool = False
     known: KnownHead = NOTHING_KNOWN
+    heads: Mapping[str, Head] = field(default_factory=dict)
     releases: tuple[Release, ...] = ()
     receipts: tuple[Waiter, ...] = ()
 
@@ -209,11 +227,20 @@ def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: dateti
     return waiter.continuation.effect(task, now, lease=context)
 
 
-def refuse_task(name: str, incarnation: int, last: Waiter, now: datetime) -> Effect:
+def refuse_task(loaded: Loaded, last: Waiter) -> Effect:
     """Return the task that ends the waits behind the waiter `last` that can never be granted."""
     assert last.since is not None, "a waiter in the wait queue has its place"
-    payload = {"semaphore": name, "after": [last.since.isoformat(), last.id]}
-    task = name_of(path_of(name), incarnation, "refuse", microseconds(now), last.id)
+    if last.lane:
+        return refuse_lanes_task(loaded, (last.lane, last.id))
+    payload = {"semaphore": loaded.name, "after": [last.since.isoformat(), last.id]}
+    task = name_of(path_of(loaded.name), loaded.incarnation, "refuse", microseconds(loaded.now), last.id)
+    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload)
+
+
+def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
+    """Return the task that does the same for the waits of all lanes, behind a lane and an id."""
+    payload = {"semaphore": loaded.name, "lanes_after": list(after)}
+    task = name_of(path_of(loaded.name), loaded.incarnation, "refuse in lanes", microseconds(loaded.now), *after)
     return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload)
 
 

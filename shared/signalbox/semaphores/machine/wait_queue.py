@@ -33,6 +33,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine import lanes
+from signalbox.semaphores.machine.lanes import mode_after
 from signalbox.semaphores.machine.transitions import (
     Loaded,
     QueueReads,
@@ -41,6 +43,7 @@ from signalbox.semaphores.machine.transitions import (
     continuation_task,
     end_tasks,
     leave,
+    refuse_lanes_task,
     refuse_task,
     timeout_task,
 )
@@ -119,7 +122,10 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     others = tuple(waiter for waiter in waiting if waiter not in refused)
     semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not (stale or refused))
     remaining = others[len(grants) :]
-    if loaded.reads.in_order and loaded.reads.waiters:
+    if loaded.heads:
+        granted = [grant.waiter for grant in grants]
+        semaphore = lanes.served(loaded, semaphore, granted, {waiter.id for waiter in (*granted, *refused)})
+    elif loaded.reads.in_order and loaded.reads.waiters:
         semaphore = replace(semaphore, known=loaded.known.after(remaining))
     return Granted(semaphore, grants, refused, remaining, stale, evicted)
 
@@ -146,13 +152,6 @@ def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[
     return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
 
 
-def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
-    """Return the mode after a read of the wait queue that `found` waiters, of which some are `remaining` in it."""
-    if remaining:
-        return "closed"
-    return "opening" if mode == "closed" or found else "open"
-
-
 # --- waits that can never be granted ---
 
 
@@ -169,9 +168,11 @@ def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:
     left = tuple(leave(waiter, "refused") for waiter in refused)
     tasks = refusals(loaded, refused)
     if len(refused) < len(hopeless):
-        tasks += (refuse_task(loaded.name, loaded.incarnation, refused[-1], loaded.now),)
+        tasks += (refuse_task(loaded, refused[-1]),)
     elif loaded.waiters and loaded.more_waiters:
-        tasks += (refuse_task(loaded.name, loaded.incarnation, loaded.waiters[-1], loaded.now),)
+        tasks += (refuse_task(loaded, loaded.waiters[-1]),)
+    elif loaded.reads.waiters and loaded.semaphore.lanes and not loaded.reads.by_lane:
+        tasks += (refuse_lanes_task(loaded),)
     return Transition(after, after, left, effects=tasks, nudge=bool(refused))
 
 
@@ -207,6 +208,8 @@ def admit_reads(loaded: Loaded) -> QueueReads:
     free = semaphore.free(loaded.now)
     if free <= 0 and semaphore.mode == "closed":
         return QueueReads()
+    if semaphore.lanes:
+        return QueueReads(max(0, min(free, LIMITS.grants_page_max)), in_order=True)
     known = 0 < free <= len(semaphore.known.ids)
     return QueueReads(free if known else LIMITS.grants_page_max, in_order=True)
 
@@ -225,8 +228,9 @@ def admit(loaded: Loaded) -> Transition[None]:
     granted = grant_waiters(loaded, _after_releases(loaded))
     free = granted.semaphore.free(loaded.now)
     fits = granted.remaining and granted.remaining[0].permits <= free
-    more_waiters = (loaded.more_waiters and not granted.remaining and free > 0) or bool(granted.refused)
     mode = _mode(loaded, granted)
+    unread = loaded.more_waiters and not (loaded.heads and mode == "open")
+    more_waiters = (unread and not granted.remaining and free > 0) or bool(granted.refused)
     more_releases = len(loaded.releases) == LIMITS.releases_page_max
     removed = tuple(WaiterTransition("removed", waiter) for waiter in granted.stale)
     return Transition(
@@ -246,9 +250,9 @@ def stale_units(loaded: Loaded, stale: Iterable[Waiter]) -> tuple[Effect, ...]:
 
 
 def _mode(loaded: Loaded, granted: Granted) -> Mode:
-    """Return the new mode. Without a read of the queue it stays as it was."""
-    if not loaded.reads.waiters:
-        return loaded.semaphore.mode
+    """Return the new mode. Without a read of the queue it stays as it was; that of lanes follows from their modes."""
+    if not loaded.reads.waiters or loaded.semaphore.lanes:
+        return granted.semaphore.mode
     remaining = loaded.more_waiters or bool(granted.remaining)
     return mode_after(loaded.semaphore.mode, found=bool(loaded.waiters), remaining=remaining)
 

@@ -19,6 +19,19 @@ A new wait is decided by the mode, by whether its permits are free, and by wheth
     confirm  closed           free     any      waiting       same    -        nudge
     confirm  closed           held     any      waiting       same    -        -
 
+With `lanes` (`machine/lanes.py`) in the record, a new wait does not read the wait queue:
+
+    command  lanes    its lane         permits  answer        its lane then  waiter   admit run
+    -------  -------  ---------------  -------  ------------  -------------  -------  ---------
+    acquire  some     any              any      not acquired  same           -        -
+    wait     some     closed           held     JOIN_ALONE    same           -        -
+    wait     some     closed           free     waiting       closed         created  nudge
+    wait     some     opening, absent  held     waiting       closed         created  -
+    wait     some     opening, absent  free     waiting       closed         created  nudge
+    confirm  some     closed           held     waiting       same           -        -
+    confirm  some     closed           free     waiting       same           -        nudge
+    confirm  some     opening, absent  any      waiting       closed         -        nudge
+
 `acquire` is a wait without a continuation; if it fails, it writes nothing. `wait` has a continuation. `confirm` is the
 second half of a wait that was created alone. An acquire or a wait for more permits than the semaphore has is refused.
 
@@ -60,6 +73,7 @@ from datetime import datetime, timedelta
 
 from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
+from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.transitions import (
     Loaded,
     QueueReads,
@@ -83,9 +97,13 @@ Decided = WaitAnswer | Undecided
 
 
 def wait_reads(loaded: Loaded, request: WaitRequest) -> QueueReads:
-    """Read the head of the wait queue, if the permits are free and the mode allows that others wait."""
+    """Read the head of the wait queue, if the permits are free and the mode allows that others wait.
+
+    With lanes it is not read: they have waiters, or an admit run finds out soon.
+    """
     enough = loaded.semaphore.free(loaded.now) >= request.permits
-    return QueueReads(waiters=1) if enough and loaded.semaphore.mode != "open" else QueueReads()
+    in_doubt = loaded.semaphore.mode != "open" and not loaded.semaphore.lanes
+    return QueueReads(waiters=1) if enough and in_doubt else QueueReads()
 
 
 # --- repeated ---
@@ -120,7 +138,7 @@ def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
         return unchanged(loaded, ENDED)
     check_permits(loaded, request)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
-    if loaded.waiters or request.permits > semaphore.free(loaded.now):
+    if loaded.waiters or semaphore.lanes or request.permits > semaphore.free(loaded.now):
         return unchanged(loaded, NOT_ACQUIRED)
     seconds = request.lease_seconds or semaphore.lease_seconds
     after, lease = semaphore.grant(request.id, request.permits, seconds, loaded.now, claim_seconds=None)
@@ -149,14 +167,14 @@ def wait(loaded: Loaded, request: WaitRequest) -> Transition[Decided]:
         return Transition(loaded.semaphore, Undecided.STALE_RECORD, (removed,))
     check_permits(loaded, request)
     enough = request.permits <= loaded.semaphore.free(loaded.now)
-    if loaded.semaphore.mode == "closed" and not enough:
+    waiter = new_waiter(loaded, request)
+    if lanes.is_closed(loaded.semaphore, waiter.lane) and not enough:
         return unchanged(loaded, Undecided.JOIN_ALONE)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
-    waiter = new_waiter(loaded, request)
-    if enough and not loaded.waiters:
+    if enough and not loaded.waiters and not semaphore.lanes:
         return replace(_granted_at_once(loaded, semaphore, waiter), evicted=evicted)
     created = WaiterTransition("created", waiter)
-    closed = semaphore.moved_to("closed", loaded.now)
+    closed = lanes.closed(semaphore, waiter.lane, loaded.now)
     deadline = deadline_task(loaded.name, waiter)
     return Transition(closed, WAITING, (created,), effects=deadline, nudge=enough, evicted=evicted)
 
@@ -172,14 +190,14 @@ def _granted_at_once(loaded: Loaded, semaphore: Semaphore, waiter: Waiter) -> Tr
 def _repeat(loaded: Loaded, waiter: Waiter, lease: LeaseRecord | None) -> Transition[Decided]:
     """Answer a repeated wait. The answer "waiting" is given only once the semaphore is closed."""
     if waiter.state == "waiting":
-        return _close(loaded)
+        return _close(loaded, waiter.lane)
     if lease:
         return unchanged(loaded, answer_of(loaded, lease))
     return unchanged(loaded, WAITING if waiter.state == "lost" else ENDED)
 
 
 def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
-    """Answer "waiting" for a waiter that was created alone, once the semaphore is closed. Raises `Unavailable`.
+    """Answer "waiting" for a waiter that was created alone, once its lane is closed. Raises `Unavailable`.
 
     If it is closed already and has too few free permits for this waiter, the operation that ends a lease will read the
     wait queue.
@@ -187,19 +205,26 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     if waiter.incarnation != loaded.incarnation:
         raise Unavailable("the semaphore was deleted and created again in the meantime")
     permits = loaded.semaphore.permits
-    if loaded.semaphore.mode == "closed" and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
+    if may_join(loaded, waiter.lane) and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
         return unchanged(loaded, WAITING)
-    return _close(loaded)
+    return _close(loaded, waiter.lane)
 
 
-def _close(loaded: Loaded) -> Transition[WaitAnswer]:
-    """Close the semaphore, unless it is closed, and have an admit run read the wait queue."""
-    closed = loaded.semaphore.moved_to("closed", loaded.now)
-    return Transition(loaded.semaphore if loaded.semaphore.mode == "closed" else closed, WAITING, nudge=True)
+def may_join(loaded: Loaded, lane: str) -> bool:
+    """Return whether a waiter that is created alone is found in its lane."""
+    return lanes.is_closed(loaded.semaphore, lane)
+
+
+def _close(loaded: Loaded, lane: str) -> Transition[WaitAnswer]:
+    """Close the semaphore, or a lane of it, unless it is closed, and have an admit run read the wait queue."""
+    is_closed = may_join(loaded, lane)
+    closed = loaded.semaphore if is_closed else lanes.closed(loaded.semaphore, lane, loaded.now)
+    return Transition(closed, WAITING, nudge=True)
 
 
 def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
     assert request.continuation is not None, "only a wait with a continuation has a record"
+    priority = request.priority_stored
     return Waiter(
         id=request.id,
         incarnation=loaded.incarnation,
@@ -212,6 +237,9 @@ def new_waiter(loaded: Loaded, request: WaitRequest) -> Waiter:
         resumed=request.resumed,
         unit=request.unit,
         holder=request.holder,
+        key=request.key,
+        priority=priority,
+        lane=lanes.lane_of(loaded.semaphore, request.key, priority),
         on_timeout=request.on_timeout,
         deadline_at=_after(loaded.now, request.deadline_seconds),
     )

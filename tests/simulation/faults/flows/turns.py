@@ -17,7 +17,7 @@ from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import End, Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.flows.model import Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
 from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.model import StoredMessage, collection_of, header_path, message_path
@@ -160,8 +160,9 @@ def _removes_any_run(ports: Ports, address: FlowAddress, read: Snapshot, *out_of
     return now.data is None or bool(remove(ports, address, now, *out_of_time))
 
 
-def _kept_for_a_week(end: End) -> datetime:
-    return end.at + timedelta(days=7)
+def _kept_for_a_week(header: FlowHeader) -> datetime:
+    assert header.end is not None
+    return header.end.at + timedelta(days=7)
 
 
 def _removed_as_listed(ports: Ports, listing: Snapshot, address: FlowAddress, out_of_time: OutOfTime) -> bool:
@@ -212,7 +213,7 @@ FAULTS = (
     in_flows(
         "flow-26",
         "keeping an ended flow while its start may come again",
-        ("flows.End.kept_until", property(_kept_for_a_week)),
+        ("flows.FlowHeader.kept_until", property(_kept_for_a_week)),
     ),
     in_flows("flow-2", "the execution id in the id of a result", ("flows.Result.id_for", _id_without_execution)),
     in_flows("flow-2", "the execution id in the name of a step's task", ("flows.step_effect", _name_without_execution)),

@@ -1,9 +1,10 @@
 """All faults of mailboxes and objects; docs/protocols/objects.md explains each clause."""
 
-from tests.simulation.faults.objects import calls, mailbox, wake_ups
+from tests.simulation.faults.objects import callers, calls, mailbox, wake_ups
 
 FAULTS = (
     *mailbox.FAULTS,
     *wake_ups.FAULTS,
     *calls.FAULTS,
+    *callers.FAULTS,
 )

@@ -13,7 +13,16 @@ from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.model import FlowAddress, FlowHeader, Flows
-from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, NoCallback, NoFlow, TooManyEvents
+from signalbox.flows.problems import (
+    CannotFork,
+    FlowEnded,
+    FlowRunning,
+    NoCallback,
+    NoFlow,
+    NotArchived,
+    TooManyEvents,
+)
+from signalbox.mailboxes.model import header_path
 from tests.simulation.reach import CALLBACKS_LATE, FORKED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
@@ -208,6 +217,10 @@ class People:
             return False
         except (CannotFork, OtherBody) as refused:
             self.world.log(refused.detail)
+            return True
+        [read] = self.world.store.read(header_path(FlowAddress(address.name, id_).base))
+        if read.data is None:
+            raise Violation(f"the fork {id_} was answered, and there is none")
         return True
 
     def removal_of(self, address: FlowAddress) -> Act:
@@ -217,7 +230,7 @@ class People:
     def _remove(self, address: FlowAddress) -> bool:
         try:
             sweep.delete(self.world.ports, address)
-        except (FlowRunning, NoFlow):
+        except (FlowRunning, NotArchived, NoFlow):
             return False
         return True
 
@@ -245,7 +258,7 @@ class People:
     def _restart(self, address: FlowAddress, what: list[Any]) -> bool:
         try:
             sweep.delete(self.world.ports, address)
-        except FlowRunning:
+        except (FlowRunning, NotArchived):
             return False
         except NoFlow:
             self.world.log("there is none")

@@ -151,7 +151,7 @@ class FlowsAtRest:
         return marks
 
     def _plainly(self, header: FlowHeader, *, began_before: bool = True) -> Driver:
-        definition = self.code.flows().definitions[FLOW]
+        definition = self.code.flows.definitions[FLOW]
         position = Position(header.execution_id, 1 + header.log.length, dict(header.patches))
         driver = Driver(lambda: definition.begin(header.arguments), position)
         self.code.open.clear()

@@ -16,7 +16,7 @@ from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows.model import Flows
-from signalbox.flows.tasks import steps, turns
+from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
@@ -25,6 +25,7 @@ from tests.simulation.reach import REACHED, STEPS_RUN, TASKS_PURGED
 from tests.simulation.reuse import allow_from_an_old_outbox_record, names_in_old_records
 from tests.simulation.tasks import NAME_KEPT_SECONDS
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.flows.archives import Archive
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.program import FUNCTION, LEASE_SECONDS, Code
 from tests.simulation.worlds.flows.workers import InlineSteps, SimulatedWorkers
@@ -57,12 +58,14 @@ class FlowDeliveries:
     starts: Counter[str] = field(default_factory=Counter)
     purged: set[str] = field(default_factory=set)
     inline: InlineSteps = field(init=False)
+    archive: Archive = field(init=False)
     _due: dict[str, datetime] = field(default_factory=dict)
     _deliveries: Counter[str] = field(default_factory=Counter)
     _numbers: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.inline = InlineSteps(self.world, self.history.inline, Random(0))
+        self.archive = Archive(self.world, self.history)
 
     def install(self) -> None:
         """Handle all tasks of the world."""
@@ -98,10 +101,12 @@ class FlowDeliveries:
         what = effect.function, effect.task, effect.payload, effect.queue
         late = self.world.now() - self._due[effect.name] > timedelta(seconds=LATE_SECONDS)
         attempt = Attempt(effect.name, effect.context, 0, before, *what, is_late=late)
-        flows = self.code().flows()
+        flows = self.code().flows
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
             self._run_turn(ports, flows, wake)
+        elif archives.is_archive(effect.payload):
+            archives.archive(ports, effect.payload, self.archive.write)
         elif effect.task in steps.OWN_TASKS:
             steps.run_own_task(ports, attempt)
         elif steps.is_step(effect.context):
@@ -171,6 +176,6 @@ def _is_found_again(effect: Effect) -> bool:
     """Return whether a silent flow enqueues the task again."""
     if effect.task == WAKE_UP_TASK or steps.is_step(effect.context):
         return True
-    return effect.payload.get("act") in REPEATED[1:] or (
+    return effect.payload.get("act") in (*REPEATED[1:], "archive") or (
         effect.task == FLOW_RESULT_TASK and "outcome" in effect.context
     )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Snapshot
@@ -37,6 +37,12 @@ Execution = tuple[str, str]
 """The base of a flow, and an execution id."""
 
 
+class CheckRemoved(Protocol):
+    """Check the removal of an ended run, by the sweeper or by a person."""
+
+    def __call__(self, header: FlowHeader, /, *, swept: bool) -> None: ...
+
+
 @dataclass
 class FlowsHistory:
     """What has happened. `outcomes` are those that each attempt of a step had, by base, execution id and path.
@@ -48,7 +54,8 @@ class FlowsHistory:
     `admitted` has the incarnations of the runs that the events of callbacks are for.
     `deadlines` are those of runs, and `timed_out` the runs that were cancelled at theirs.
     `holders` has the run that each lease was granted to.
-    `replaced`: an execution was followed by another one, or a run was removed. `is_swept`: today's sweeper writes.
+    `removed` checks a removal. `replaced`: an execution was followed by another one, or a run was removed.
+    `is_swept`: today's sweeper writes.
     """
 
     sound: bool = True
@@ -72,6 +79,7 @@ class FlowsHistory:
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
     is_swept: Callable[[], bool] = lambda: False
+    removed: CheckRemoved = lambda _, *, swept: None  # noqa: ARG005  what a world without archives checks
 
     def observed(self, path: str, before: Snapshot, after: Snapshot) -> None:
         """Observe a write. Raises `Violation` if a header is impossible."""
@@ -93,8 +101,8 @@ class FlowsHistory:
             removed, self.replaced = self.headers.pop(address.base, None), True
             if removed and not removed.end:
                 raise Violation(f"{address.base} was removed before its end")
-            if removed and removed.end and self.is_swept() and self.inline.now() < removed.end.kept_until:
-                raise Violation(f"{address.base} was removed though it has just ended")
+            if removed:
+                self.removed(removed, swept=self.is_swept())
 
     def has_landed(self, address: FlowAddress, id_: str) -> bool:
         """Return whether the mailbox has an event or its receipt."""

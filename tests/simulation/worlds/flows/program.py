@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +19,7 @@ from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
 from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow, created
-from signalbox.flows.model import FlowDefinition, Flows
+from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowDefinition, Flows, Keeping
 from signalbox.mailboxes.model import ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import TaskContext
@@ -103,11 +103,13 @@ class Code:
     early: bool = True
     generators: bool = False
     labels: bool = False
+    keeping: Keeping = AS_LONG_AS_NEEDED
     dies: Callable[[], None] = lambda: None
     runs: Callable[[str, TaskContext], Any] = lambda _, __: None
 
+    @cached_property
     def flows(self) -> Flows:
-        """Return the flows of this deployment's processes."""
+        """The flows of this deployment's processes."""
 
         async def work(program: list[Any], total: int = 0) -> Any:
             return await self._work(program, total)
@@ -116,7 +118,7 @@ class Code:
             return (yield from as_generator(partial(self._work, program, total)))
 
         generated.__name__ = work.__name__
-        definition = FlowDefinition.from_function(generated if self.generators else work)
+        definition = FlowDefinition.from_function(generated if self.generators else work, keeping=self.keeping)
         return Flows(FUNCTION, {FLOW: definition}, self.revision)
 
     async def _work(self, program: Program, total: int) -> Any:

@@ -36,6 +36,7 @@ from tests.simulation.world import Violation, World
 from tests.simulation.worlds.batches.permits import Refusing
 from tests.simulation.worlds.flows import abandoned
 from tests.simulation.worlds.flows.acts import Act, People, Visitor
+from tests.simulation.worlds.flows.archives import keeping_of
 from tests.simulation.worlds.flows.checks import FlowsAtRest
 from tests.simulation.worlds.flows.deliveries import FAILING, FAILING_OFTEN, FlowDeliveries
 from tests.simulation.worlds.flows.history import FlowsHistory
@@ -54,6 +55,11 @@ STARTS_LIMITED_SHARE = 0.5
 RESTARTED_TWICE_SHARE = 0.5
 PURGED_SHARE = 0.2
 STARTED_LATE_SHARE, DELIVERED_SECONDS = 0.2, 31 * 24 * 3600
+ARCHIVED_SHARE = 0.3
+"""Of the worlds, those whose runs are archived. The last release has no archives."""
+
+BROKEN_STORAGE_SHARE = 0.3
+ARCHIVED_AGAIN_MAX = 10
 EVENTS_MAX = 4
 FAULTS = (3, FAULTS_MAX := 6)
 OLD_DELIVERIES = (3, 10, 40)
@@ -179,6 +185,13 @@ class FlowsWorld:
             self.acts += [self.people.restart_of(address, restarts) for address in self.flows for _ in range(2)]
         self.purged = kind not in UNSOUND and Random(f"{seed}-purge").random() < PURGED_SHARE
         self.began_at = self.world.now()
+        keeps = Random(f"{seed}-kept")
+        self.archived = self.world.versions is None and keeps.random() < ARCHIVED_SHARE
+        if self.archived:
+            self.code.keeping = keeping_of(keeps)
+            self.others = [replace(each, keeping=self.code.keeping) for each in self.others]
+            self.deliveries.archive.random, self.deliveries.archive.failures_left = keeps, keeps.choice((0, 1, 3))
+            self.deliveries.archive.broken = keeps.random() < BROKEN_STORAGE_SHARE
         self.starts_late = Random(f"{seed}-late").random() < STARTED_LATE_SHARE
         if self.purged:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
@@ -220,7 +233,7 @@ class FlowsWorld:
         return self.code
 
     def _starting(self) -> Flows:
-        return (self.others[0] if self.others_left else self.code).flows()
+        return (self.others[0] if self.others_left else self.code).flows
 
     def _begin(self, act: Act) -> Callable[[], None]:
         def begin() -> None:
@@ -262,11 +275,31 @@ class FlowsWorld:
         REACHED[BEGUN_AGAIN] += sum(header.generation for header in self.rest.headers())
         if self.starts_late:
             self._start_late()
-        self._sweep(FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS)
+        self._check_keeping()
+        if self.archived:
+            self._fail_to_archive()
+        self._sweep(self.code.keeping.time.total_seconds() + DAY_SECONDS)
         for _ in range(REMOVALS_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 0):
             self._sweep(1)
         self.rest.check_removed()
         self.rest.check_permits()
+
+    def _check_keeping(self) -> None:
+        """Check that each run has the retention and the place of the code that ran it."""
+        if self.archived and (
+            others := [each.address for each in self.rest.headers() if each.begun and each.keeping != self.code.keeping]
+        ):
+            raise Violation(f"{others} are not kept as their code says")
+
+    def _fail_to_archive(self) -> None:
+        """Let the storage fail, in some worlds for longer than all runs are kept; then let it work again."""
+        archive = self.deliveries.archive
+        archive.broken = self.own.random() < BROKEN_STORAGE_SHARE
+        self._sweep(self.code.keeping.time.total_seconds() + DAY_SECONDS if archive.broken else 0)
+        archive.broken, archive.failures_left = False, 0
+        for _ in range(ARCHIVED_AGAIN_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 1):
+            self._sweep(FLOWS_LIMITS.flow_archive_seconds + 1)
+        self._sweep((FLOWS_LIMITS.flow_kept_seconds + DAY_SECONDS) / SWEEPS)
 
     def _release(self) -> None:
         """Undo what people have done that would last."""

@@ -28,6 +28,7 @@ OPENED_LATER_SECONDS = (0.3, 0.7, 2.0)
 LIMITS_SECONDS = (0.05, 0.5, 5.0)
 ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
 VARIED_SHARE = 0.4
+WAITING_SHARE, WAITING_IN_OWN_SHARE, TOGETHER_SHARE = 0.5, 0.8, 0.6
 LARGE_MAX, LARGE_BYTES = 6, (50, 300)
 METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
@@ -43,13 +44,16 @@ class Worlds(Enum):
     """Calls at once after a posted call, which is after a delayed call that is due soon."""
     SLOW = "slow"
     """The duration of a healthy call that is so slow that its wake-up is delivered again meanwhile."""
+    WAITING = "waiting"
+    """Callers of one object that wait, some behind a posted call."""
 
 
 @dataclass(slots=True)
 class Act:
     """One caller's message to `key`, under the id `record`, repeated until it is answered.
 
-    `began` and `answered` are times; `refused`: another call had its id.
+    `waits`: its caller waits, and may apply what others have posted. `began` and `answered` are times; `refused`:
+    another call had its id.
     """
 
     id: str
@@ -59,6 +63,7 @@ class Act:
     fast: bool = False
     timing: Timing = AT_ONCE
     follows: str = ""
+    waits: bool = False
     began: datetime | None = None
     answered: datetime | None = None
     repeats: int = 0
@@ -86,6 +91,30 @@ def set_limits(acts: Sequence[Act], random: Random) -> None:
     for act in acts:
         if act.kind is Kind.CALL and not act.fast and act.method != "open" and random.random() < 0.5:
             act.timing = replace(act.timing, not_after_seconds=random.choice(LIMITS_SECONDS))
+
+
+def let_wait(acts: Sequence[Act], random: Random) -> None:
+    """Let the callers of some calls wait for their outcome."""
+    for act in acts:
+        eligible = act.kind is Kind.CALL and act.timing == AT_ONCE and act.method != "mark"
+        act.waits = act.waits or (eligible and random.random() < WAITING_SHARE)
+
+
+def groups_of(acts: Sequence[Act], random: Random) -> list[list[Act]]:
+    """Return the acts in groups: some callers that wait for the same object are of one process."""
+    groups: list[list[Act]] = []
+    for act in acts:
+        last = groups[-1] if groups else []
+        if act.waits and last and _go_together(act, last) and random.random() < TOGETHER_SHARE:
+            last.append(act)
+        else:
+            groups.append([act])
+    return groups
+
+
+def _go_together(act: Act, group: Sequence[Act]) -> bool:
+    others = all(other.waits and other.key == act.key for other in group)
+    return others and act.record not in {other.record for other in group}
 
 
 def vary(acts: Sequence[Act], random: Random, *, upgrading: bool) -> None:
@@ -135,6 +164,9 @@ class Planner:
             return Act(id_, KEYS[0], call_of("note", {"id": id_}), id_)
         if self.kind is Worlds.SOON:
             return self._soon(id_, len(acts))
+        if self.kind is Worlds.WAITING:
+            waits = self.random.random() < WAITING_IN_OWN_SHARE
+            return Act(id_, KEYS[0], call_of("note", {"id": id_}), id_, waits=waits)
         if self.kind is Worlds.RESULTS and (not acts or self.random.random() < 0.8):
             return self._on_result(id_, acts[0]) if acts else self._opening(id_)
         return self._mixed(id_, acts)

@@ -92,6 +92,8 @@ class Rest:
         call = self._record(act)
         if call is None:
             raise Violation(f"{act.id} has landed, and there is no record of it")
+        if act.answer is not None and act.answer.outcome not in (None, call.outcome):
+            raise Violation(f"{act.id} was answered with {act.answer.outcome}, and its record is {call}")
         if act.kind is Kind.CALL:
             self._check_call(act, call.outcome.error if call.outcome else None)
             self._check_sent(act)

@@ -5,20 +5,23 @@ calls of a deleted object if one turn did both. In some worlds queries are not a
 deployment answer, calls are slow or have a time limit, or the queue cannot look as far ahead as calls are delayed. In
 some, the queue of wake-ups is purged once; hours later, sweeps have woken what waits.
 
-Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
+Some callers wait for the outcome: their process applies their calls together, or posts them and may apply what others
+have posted. Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
 Some callers use an id that is taken. Methods send to the other object, raise, or kill their process. Pages are small,
 so turns end early and runs share wake-ups.
 
 Whenever a header is written, no call is applied twice, before its time or after its limit. At rest, every committed
 call has its effect and its outcome; a call that began after another was committed is applied after it; what a call sent
-ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up.
+ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up; callers were answered with the outcome that was committed, and the process
+of each was ended at most once by a deadly call of another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 
 from signalbox.core import outbox
@@ -30,16 +33,32 @@ from signalbox.mailboxes.model import Delivery, ObjectAddress
 from signalbox.objects import service
 from signalbox.objects import sweep as objects_sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
-from signalbox.objects.model import CallPlace
+from signalbox.objects.model import Applied, Apply, CallPlace, CallRecord, Message
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.processes import Killed
-from tests.simulation.reach import CALLS_GIVEN_UP, REACHED, SLOW_CALLS, UPGRADED
+from tests.simulation.reach import (
+    APPLIED_BY_OTHERS,
+    CALLERS_ENDED,
+    CALLS_GIVEN_UP,
+    REACHED,
+    SLOW_CALLS,
+    UPGRADED,
+)
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
-from tests.simulation.world import World
-from tests.simulation.worlds.objects.acts import Act, Planner, Worlds, large_acts, set_limits, vary
+from tests.simulation.world import Violation, World
+from tests.simulation.worlds.objects.acts import (
+    Act,
+    Planner,
+    Worlds,
+    groups_of,
+    large_acts,
+    let_wait,
+    set_limits,
+    vary,
+)
 from tests.simulation.worlds.objects.checks import Rest, Tasks
 from tests.simulation.worlds.objects.history import History
 from tests.simulation.worlds.objects.remembering import CLASS, NEW, OLD, Version
@@ -66,6 +85,9 @@ KINDS = (Worlds.MIXED,) * 6 + (Worlds.SOON,) + (Worlds.RESULTS,) * 2 + (Worlds.S
 OUT_OF_HOUR_SECONDS = 3_600
 """Delayed calls are found by the hour in which they are due."""
 
+WAITING_SHARE, DEADLY_WHILE_WAITING_SHARE = 0.2, 0.4
+"""Of the seeds, those whose callers wait for one object; and of those, the ones with a deadly call."""
+
 PURGED_SHARE = 0.2
 """Of the mixed seeds, and of those with calls on results: those in which the queue of wake-ups is purged once."""
 
@@ -80,6 +102,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
     own = Random(f"objects {seed}")
     kind = own.choice(KINDS)
+    if Random(f"{seed}-waiting").random() < WAITING_SHARE:
+        kind = Worlds.WAITING
     slow = kind is Worlds.SLOW
     sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
     attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
@@ -103,10 +127,13 @@ class ObjectsWorld:
     """Two objects and their callers. `own` draws what the draws of the world do not depend on."""
 
     def __init__(self, seed: int, own: Random, kind: Worlds, trace: Callable[[str], None] | None) -> None:
+        self.seed = seed
         self.world = World(seed, FaultRates(left=5), trace)
         self._set_up(kind)
         self.own = own
         self.deadly = {"c1"} if own.random() < DEADLY_SHARE and kind is Worlds.MIXED else set[str]()
+        if kind is Worlds.WAITING and Random(f"{seed}-deadly").random() < DEADLY_WHILE_WAITING_SHARE:
+            self.deadly = {"c1"}
         self.slow = {"c0"} if kind is Worlds.SLOW else set[str]()
         self.old_left = own.choice(OLD_CALLS) if own.random() < UPGRADING_SHARE else 0
         self.old_share = own.choice(OLD_SHARES)
@@ -118,6 +145,7 @@ class ObjectsWorld:
         if own.random() < LIMITED_SHARE and kind is Worlds.MIXED:
             set_limits(self.acts, own)
         self.too_late = set[str]()
+        self.ended_by_others: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
         self.world.observers.append(self.history.observed)
         self.deliveries: Counter[str] = Counter()
@@ -139,7 +167,9 @@ class ObjectsWorld:
 
     def run(self) -> None:
         """Run all acts, then pass hours, then sweep; and check what is left."""
-        beginnings = [self._begin(act) for act in self.acts]
+        grouping = Random(f"{self.seed}-groups")
+        let_wait(self.acts, grouping)
+        beginnings = [self._begin(group) for group in groups_of(self.acts, grouping)]
         if self.purged_at is not None:
             beginnings.insert(min(self.purged_at, len(beginnings)), lambda: self.world.queue.purge(_is_wake_up))
         self.world.run(beginnings)
@@ -154,6 +184,8 @@ class ObjectsWorld:
         world = self.world
         late, starts = self.too_late, self.starts
         Rest(world.store, self.history, self.acts, self.tasks, self.deadly, late, starts, world.faults).check()
+        if twice := [id_ for id_, times in self.ended_by_others.items() if times > 1]:
+            raise Violation(f"the processes of {twice} were ended twice by calls of others")
 
     def purge_at(self, random: Random) -> None:
         """Purge the queue of wake-ups once, after some of the acts have begun."""
@@ -169,12 +201,42 @@ class ObjectsWorld:
     def _sweep_objects(self) -> None:
         objects_sweep.sweep(self.world.ports, {CLASS: "logs"})
 
-    def _begin(self, act: Act) -> Callable[[], None]:
+    def _begin(self, group: Sequence[Act]) -> Callable[[], None]:
         def begin() -> None:
-            act.began = act.began or self.world.now()
-            self.world.start(f"{act.id} of {act.key}", lambda: self._call(act), lambda done: self._ended(act, done))
+            for act in group:
+                act.began = act.began or self.world.now()
+            name = f"{' '.join(act.id for act in group)} of {group[0].key}"
+            call = self._call_together if group[0].waits else self._call
+            self.world.start(name, lambda: call(*group), lambda done: self._ended(group, done))
 
         return begin
+
+    def _call_together(self, *group: Act) -> None:
+        """Call for callers of one process that wait. Their process begins what others have posted once at most."""
+        calls = {act.record: act.message for act in group}
+        code = self._code()
+        instance = replace(code, apply=self._noting(code.apply, group))
+        address = ObjectAddress(CLASS, group[0].key)
+        called = service.call_together(self.world.ports, instance, address, calls, unlimited)
+        for act in group:
+            answer = called[act.record]
+            act.refused = isinstance(answer, OtherBody)
+            act.answer = answer if isinstance(answer, CallRecord) else None
+
+    def _noting(self, apply: Apply, group: Sequence[Act]) -> Apply:
+        """Return code that notes which callers' processes a call of another caller ends."""
+        own = {act.id for act in group}
+
+        def noted(address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
+            id_ = message.body["arguments"]["id"]
+            if id_ in self.deadly - own:
+                REACHED[CALLERS_ENDED] += 1
+                self.ended_by_others.update(act.id for act in group)
+            if id_ not in own:
+                REACHED[APPLIED_BY_OTHERS] += 1
+            return apply(address, state, message, now)
+
+        return noted
 
     def _call(self, act: Act) -> None:
         place, ports = CallPlace(ObjectAddress(CLASS, act.key), act.record), self.world.ports
@@ -186,12 +248,16 @@ class ObjectsWorld:
         except OtherBody:
             act.refused = True
 
-    def _ended(self, act: Act, done: bool) -> None:
-        if done and (act.answer is not None or act.refused):
-            act.answered = act.answered or self.world.now()
-        elif act.repeats < REPEATS_MAX and act.id not in self.gone:
-            act.repeats += 1
-            self._begin(act)()
+    def _ended(self, group: Sequence[Act], done: bool) -> None:
+        left = []
+        for act in group:
+            if done and (act.answer is not None or act.refused):
+                act.answered = act.answered or self.world.now()
+            elif act.repeats < REPEATS_MAX and act.id not in self.gone:
+                act.repeats += 1
+                left.append(act)
+        if left:
+            self._begin(left)()
 
     # --- deliveries ---
 

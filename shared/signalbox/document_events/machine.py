@@ -1,0 +1,69 @@
+"""Every decision about events that are handled in order, as pure functions of what was begun last.
+
+A delivery of an event begins only if no event of the same document is being handled, and none with a later place was
+begun. So what handlers do for one document is done in the order of its versions.
+
+    begun last   held by   the event is     turn
+    -----------  --------  ---------------  ----------------
+    none         -         any              begins
+    unfinished   nobody    earlier          overtaken
+    unfinished   nobody    the same         begins
+    unfinished   nobody    another, later   begins
+    unfinished   nobody    another, equal   begins
+    unfinished   another   earlier          overtaken
+    unfinished   another   the same         Unavailable
+    unfinished   another   another, later   Unavailable
+    unfinished   another   another, equal   Unavailable
+    unfinished   itself    the same         begins
+    handled      nobody    earlier          overtaken
+    handled      nobody    the same         handled already
+    handled      nobody    another, later   begins
+    handled      nobody    another, equal   begins
+
+`unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
+A hold ends with the time that the platform gives a request, so the process of a hold that has ended has ended, too.
+Another event of an equal place came without its data: its handler reads the version of that place.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from signalbox.core.effects import Decision
+from signalbox.core.problems import Unavailable
+from signalbox.document_events.model import Begun
+
+
+class Turn(Enum):
+    """What a delivery of an event does."""
+
+    BEGINS = "the handler runs"
+    OVERTAKEN = "a later event of the document was begun"
+    HANDLED = "the handler has returned for this event"
+
+
+def begin(
+    begun: Begun | None, event: str, place: int, holder: str, now: datetime, seconds: float
+) -> Decision[Begun, Turn]:
+    """Begin an event, held for `seconds`, unless the table says otherwise. The state is what is stored then.
+
+    Raises `Unavailable` while another delivery may be running the handler.
+    """
+    own = Begun(event, place, False, holder, now + timedelta(seconds=seconds))
+    if begun is None:
+        return Decision(own, Turn.BEGINS)
+    is_same = begun.event == event
+    if place < begun.place and not is_same:
+        return Decision(begun, Turn.OVERTAKEN)
+    if is_same and begun.handled:
+        return Decision(begun, Turn.HANDLED)
+    if begun.is_held(now):
+        if begun.holder != holder:
+            raise Unavailable("another event of this document is being handled")
+        return Decision(begun, Turn.BEGINS)
+    return Decision(replace(own, place=max(place, begun.place)), Turn.BEGINS)
+
+
+def end(begun: Begun, *, handled: bool) -> Begun:
+    """Return the record once the handler has returned or raised: it is free for the next event, or for a retry."""
+    return replace(begun, holder="", handled=handled)

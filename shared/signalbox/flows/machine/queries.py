@@ -1,0 +1,125 @@
+"""Queries: what the code of a run answers about itself, at the last entry of its log. All pure.
+
+The code names its answers with `flow.answer`. A query replays the log up to the last entry that the code can receive,
+calls the function, and drops the code. Nothing is scheduled, stored or sent, and what the function does is refused.
+
+    if the code                                               a query
+    --------------------------------------------------------  -------------------------------------------
+    receives all entries of the log                           is answered
+    fails at an entry                                         is answered from the entries before it
+    fails at its start                                        CannotQuery
+    has not answered this name up to there                    NoQuery
+    answers with a function that raises a Problem             is refused with that Problem
+    answers with a function that raises another error         CannotQuery
+    answers with a function that creates a command, or reads  CannotQuery
+    answers with what is not JSON, or is too large            CannotQuery
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from signalbox.core.codec import JSON, WrongValue, encode, encode_unannotated
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import Problem
+from signalbox.flows.machine.commands import running
+from signalbox.flows.machine.driver import Driver
+from signalbox.flows.machine.failures import Cancelled, Stuck, failed
+from signalbox.flows.model import FlowDefinition, FlowHeader, Message
+from signalbox.flows.problems import CannotQuery, NoQuery
+from signalbox.tasks.requests.signatures import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the code of a run answers, from the first `entries` of its log."""
+
+    result: Any
+    entries: int
+
+
+def answer(
+    definition: FlowDefinition, header: FlowHeader, log: Sequence[Message], query: str, arguments: Mapping[str, Any]
+) -> Answer:
+    """Return the answer of a run's code. Raises what the table says, and `BadArgument`."""
+    with _replayed(definition, header, log) as (driver, entries):
+        if query not in driver.answers:
+            known = ", ".join(sorted(driver.answers)) or "none"
+            raise NoQuery(f"The code has not answered {query!r} at its place. It answers: {known}.", field="query")
+        return Answer(_answered(driver, query, arguments), entries)
+
+
+def queries(definition: FlowDefinition, header: FlowHeader, log: Sequence[Message]) -> list[str]:
+    """Return the names of the queries that a run answers. Raises `CannotQuery`."""
+    with _replayed(definition, header, log) as (driver, _):
+        return sorted(driver.answers)
+
+
+@contextmanager
+def _replayed(definition: FlowDefinition, header: FlowHeader, log: Sequence[Message]) -> Iterator[tuple[Driver, int]]:
+    """Provide the code at the last entry that it can receive, and the number of those entries."""
+    driver, entries = Driver.of(definition, header), len(log)
+    try:
+        while (received := _receive(driver, header, log[:entries])) < entries:
+            _drop(driver)
+            driver, entries = Driver.of(definition, header), received
+        yield driver, entries
+    finally:
+        _drop(driver)
+
+
+def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
+    """Apply a log, and return how many of its entries the code has received. Raises `CannotQuery`."""
+    try:
+        driver.start(header.start_at)
+    except Stuck as stuck:
+        raise CannotQuery(f"The code fails at its start: {stuck.detail}") from stuck
+    for number, entry in enumerate(log):
+        try:
+            driver.apply(entry)
+        except Stuck:
+            return number
+    return len(log)
+
+
+def _drop(driver: Driver) -> None:
+    with suppress(Stuck):  # of code that never ends
+        driver.drop()
+
+
+def _answered(driver: Driver, query: str, arguments: Mapping[str, Any]) -> Any:
+    function = driver.answers[query]
+    signature = replace(Signature.from_function(function), task=f"the query {query}")
+    bound = signature.bind(arguments, None)
+    driver.answering = query
+    try:
+        with running(driver):
+            value = _called(function, bound, query)
+    finally:
+        driver.answering = ""
+    return _checked(value, signature, query)
+
+
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any], query: str) -> Any:
+    try:
+        return function(**arguments)
+    except Problem:
+        raise
+    except (Exception, SystemExit, Cancelled) as error:
+        raise CannotQuery(f"The query {query!r} raised {failed(error).detail}.") from error
+
+
+def _checked(value: Any, signature: Signature, query: str) -> Any:
+    """Return an answer as JSON. Raises `CannotQuery`."""
+    name = f"the answer of the query {query!r}"
+    try:
+        codec = signature.result
+        written = encode_unannotated(value, name) if codec is JSON else encode(codec, value, name)
+    except WrongValue as error:
+        raise CannotQuery(f"{error}.") from error
+    if (size_bytes := len(json.dumps(written))) > CORE_LIMITS.result_bytes_max:
+        most = f"{CORE_LIMITS.result_bytes_max:,}"
+        raise CannotQuery(f"{name} has {size_bytes:,} bytes; the limit is {most}. Answer with a part of it.")
+    return written

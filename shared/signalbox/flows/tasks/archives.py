@@ -1,0 +1,68 @@
+"""The task that writes the archive of a run that has ended: all that is known of it, as lines of JSON.
+
+The first line has the run, the others the entries of its log, in order. An ended run does not change, so a repeat
+writes the same content under the same name. A reader of the place sees a whole file or none.
+
+    end: commit ──► task: write the file ──► commit: note it in the listing ──► the sweeper may remove the run
+                      ▲      │ failed: a line of the severity ERROR
+                      └──────┴── every ten minutes, by the sweeper
+
+The note has the header as its guard, and a removal needs the note. So what is removed has been written.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from signalbox.core.ports import Conflict, Ports, Snapshot
+from signalbox.core.times import rfc3339
+from signalbox.flows.model import FlowAddress, FlowHeader, Message, shown_entry
+from signalbox.flows.storage import archived_writes, header_of, read_log
+from signalbox.mailboxes.model import header_path
+
+WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]
+"""Write rows to a file, which is replaced as a whole or not at all (`write_rows`)."""
+
+
+def is_archive(payload: Mapping[str, Any]) -> bool:
+    """Return whether a `flow_command` is that of an archive."""
+    return payload.get("act") == "archive"
+
+
+def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
+    """Write the archive of an ended run, and note it. If it cannot be written, the sweeper enqueues another task."""
+    address = FlowAddress.of_base(payload["flow"])
+    [read] = ports.store.read(header_path(address.base))
+    header = header_of(read, address)
+    if header is None or header.incarnation != payload["run"] or not header.archive:
+        return
+    entries = read_log(ports.store, header).entries
+    try:
+        write(header.archive, rows_of(read, header, entries))
+    except Exception as error:  # noqa: BLE001  whatever the storage raises, the run is kept
+        ports.log.error("run not archived", **address.to_json(), archive=header.archive, exception=error)
+        return
+    with suppress(Conflict):  # it was removed, so another delivery has noted it before
+        ports.store.commit(archived_writes(read, header))
+
+
+def rows_of(read: Snapshot, header: FlowHeader, entries: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    """Iterate over the rows of an archive: the run, and the entries of its log with their numbers, from 1 on."""
+    assert header.end is not None, "only a run that has ended has an archive"
+    address = header.address.to_json()
+    yield {
+        **address,
+        "entry": "run",
+        "number": 0,
+        "incarnation": header.incarnation,
+        "generation": header.generation,
+        "arguments": dict(header.arguments),
+        "labels": dict(header.labels),
+        "state": header.state,
+        **header.end.outcome.to_json(),
+        "started_at": rfc3339(read.create_time) if read.create_time else None,
+        "ended_at": rfc3339(header.end.at),
+        "log_length": len(entries),
+    }
+    for number, entry in enumerate(entries, 1):
+        yield {**address, "number": number, **shown_entry(entry)}

@@ -1,0 +1,100 @@
+"""Requests of one key that arrive while earlier ones are handled are handled together, by one of their threads."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event, Lock
+
+import pytest
+
+from signalbox.adapters.gathering import Gathering
+
+SECONDS_MAX = 30
+
+
+class Handler:
+    """Handles groups, each after its gate is open; answers each item in capitals."""
+
+    def __init__(self, gates: int) -> None:
+        self.groups: list[list[str]] = []
+        self.gates = [Event() for _ in range(gates)]
+        self.begun = [Event() for _ in range(gates)]
+        self._lock = Lock()
+
+    def handle(self, items: Mapping[str, str]) -> dict[str, str | Exception]:
+        with self._lock:
+            number = len(self.groups)
+            self.groups.append(sorted(items))
+        self.begun[number].set()
+        assert self.gates[number].wait(SECONDS_MAX)
+        if "down" in items.values():
+            raise ConnectionError("down")
+        return {id_: ValueError(id_) if item == "wrong" else item.upper() for id_, item in items.items()}
+
+
+@pytest.fixture
+def pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(8)
+
+
+def entered(gathering: Gathering[str, str], key: str) -> int:
+    return len(gathering._waiting.get(key, ()))
+
+
+def begin(
+    pool: ThreadPoolExecutor, gathering: Gathering[str, str], handler: Handler, *items: tuple[str, str]
+) -> list[Future[str]]:
+    """Hand in items one after the other, while an earlier group is handled."""
+    futures = []
+    for id_, item in items:
+        before = entered(gathering, "k")
+        futures.append(pool.submit(gathering.answer, "k", id_, item, handler.handle))
+        while entered(gathering, "k") == before and not futures[-1].done():
+            pass
+    return futures
+
+
+def test_what_arrives_while_a_group_is_handled_is_the_next_group(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(2)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    others = begin(pool, gathering, handler, ("b", "y"), ("c", "z"))
+    for gate in handler.gates:
+        gate.set()
+    assert [first.result(SECONDS_MAX), *(each.result(SECONDS_MAX) for each in others)] == ["X", "Y", "Z"]
+    assert handler.groups == [["a"], ["b", "c"]]
+    assert not gathering._waiting
+
+
+def test_a_group_is_bounded_and_has_each_id_once(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](2), Handler(4)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    others = begin(pool, gathering, handler, ("b", "1"), ("b", "2"), ("c", "3"), ("d", "4"))
+    for gate in handler.gates:
+        gate.set()
+    assert [each.result(SECONDS_MAX) for each in (first, *others)] == ["X", "1", "2", "3", "4"]
+    assert handler.groups == [["a"], ["b", "c"], ["b", "d"]]
+
+
+def test_each_request_raises_its_own_error_or_that_of_its_group(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(3)
+    first = pool.submit(gathering.answer, "k", "a", "down", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    good, wrong = begin(pool, gathering, handler, ("b", "y"), ("c", "wrong"))
+    for gate in handler.gates:
+        gate.set()
+    with pytest.raises(ConnectionError):
+        first.result(SECONDS_MAX)
+    assert good.result(SECONDS_MAX) == "Y"
+    with pytest.raises(ValueError, match="c"):
+        wrong.result(SECONDS_MAX)
+
+
+def test_requests_of_other_keys_do_not_wait(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(2)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    handler.gates[1].set()
+    assert gathering.answer("other", "a", "y", handler.handle) == "Y"
+    handler.gates[0].set()
+    assert first.result(SECONDS_MAX) == "X"

@@ -1,0 +1,53 @@
+"""The page of benchmarks has the figures of every bench, each with its ratio, and its plot shows them."""
+
+import re
+
+import pytest
+
+from signalbox.catalogue.project import Project
+from tests.bench.collected import BENCHES, PAGE, PLOT, plot, ratios_of, section, sections_of
+from tests.bench.figures import Figure
+
+ROOT = Project.find().root
+ROW = re.compile(r"\| .+ \| (?P<value>[\d.,e+-]+) \S.* \| .+: (?P<anchor>[\d.,e+-]+) \| (?P<ratio>[\d.]+) \|")
+
+
+def sections() -> dict[str, str]:
+    return sections_of((ROOT / PAGE).read_text("utf-8"))
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def test_a_figure_is_read_from_the_line_that_a_bench_prints() -> None:
+    figure = Figure("16 callers of one object", 201.5, "calls/s", "a bare loop", 250.0)
+    assert Figure.from_line(f"{figure.line()}\n") == figure
+    assert figure.ratio == pytest.approx(0.806)
+    assert Figure.from_line("objects      16 callers      1 objects      201/s  x 0.81") is None
+
+
+def test_a_section_has_the_ratio_of_each_figure() -> None:
+    figure = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100)
+    assert ratios_of(section("idle", [figure], "today")) == [("a stack that does nothing", 0.01)]
+
+
+def test_the_page_has_a_section_of_each_bench() -> None:
+    assert list(sections()) == list(BENCHES)
+
+
+@pytest.mark.parametrize("title", BENCHES)
+def test_each_row_has_a_value_an_anchor_and_their_ratio(title: str) -> None:
+    text = sections()[title]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert rows
+    for row in rows:
+        found = ROW.fullmatch(row)
+        assert found, row
+        ratio = number(found["value"]) / number(found["anchor"])
+        assert number(found["ratio"]) == pytest.approx(ratio, abs=0.01, rel=0.01)
+    assert f"`python -m {' '.join(BENCHES[title])}`, 20" in text
+
+
+def test_the_plot_shows_the_rows_of_the_page() -> None:
+    assert (ROOT / PLOT).read_text("utf-8") == plot(sections())

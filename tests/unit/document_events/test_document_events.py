@@ -1,0 +1,167 @@
+"""Events of documents that are handled in order: the machine's table row by row, then what their handlers observe."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from signalbox import DocumentEvent, Function, Problem
+from signalbox.core.problems import Unavailable
+from signalbox.document_events import machine
+from signalbox.document_events.machine import Turn
+from signalbox.document_events.model import Begun, place_of, place_of_read
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
+from tests.unit.transition_tables import Row, tables
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HELD = NOW + timedelta(seconds=60)
+PLACE = 100
+EVENTS = {
+    "any": ("e2", PLACE),
+    "the same": ("e1", PLACE),
+    "earlier": ("e2", PLACE - 1),
+    "another, later": ("e2", PLACE + 1),
+    "another, equal": ("e2", PLACE),
+}
+TURNS = {"begins": Turn.BEGINS, "overtaken": Turn.OVERTAKEN, "handled already": Turn.HANDLED, "Unavailable": None}
+HOLDERS = {"nobody": "", "another": "d1", "itself": "d2"}
+[TABLE] = tables(machine.__doc__)
+
+
+def turn(begun: Begun | None, event: str, place: int) -> Turn | None:
+    try:
+        return machine.begin(begun, event, place, "d2", NOW, 60).answer
+    except Unavailable:
+        return None
+
+
+def test_the_table_has_each_state_holder_and_event() -> None:
+    assert len(TABLE) == 14
+    assert {row["the event is"] for row in TABLE} == set(EVENTS)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: " ".join(row.values()))
+def test_each_row_of_the_table(row: Row) -> None:
+    begun = None
+    if row["begun last"] != "none":
+        begun = Begun("e1", PLACE, row["begun last"] == "handled", HOLDERS[row["held by"]], HELD)
+    assert turn(begun, *EVENTS[row["the event is"]]) == TURNS[row["turn"]]
+
+
+def test_a_hold_ends_with_its_time_and_the_place_never_decreases() -> None:
+    begun = Begun("e1", PLACE, False, "d1", NOW)
+    decided = machine.begin(begun, "e1", PLACE - 1, "d2", NOW, 60)
+    assert (decided.answer, decided.state.place, decided.state.ends_at) == (Turn.BEGINS, PLACE, HELD)
+
+
+def test_the_end_frees_the_document_and_says_whether_the_event_was_handled() -> None:
+    begun = Begun("e1", PLACE, False, "d1", HELD)
+    assert machine.end(begun, handled=True) == replace(begun, handled=True, holder="")
+    assert machine.end(begun, handled=False) == replace(begun, holder="")
+
+
+def test_a_deletion_lies_between_the_version_that_it_deletes_and_the_next() -> None:
+    later = NOW + timedelta(microseconds=1)
+    written, deleted, again = place_of(NOW, None), place_of(None, NOW), place_of(later, None)
+    assert written is not None
+    assert deleted is not None
+    assert again is not None
+    assert written < deleted < again
+    assert place_of(None, None) is None
+    assert place_of_read(NOW, later) == written
+    assert place_of_read(None, later) == again
+
+
+# --- handlers ---
+
+
+class Refused(Problem):
+    status = 409
+    title = "Refused"
+
+
+class Mirror:
+    """A function whose handler copies what it is given, in order. `refuses` makes it raise a `Problem`."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.seen = list[Any]()
+        self.refuses = False
+        app = Function("mirror")
+
+        @app.on_document("orders/{id}", in_order=True)
+        def mirrored(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+            if self.refuses:
+                raise Refused(id)
+            self.seen.append(event.after and event.after["n"])
+
+        harness.add(app)
+
+
+def write(harness: Harness, *contents: int | None) -> list[DocumentEvent]:
+    for number in contents:
+        harness.write_record("orders/7", None if number is None else {"n": number})
+    events = list(harness.events)
+    harness.events.clear()
+    return events
+
+
+def handle(harness: Harness, *events: DocumentEvent) -> None:
+    for event in events:
+        harness.deliver_event(event)
+        harness.run()
+
+
+def test_an_event_that_arrives_after_a_later_one_is_left_out_and_the_last_is_always_handled(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    first, second, deleted, again = write(harness, 1, 2, None, 3)
+    handle(harness, second, first, again, deleted)
+    assert mirror.seen == [2, 3]
+    handle(harness, *write(harness, 4, 5, None))
+    assert mirror.seen == [2, 3, 4, 5, None]
+
+
+def test_a_failure_lets_later_events_pass_and_its_retry_does_not_overtake_them(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    first, second = write(harness, 1, 2)
+    mirror.refuses = True
+    handle(harness, first)
+    [failure] = harness.get("failures").json["failures"]
+    mirror.refuses = False
+    handle(harness, second)
+    assert harness.post(f"failures/{failure['id']}/retry").status == 202
+    harness.run()
+    assert mirror.seen == [2]
+    assert "event overtaken" in [message for message, _ in harness.log.infos]
+
+
+def test_the_failure_of_the_newest_event_can_be_retried(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    mirror.refuses = True
+    handle(harness, *write(harness, 1))
+    [failure] = harness.get("failures").json["failures"]
+    mirror.refuses = False
+    assert harness.post(f"failures/{failure['id']}/retry").status == 202
+    harness.run()
+    assert mirror.seen == [1]
+
+
+def test_an_event_without_its_data_has_the_place_of_what_its_handler_reads(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    first, second = write(harness, 1, 2)
+    bare = replace(first, before=None, after=None, before_update_time=None, update_time=None, create_time=None)
+    handle(harness, bare, second)
+    assert mirror.seen == [None, 2]
+    handle(harness, first)
+    assert mirror.seen == [None, 2]
+
+
+def test_a_second_delivery_of_a_handled_event_does_not_run_its_handler(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    [event] = write(harness, 1)
+    harness.deliver_event(event)
+    task = harness.take("mirrored")
+    assert [harness.deliver_task(task).status for _ in range(2)] == [204, 204]
+    assert mirror.seen == [1]
+    assert "event handled already" in [message for message, _ in harness.log.infos]
