@@ -55,8 +55,9 @@ class Batch:
         others wait, at no cost. If `queues` are named, units use each of them in turn. With `semaphore`, each unit runs
         under a permit of the semaphore of this name, which must exist, and releases it when its task has returned or
         has failed. With `rate`, each unit takes `weight` permits of the rate of this name, which must exist, when it
-        starts; `weight` is a number, or the name of the argument that has it. With `per_task`, 2 to 100, one task runs that many units one after another and records their
-        outcomes together, which is faster and cheaper if units are short; `concurrency` then limits these tasks.
+        starts; `weight` is a number, or the name of the argument that has it. With `per_task`, 2 to 100, one task runs
+        that many units one after another and records their outcomes together, which is faster and cheaper if units are
+        short; `concurrency` then limits these tasks.
 
         `then` is a batch that `sub_batch` returned. It follows if this one completes with no failed unit, or with at
         most `failures_max`. Otherwise `on_failure` is called; it is also called if a batch that follows fails.

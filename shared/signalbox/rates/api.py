@@ -33,8 +33,9 @@ class Rate:
     def acquire(self, weight: int = 1, *, id: str | None = None) -> Acquired:
         """Take permits if they are there now: the answer is true. If not, it says when to try again.
 
-        While tasks wait, the answer is false, because they were first. A repeat with the same `id`, among the last 100,
-        takes nothing and gets the same answer. Raises `NoRate`, `BadRate` or `Unavailable`.
+        While tasks wait, the answer is false, because they were first, and while the rate is paused. A repeat with the
+        same `id`, among the last 100, takes nothing and gets the same answer. Raises `NoRate`, `BadRate` or
+        `Unavailable`.
         """
         return service.acquire(runtime.ports(), self.name, AcquireRequest(weight, id or ""))
 
@@ -49,6 +50,17 @@ class Rate:
         ports = runtime.ports()
         key = id or idempotency_key("rate", self.name, content_of(call), weight) or ports.store.new_id()
         return service.wait(ports, self.name, RateWaitRequest(key, call, weight)).id
+
+    def pause(self) -> None:
+        """Grant no permits until `resume`; tasks wait in their order, and `acquire` is refused. Idempotent.
+
+        Raises `NoRate` or `Unavailable`.
+        """
+        service.pause(runtime.ports(), self.name)
+
+    def resume(self) -> None:
+        """Grant permits again, to the tasks that wait first. Idempotent. Raises `NoRate` or `Unavailable`."""
+        service.resume(runtime.ports(), self.name)
 
     def cancel(self, id: str) -> bool:
         """End a wait; return whether its task will not be called. Raises `NotFound` or `Unavailable`."""

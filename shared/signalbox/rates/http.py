@@ -8,6 +8,7 @@ from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.requests import OF_NAMES, Listing
+from signalbox.core.times import rfc3339
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import RateView
@@ -45,6 +46,16 @@ def delete(_: Request, name: str) -> Response:
     return Response(204)
 
 
+@routes.on("POST", "/{name}/pause")
+def pause(_: Request, name: str) -> Response:
+    return Response(200, _rate(service.pause(runtime.ports(), name)))
+
+
+@routes.on("POST", "/{name}/resume")
+def resume(_: Request, name: str) -> Response:
+    return Response(200, _rate(service.resume(runtime.ports(), name)))
+
+
 @routes.on("POST", "/{name}/acquire")
 def acquire(request: Request, name: str) -> Response:
     asked = AcquireRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
@@ -52,7 +63,9 @@ def acquire(request: Request, name: str) -> Response:
     if answer.granted:
         return Response(200, {"granted": True})
     seconds = answer.retry_after_seconds
-    return Response(200, {"granted": False, "retry_after_seconds": seconds}, {"Retry-After": str(ceil(seconds))})
+    paused = {"paused": True} if answer.paused else {}
+    refused = {"granted": False, "retry_after_seconds": seconds, **paused}
+    return Response(200, refused, {"Retry-After": str(ceil(seconds))})
 
 
 @routes.on("POST", "/{name}/waits")
@@ -71,7 +84,9 @@ def cancel(_: Request, name: str, id: str) -> Response:
 
 
 def _rate(view: RateView) -> dict[str, Any]:
-    """Render a rate; the number of waits is absent if they were not counted."""
+    """Render a rate. The number of waits is absent if they were not counted, the time of a pause if there is none."""
     waiting = {} if view.waiting is None else {"waiting": view.waiting}
     rate = view.rate
-    return {"name": view.name, "per_minute": rate.per_minute, "burst": rate.burst, "free": view.free, **waiting}
+    paused = {} if rate.paused_at is None else {"paused_at": rfc3339(rate.paused_at)}
+    limits = {"per_minute": rate.per_minute, "burst": rate.burst}
+    return {"name": view.name, **limits, "free": view.free, **waiting, **paused}

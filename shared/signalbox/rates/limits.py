@@ -45,6 +45,9 @@ class RateLimits(Limits):
     alarm_lost_seconds: int = 10
     """The time after which the sweeper takes an admit run that is due for lost."""
 
+    paused_retry_seconds: int = 60
+    """The time after which a caller whose acquire a paused rate refused may look again."""
+
     rates_page_max: int = 50
     """Rates in one answer, and in one query of the sweeper."""
 

@@ -9,6 +9,10 @@ granted, in whatever order the grants are decided.
     acquire  no          now                granted  later      -
     acquire  no          later              refused  same       -
     acquire  yes         any                refused  same       same
+    acquire  paused      any                refused  same       -
+    admit    paused      any                -        same       none
+    pause    any         any                -        same       none
+    resume   any         any                -        same       now
     admit    none        any                -        same       none
     admit    some        now, or soon       -        later      of the first wait that is left, if any
     admit    some        later than soon    -        same       of the first wait
@@ -82,6 +86,16 @@ def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
     return replace(changed, full_at=microseconds(now) + ceil(owed * changed.interval))
 
 
+def pause(rate: Rate, now: datetime) -> Rate:
+    """Return the rate as it grants nothing. Its waits stay, and their order. No admit run is due."""
+    return rate if rate.paused_at else replace(rate, paused_at=now, alarm_at=None)
+
+
+def resume(rate: Rate, now: datetime) -> Rate:
+    """Return the rate as it grants again, with an admit run now. Of a pause's permits it has at most its burst."""
+    return replace(rate, paused_at=None, alarm_at=now) if rate.paused_at else rate
+
+
 def check_weight(rate: Rate, weight: int) -> None:
     """Raise `BadRate` for a weight that can never be granted."""
     if weight > rate.burst:
@@ -102,6 +116,8 @@ def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate
     check_weight(rate, request.weight)
     if any(receipt.id == request.id for receipt in rate.recent):
         return Decision(rate, Acquired(granted=True))
+    if rate.paused_at is not None:
+        return Decision(rate, Acquired(granted=False, retry_after_seconds=LIMITS.paused_retry_seconds, paused=True))
     slot = rate.slot(request.weight, now)
     if rate.alarm_at is not None:
         slot = max(slot, rate.alarm_at) + timedelta(microseconds=rate.interval)
@@ -128,7 +144,11 @@ def check_due(now: datetime, not_before: datetime | None) -> None:
 
 
 def is_asleep(rate: Rate, now: datetime) -> bool:
-    """Return whether the next run is enqueued and no permit comes back before it."""
+    """Return whether nothing is granted now: the rate is paused, or no permit comes back before the next run."""
+    return rate.paused_at is not None or _waits_for_alarm(rate, now)
+
+
+def _waits_for_alarm(rate: Rate, now: datetime) -> bool:
     return rate.alarm_at is not None and now < rate.alarm_at <= _alarm_at(rate, 1, now)
 
 

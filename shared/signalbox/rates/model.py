@@ -24,6 +24,9 @@ WAITS = "rate_waits"
 
 MINUTE = 60_000_000
 
+PAUSED_FORMAT = 3
+"""The format of a paused rate: earlier releases would grant its permits."""
+
 UNITS_FORMAT = 3
 """The format of a unit's wait: earlier releases would grant it as a task without a unit."""
 
@@ -58,7 +61,7 @@ class Rate:
     """A rate: `per_minute` permits come back, up to `burst`.
 
     `full_at` is in microseconds since 1970. `alarm_at` is the time of the next admit run, if waits are left.
-    `recent` are the receipts of the last acquires.
+    `recent` are the receipts of the last acquires. While it is paused, since `paused_at`, it grants nothing.
     """
 
     per_minute: float
@@ -66,8 +69,10 @@ class Rate:
     full_at: int = 0
     alarm_at: datetime | None = None
     recent: tuple[Receipt, ...] = ()
+    paused_at: datetime | None = None
 
     def __post_init__(self) -> None:
+        assert self.paused_at is None or self.alarm_at is None, "a paused rate has no admit run to wait for"
         assert self.per_minute > 0, "permits come back"
         assert self.burst >= 1, "a permit can be granted"
 
@@ -92,12 +97,15 @@ class Rate:
     def to_record(self) -> dict[str, Any]:
         alarm = {} if self.alarm_at is None else {"alarm_at": self.alarm_at}
         limits = {"per_minute": self.per_minute, "burst": self.burst}
-        return {**limits, "full_at": self.full_at, "recent": [each.to_record() for each in self.recent], **alarm}
+        paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
+        recent = [each.to_record() for each in self.recent]
+        return {**limits, "full_at": self.full_at, "recent": recent, **alarm, **paused}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         recent = tuple(Receipt(**each) for each in record["recent"])
-        return cls(record["per_minute"], record["burst"], record["full_at"], record.get("alarm_at"), recent)
+        times = record.get("alarm_at"), recent, record.get("paused_at")
+        return cls(record["per_minute"], record["burst"], record["full_at"], *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +166,12 @@ class WaitAnswer:
 class Acquired:
     """The answer of an acquire; true if the permits were granted.
 
-    If not, the permits may be there in `retry_after_seconds`.
+    If not, the permits may be there in `retry_after_seconds`. While the rate is `paused`, that is when to look again.
     """
 
     granted: bool
     retry_after_seconds: float = 0.0
+    paused: bool = False
 
     def __bool__(self) -> bool:
         return self.granted
@@ -179,8 +188,9 @@ class RateView:
 
     @property
     def free(self) -> int:
-        """The permits that an acquire could be granted now; none while waits are left."""
-        return 0 if self.rate.alarm_at is not None else self.rate.free(self.now)
+        """The permits that an acquire could be granted now; none while waits are left, or while the rate is paused."""
+        none = self.rate.alarm_at is not None or self.rate.paused_at is not None
+        return 0 if none else self.rate.free(self.now)
 
 
 def seconds_between(begin: datetime, end: datetime) -> float:

@@ -83,6 +83,28 @@ def delete(ports: Ports, name: str) -> None:
     perform(ports, [path_of(check_name(name))], decide)
 
 
+def pause(ports: Ports, name: str) -> RateView:
+    """Grant no permits until `resume`; waits stay in their order. Raises `NoRate` or `Unavailable`."""
+    return _switch(ports, name, machine.pause)
+
+
+def resume(ports: Ports, name: str) -> RateView:
+    """Grant permits again, to the waits first. Raises `NoRate` or `Unavailable`."""
+    return _switch(ports, name, machine.resume)
+
+
+def _switch(ports: Ports, name: str, switched: Callable[[Rate, datetime], Rate]) -> RateView:
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, RateView]:
+        [snapshot], now = read, read[0].read_time
+        before = rate_of(name, snapshot)
+        after = switched(before, now)
+        writes = () if after == before else (Put(snapshot.path, after.to_record(), snapshot.guard),)
+        effects = machine.admit_effects(name, before, after, incarnation_of(snapshot))
+        return Decision(writes, RateView(name, after, now), effects)
+
+    return perform(ports, Records([path_of(check_name(name))]), decide, retry_on=AGAIN)[0]
+
+
 # --- views ---
 
 

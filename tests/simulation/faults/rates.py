@@ -68,6 +68,15 @@ def _before_waits(rate: Rate, request: Any, now: datetime) -> Any:
     return replace(decided, state=replace(decided.state, alarm_at=rate.alarm_at))
 
 
+def _in_a_pause(rate: Rate, request: Any, now: datetime) -> Any:
+    decided = acquire(replace(rate, paused_at=None), request, now)
+    return replace(decided, state=replace(decided.state, paused_at=rate.paused_at))
+
+
+def _without_a_run(rate: Rate, _: datetime) -> Rate:
+    return replace(rate, paused_at=None)
+
+
 def _by_since(page: Sequence[RateWait], *, more: bool) -> tuple[RateWait, ...]:
     return tuple(page)
 
@@ -94,5 +103,8 @@ FAULTS = (
     _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),
     _rates("rate-8", "the order of create times", "rates.head_of", _by_since),
     _rates("rate-9", "the incarnation", "rates._is_stale", lambda *_: False),
+    _rates("rate-10", "refusing acquires in a pause", "rates.acquire", _in_a_pause),
+    _rates("rate-10", "admit runs that sleep in a pause", "rates.is_asleep", machine._waits_for_alarm),
+    _rates("rate-10", "the admit run of a resume", "rates.resume", _without_a_run),
     _rates("outbox", "the outbox", "core.commit", _tasks_afterwards),
 )

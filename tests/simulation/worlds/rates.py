@@ -2,9 +2,10 @@
 
 Checked at each grant, by the server's time: in no window more than the burst and what has come back in it; each wait is
 granted once, by the rate that it waits for, and overtakes no wait that was answered before it began; no acquire is
-granted while waits are known to be left, or before its time. Checked at each commit: what is owed is at most what the
-burst, one wait and the grants ahead can owe. Checked at rest: each wait that was answered has run, unless it was
-cancelled or its rate was deleted, and a cancelled one has not. In calm worlds, the rate is reached.
+granted while waits are known to be left, or before its time; nothing is granted while the rate is paused. Checked at
+each commit: what is owed is at most what the burst, one wait and the grants ahead can owe. Checked at rest: each wait
+that was answered has run, unless it was cancelled or its rate was deleted, and a cancelled one has not. In calm worlds,
+the rate is reached.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 NAME = "r"
-DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE = 0.25, 0.25, 0.25, 0.1
+DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4
 AHEAD_SECONDS = LIMITS.grants_ahead_seconds
 CALM_SECONDS = 0.35
 """How much longer than the rate says the grants of a calm world may take."""
@@ -91,12 +92,14 @@ class RatesWorld:
         if self.calm:
             self.world.run([self._wait] * 6)
         else:
-            kinds = [*[self._wait] * 3, *[self._acquire] * 2, self._cancel, self._change, *[self._pause] * 2]
+            kinds = [*[self._wait] * 3, *[self._acquire] * 2, self._cancel, self._change, *[self._pass_time] * 2]
+            kinds += [self._pause, self._resume] if random.random() < PAUSE_RATE else []
             for _ in range(2):
                 kinds += [self._delete] if random.random() < DELETE_RATE else []
                 self.world.run(self._beginnings(kinds))
                 self.world.pass_an_outage()
         self.world.fault_rates.left = 0
+        self.world.run([self._resume])
         self._settle()
         self._check_rest()
 
@@ -104,7 +107,7 @@ class RatesWorld:
         random = self.world.random
         return [random.choice(kinds) for _ in range(random.randint(2, operations_max(8)))]
 
-    def _pause(self) -> None:
+    def _pass_time(self) -> None:
         """Let the time pass between two callers, so that admit runs come between them."""
         self.world.pass_time(self.world.random.choice((0.3, 0.6, 2.0)))
 
@@ -187,6 +190,20 @@ class RatesWorld:
 
         self._repeated(f"limits {settings}", act)
 
+    def _pause(self) -> None:
+        def act() -> None:
+            with suppress(NoRate):
+                service.pause(self.world.ports, NAME)
+
+        self._repeated("pause", act)
+
+    def _resume(self) -> None:
+        def act() -> None:
+            with suppress(NoRate):
+                service.resume(self.world.ports, NAME)
+
+        self._repeated("resume", act)
+
     def _delete(self) -> None:
         def act() -> None:
             with suppress(NoRate):
@@ -225,7 +242,9 @@ class RatesWorld:
             self.seen.acquired.clear()
             return
         old, new = Rate.from_record(before.data), Rate.from_record(after.data)
-        if (old.per_minute, old.burst) != (new.per_minute, new.burst):
+        if old.paused_at and (new.recent != old.recent or new.full_at > old.full_at) and _limits(old) == _limits(new):
+            raise Violation("permits were granted in a pause")
+        if _limits(old) != _limits(new):
             self.seen.grants.clear()
         for receipt in new.recent:
             if receipt not in old.recent:
@@ -256,6 +275,8 @@ class RatesWorld:
         if new.state != "granted" or (old and old.state == "granted"):
             return
         [read] = self.world.store.read(path_of(NAME))
+        if read.data and read.data.get("paused_at"):
+            raise Violation(f"{new.id} was granted in a pause")
         if read.data is None or new.incarnation != incarnation_of(read):
             raise Violation(f"{new.id} was granted by a rate that it does not wait for")
         if new.id in self.seen.granted:
@@ -310,3 +331,7 @@ class RatesWorld:
         seconds = (max(times) - min(times)) / timedelta(seconds=1)
         if seconds > len(times) * 60 / FAST.per_minute + CALM_SECONDS:
             raise Violation(f"{len(times)} waits were granted in {seconds:.3f} s")
+
+
+def _limits(rate: Rate) -> tuple[float, int]:
+    return rate.per_minute, rate.burst

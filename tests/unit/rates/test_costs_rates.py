@@ -72,3 +72,8 @@ def test_a_run_while_the_next_one_is_due(world: World) -> None:
 def test_showing_a_rate(world: World) -> None:
     world.wait(0)
     assert cost(lambda: service.get(world.ports, "r")) == row_cost("rates", "show")
+
+
+def test_a_pause_and_a_resume(world: World) -> None:
+    assert cost(lambda: service.pause(world.ports, "r")) == row_cost("rates", "pause")
+    assert cost(lambda: service.resume(world.ports, "r")) == row_cost("rates", "resume")

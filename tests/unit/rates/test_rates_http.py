@@ -85,3 +85,36 @@ def test_a_rate_of_the_catalogue_is_checked() -> None:
     assert Rate(name="openai", per_minute=500, burst=50).body == {"per_minute": 500, "burst": 50}
     with pytest.raises(CatalogueError, match="`per_minute` must be"):
         Rate(name="openai", per_minute=0)
+
+
+def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world: World) -> None:
+    assert world.ask("POST", "/openai/acquire", {"weight": 2}).json == {"granted": True}
+    paused = world.ask("POST", "/openai/pause").json
+    assert paused["paused_at"]
+    assert world.ask("POST", "/openai/pause").json == paused
+    waited = world.ask("POST", "/openai/waits", {"id": "w", "continuation": CALL})
+    assert waited.json == {"id": "w", "state": "waiting"}
+    world.advance(600)
+    for task in [task for task in world.tasks if task.task == "rate_admit"]:
+        world.deliver_task(task)
+    refused = world.ask("POST", "/openai/acquire", {})
+    assert refused.json == {"granted": False, "retry_after_seconds": 60, "paused": True}
+    assert refused.headers["Retry-After"] == "60"
+    assert world.ask("GET", "/openai").json == {**paused, "waiting": 1}
+    assert "paused_at" not in world.ask("POST", "/openai/resume").json
+    assert world.ask("POST", "/openai/acquire", {}).json["granted"] is False  # the wait is first
+    world.advance(1)
+    for task in [task for task in world.tasks if task.task == "rate_admit"]:
+        world.deliver_task(task)
+    assert world.ask("POST", "/openai/waits", {"id": "w", "continuation": CALL}).json["state"] == "granted"
+    granted = [world.ask("POST", "/openai/acquire", {}).json["granted"] for _ in range(3)]
+    assert granted.count(True) == 1
+
+
+def test_limits_change_in_a_pause_and_no_other_rate_is_paused(world: World) -> None:
+    world.ask("POST", "/openai/pause")
+    assert world.ask("PATCH", "/openai", {"burst": 5}).json["paused_at"]
+    assert world.ask("POST", "/claude/pause").status_code == 404
+    world.ask("POST", "/openai/resume")
+    assert world.ask("POST", "/openai/resume").status_code == 200
+    assert world.ask("GET", "/openai").json["burst"] == 5

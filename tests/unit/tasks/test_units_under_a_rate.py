@@ -8,15 +8,24 @@ import pytest
 
 from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
 from signalbox.adapters import runtime
+from signalbox.adapters.meter import Cost, measure
 from signalbox.batches.api import forget_liveness
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
+from signalbox.batches.service import batches
+from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.rates import service
+from signalbox.rates import tasks as rates_tasks
 from signalbox.rates.model import waits_of
+from signalbox.rates.requests import RateSettings
+from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
+from tests.unit.batches.batch_harness import BatchHarness
+from tests.unit.cost_table import FIGURES, row_cost
 
 RAN: list[tuple[int, float]] = []
 DOES: dict[int, Any] = {}
@@ -242,3 +251,31 @@ def test_sub_batches_take_permits_too(harness: Harness, shop: Any) -> None:
     harness.run()
     assert sorted(n for n, _ in RAN) == [0, 10, 11]
     assert batch("b").status()["state"] == "completed"
+
+
+def test_a_unit_with_a_rate_costs_what_the_table_says(harness: Harness) -> None:
+    plain, rated = total_of(""), total_of("openai")
+    assert Cost(**{name: getattr(rated, name) - getattr(plain, name) for name in FIGURES}) == row_cost(
+        "batches", "rated"
+    )
+
+
+def total_of(name: str) -> Cost:
+    """Return the cost of the deliveries of one unit of a batch; its admit run is its own, which many may share."""
+    world = BatchHarness()
+    service.put(world.ports, "openai", RateSettings(60, 2))
+    spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, rate=name)
+    batches.populate(world.ports, "b", spec)
+    run_batch_task(world.ports, "expand", world.tasks.pop(0).payload)
+    world.tasks.remove(next(task for task in world.tasks if task.task == "paint"))
+    with measure() as cost:
+        while tasks := [task for task in world.tasks if task.task in ("paint", "rate_admit")]:
+            world.tasks.remove(tasks[0])
+            if tasks[0].task == "rate_admit":
+                world.clock.advance(1)
+                rates_tasks.TASKS["rate_admit"](world.ports, tasks[0].payload)
+                continue
+            what = tasks[0].function, tasks[0].task, tasks[0].payload, tasks[0].queue
+            attempt = Attempt(tasks[0].name, tasks[0].context, 0, 0, *what)
+            runs.run(world.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
+    return cost

@@ -232,7 +232,8 @@ class Page:
     """A page. `first` is the index of its first unit, `text` its payloads as JSON.
 
     `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are the header's, so that an expansion
-    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted through the batch.
+    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted
+    through the batch.
     """
 
     first: int
@@ -253,7 +254,16 @@ class Page:
         """Return the page of these payloads, which begins at `start`."""
         text = json_text(list(units))
         of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
-        return cls(start.first, len(units), text, digest(list(units)), *of_header, start.first_group, header.rate, header.weight)
+        return cls(
+            start.first,
+            len(units),
+            text,
+            digest(list(units)),
+            *of_header,
+            start.first_group,
+            header.rate,
+            header.weight,
+        )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

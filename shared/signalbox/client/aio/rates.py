@@ -33,6 +33,16 @@ class Rate:
         found: dict[str, Json] = await self._transport.json("GET", "rates", self.name)
         return found
 
+    async def pause(self) -> dict[str, Json]:
+        """Grant no permits until `resume`; waits stay in their order. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("POST", "rates", self.name, "pause")
+        return found
+
+    async def resume(self) -> dict[str, Json]:
+        """Grant permits again, to those that wait first. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("POST", "rates", self.name, "resume")
+        return found
+
     async def delete(self) -> None:
         """Delete the rate; its waits end. Raises `NotFound`."""
         await self._transport.json("DELETE", "rates", self.name)

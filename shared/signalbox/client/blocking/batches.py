@@ -35,7 +35,8 @@ class Batch:
 
         `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
         outside. `on_complete` runs once, when all units have ended. `fields` are the others of ``POST batches``:
-        failures_max, deadline_seconds, concurrency, queues, semaphore, per_task, then, on_failure.
+        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then,
+        on_failure.
         """
         self.create(task=task, on_complete=on_complete, **fields)
         rest, page = iter(units), 0

@@ -1,6 +1,6 @@
 """All faults of the batches; `fault.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
-from tests.simulation.faults.batches import chains, ends, groups, pages, permits, runs, then, tree
+from tests.simulation.faults.batches import chains, ends, groups, pages, permits, rated, runs, then, tree
 
 GROUPED = groups.FAULTS
 
@@ -12,4 +12,5 @@ FAULTS = (
     *chains.FAULTS,
     *then.FAULTS,
     *permits.FAULTS,
+    *rated.FAULTS,
 )

@@ -30,6 +30,7 @@ class Callers:
         self.follows = 0 if kind.removed else follows
         self.semaphore = ""
         self.per_task: int | None = None
+        self.rated: dict[str, Any] = {}
         self._results = 0
 
     def next_result(self) -> int:
@@ -51,12 +52,17 @@ class Callers:
             on_failure=ALARM if self.follows else None,
             semaphore=self.semaphore,
             per_task=None if self._kind.from_outside else self.per_task,
+            **self.rated,
         )
 
     def _then(self) -> BatchSpec:
         units = [{"n": number} for number in range(self.follows - 1)]
-        options: dict[str, Any] = {"semaphore": self.semaphore, "per_task": self.per_task}
-        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, **options)
+        return BatchSpec(units=units, task=PAINT, on_complete=ANNOUNCE, sealed=True, **self.options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of every batch of this world with a task."""
+        return {"semaphore": self.semaphore, "per_task": self.per_task, **self.rated}
 
     def loading(self, size: int) -> list[Callable[[], None]]:
         """Return the calls that load a batch: in one call, or page by page in a race with the seal."""

@@ -75,13 +75,6 @@ class Permits:
 
     # --- units ---
 
-    def deliver(self, ports: Ports, effect: Effect, deliveries: int, code: runs.Code, is_live: runs.IsLive) -> None:
-        """Deliver a unit's task as a queue does: `deliveries` counts this one."""
-        operation, earlier = resumed(effect.name, effect.context)
-        what = effect.function, effect.task, effect.payload, effect.queue
-        attempt = Attempt(operation, with_unit(effect.context), 0, deliveries - 1 + earlier, *what)
-        runs.run(ports, attempt, RetryLimits(STARTS_MAX), is_live, code)
-
     @contextmanager
     def running(self, unit: PlacedUnit) -> Iterator[None]:
         """Note that a unit's code runs. Raises `Violation` if too many run."""
@@ -185,6 +178,14 @@ class Permits:
         held = [lease.lease_id for lease in leases if lease.live(self._world.now())]
         if held or waiting:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")
+
+
+def deliver(ports: Ports, effect: Effect, deliveries: int, code: runs.Code, is_live: runs.IsLive) -> None:
+    """Deliver a unit's task as a queue does: `deliveries` counts this one."""
+    operation, earlier = resumed(effect.name, effect.context)
+    what = effect.function, effect.task, effect.payload, effect.queue
+    attempt = Attempt(operation, with_unit(effect.context), 0, deliveries - 1 + earlier, *what)
+    runs.run(ports, attempt, RetryLimits(STARTS_MAX), is_live, code)
 
 
 def _run_another(ports: Ports, effect: Effect) -> None:

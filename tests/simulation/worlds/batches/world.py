@@ -1,6 +1,7 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
-In some worlds the units run under permits of a semaphore (`permits.py`).
+In some worlds the units run under permits of a semaphore (`permits.py`), in some others they take permits of a rate
+when they start (`rated.py`).
 
 In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
 may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
@@ -42,6 +43,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import OPERATIONS_LONG, operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.batches import rated
 from tests.simulation.worlds.batches.callers import Callers
 from tests.simulation.worlds.batches.checks import Checks
 from tests.simulation.worlds.batches.kinds import (
@@ -53,7 +55,7 @@ from tests.simulation.worlds.batches.kinds import (
     SMALL_LIMITS,
     Kind,
 )
-from tests.simulation.worlds.batches.permits import NAME, Permits, permits_of
+from tests.simulation.worlds.batches.permits import NAME, Permits, deliver, permits_of
 from tests.simulation.worlds.batches.removal import run_again_after_removal
 from tests.simulation.worlds.batches.under_way import UnderWay
 
@@ -120,6 +122,9 @@ class BatchesWorld:
         permits = 0 if has_none else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
+        self.rated = None if has_none or permits or not rated.is_rated(seed) else rated.Rated(self, seed)
+        if self.rated:
+            self.callers.rated = {"rate": rated.NAME, "weight": self.rated.weight}
         self.world.task_handlers["batch_expand"] = _run_batch_task
         self.world.task_handlers["painter"] = self._paint
         self.world.queue.on_reuse = self._reuse
@@ -171,7 +176,8 @@ class BatchesWorld:
             beginnings.append(self.callers.cancel)
         if self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
-        return beginnings + (self.permits.by_hand() if self.permits and not self.emptied else [])
+        limiter = None if self.emptied else self.permits or self.rated
+        return beginnings + (limiter.by_hand() if limiter else [])
 
     def _deliver_late(self, random: Random) -> None:
         """Deliver a unit's task once more when the names of all tasks are free again."""
@@ -214,8 +220,8 @@ class BatchesWorld:
         if unit.batch == "b" and unit.index == self.purged:
             return
         self.unit_tasks.append(effect)
-        if self.permits:
-            self._paint_under_a_permit(self.permits, ports, effect)
+        if self.permits or self.rated:
+            self._paint_with_permits(ports, effect)
             return
         has_parts = self.deliveries[effect.name] > 1 and bool(self.checks.sub_batches())
         had_outcome = bool(self.world.store.read(unit.path)[0].data)
@@ -233,25 +239,30 @@ class BatchesWorld:
             return
         units.complete_unit(ports, unit, self._outcome(unit))
 
-    def _paint_under_a_permit(self, permits: Permits, ports: Ports, effect: Effect) -> None:
+    def _paint_with_permits(self, ports: Ports, effect: Effect) -> None:
         unit = PlacedUnit.from_record(with_unit(effect.context)["unit"])
-        is_repeated = self.deliveries[effect.name] > 1 or "lease" in effect.context
+        granted = "lease" in effect.context or effect.context.get("unit", {}).get("granted", False)
+        is_repeated = self.deliveries[effect.name] > 1 or granted
         has_parts = is_repeated and bool(self.checks.sub_batches())
-        had_outcome = "lease" in effect.context and bool(self.world.store.read(unit.path)[0].data)
+        had_outcome = granted and bool(self.world.store.read(unit.path)[0].data)
 
         def is_live(unit: PlacedUnit) -> bool:
             return self.world.random.random() < 0.5 or units.unit_is_live(ports, unit)
 
         def code(_: TaskSubject | None, __: Start) -> Any:
-            if "lease" not in effect.context:
+            if not granted:
                 raise Violation(f"unit {unit.index} runs without a permit")
             if had_outcome and unit.attempt == 0:
                 raise Violation(f"unit {unit.index} has its outcome, and runs")
             self.under_way.begin(unit)
-            with permits.running(unit):
+            if self.rated:
+                self.rated.begin(unit, effect)
+                return self._painted(unit, has_parts)
+            assert self.permits, "a unit runs with permits of a semaphore or of a rate"
+            with self.permits.running(unit):
                 return self._painted(unit, has_parts)
 
-        permits.deliver(ports, effect, self.deliveries[effect.name], code, is_live)
+        deliver(ports, effect, self.deliveries[effect.name], code, is_live)
 
     def _painted(self, unit: PlacedUnit, has_parts: bool) -> Any:
         if self.kind.nested and unit.batch == "b" and unit.index == 0:
@@ -271,8 +282,7 @@ class BatchesWorld:
             raise Violation(f"the code of unit {unit.index} ran again, though its sub-batch was sealed")
         run = self.callers.next_result()
         parts = [{"n": number, "run": run} for number in range(self.world.random.randint(0, PARTS_MAX))]
-        options: dict[str, Any] = {"semaphore": self.callers.semaphore, "per_task": self.callers.per_task}
-        return BatchSpec(units=parts, task=PAINT, sealed=True, **options)
+        return BatchSpec(units=parts, task=PAINT, sealed=True, **self.callers.options)
 
     def _parent_was_cancelled(self, unit: PlacedUnit) -> bool:
         """Return whether the batch `b` was cancelled, and the sub-batch of this unit not yet."""
@@ -330,13 +340,14 @@ class BatchesWorld:
             self.sweep_later(BATCHES_LIMITS.batch_idle_seconds, sweep_batches)
         for _ in range(2):
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
+        limiter = self.permits or self.rated
         for _ in range(SWEEPS_OF_EMPTIED if self.emptied else 0):
             self.sweep_later(BATCHES_LIMITS.unit_silent_seconds + NAMES_KEPT_SECONDS, sweep_batches)
-            if self.permits:
-                self.sweep_later(1, self.permits.sweep)
-        if self.permits:
-            self.sweep_later(1, self.permits.sweep)
-            self.permits.check_rest()
+            if limiter:
+                self.sweep_later(1, limiter.sweep)
+        if limiter:
+            self.sweep_later(1, limiter.sweep)
+            limiter.check_rest()
         self.checks.check_rest()
 
     def _complete_what_did_not_land(self) -> None:
@@ -354,9 +365,9 @@ class BatchesWorld:
             self.callers.retry()
         self.world.run()
         self.world.fault_rates.left = 0
-        if self.permits:
+        if limiter := self.permits or self.rated:
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
-            self.sweep_later(1, self.permits.sweep)
+            self.sweep_later(1, limiter.sweep)
         if self.callers.concurrency:
             self.callers.retry()
             self.world.run()

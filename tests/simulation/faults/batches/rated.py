@@ -1,0 +1,49 @@
+"""Faults of batch-21: units that take permits of a rate when they start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.core.effects import Effect
+from signalbox.rates.machine import Admitted
+from signalbox.rates.model import RateWait, WaitAnswer
+from signalbox.rates.requests import RateWaitRequest
+from signalbox.tasks.model import Attempt
+from tests.simulation.faults.batches.planting import in_batches
+from tests.simulation.faults.points import original
+
+unit_rate_wait = original("tasks.unit_rate_wait")
+repeated_wait = original("rates.repeated_wait")
+ended_tasks = original("rates.ended_tasks")
+
+
+def _a_wait_for_each_delivery(unit: PlacedUnit, attempt: Attempt) -> RateWaitRequest:
+    """The wait has a new id in each delivery."""
+    request = unit_rate_wait(unit, attempt)
+    return replace(request, id=f"{request.id}-{attempt.retries}")
+
+
+def _nothing_lost(name: str, held: RateWait, now: datetime) -> WaitAnswer:
+    return replace(repeated_wait(name, held, now), lost=())
+
+
+def _of_flows_only(name: str, admitted: Admitted, now: datetime) -> tuple[Effect, ...]:
+    flows = tuple(held for held in admitted.stale if not held.unit)
+    tasks: tuple[Effect, ...] = ended_tasks(name, replace(admitted, stale=flows), now)
+    return tasks
+
+
+def _keep_waits(*_: Any) -> None:
+    """No wait of a cancelled batch ends."""
+
+
+FAULTS = (
+    in_batches("batch-21", "one wait of a rate for all deliveries", "tasks.unit_rate_wait", _a_wait_for_each_delivery),
+    in_batches("batch-21", "the task of a grant, again", "rates.repeated_wait", _nothing_lost),
+    in_batches("batch-21", "the units of a deleted rate", "rates.ended_tasks", _of_flows_only),
+    in_batches("batch-21", "the unit of a cancelled wait", "rates.unit_task", lambda *_: ()),
+    in_batches("batch-21", "ending the waits of a cancelled batch", "rates.drop_waits", _keep_waits),
+)
