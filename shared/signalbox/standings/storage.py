@@ -64,9 +64,7 @@ def _with_standings(store: Store, visit: Visit, read: Mapping[StandingKey, Snaps
     changes = visit.changes
     if left := [key for key in changes if key not in read]:
         read = {**read, **dict(zip(left, store.read(*(key.path for key in left)), strict=True))}
-    loaded = {
-        key: LoadedStanding(Standing.from_record(read[key].data), read[key].update_time) for key in changes
-    }
+    loaded = {key: LoadedStanding(Standing.from_record(read[key].data), read[key].update_time) for key in changes}
     now = max((read[key].read_time for key in changes), default=visit.now)
     visit = replace(visit, now=now, standings=loaded)
     return replace(visit, standings={key: _with_others(store, visit, key, changes[key]) for key in changes})

@@ -105,7 +105,9 @@ class Semaphore:
 
     async def _wait(self, body: dict[str, Any], wait_seconds: float | None = None) -> Waited:
         parameters = {"wait_seconds": wait_seconds}
-        found: Waited = await self._transport.json("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
+        found: Waited = await self._transport.json(
+            "POST", "semaphore-wait", self.name, body=body, parameters=parameters
+        )
         return found
 
     async def cancel(self, id: str) -> bool:
