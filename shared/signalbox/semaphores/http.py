@@ -3,16 +3,28 @@
 `{base}semaphores`, `{base}semaphore-wait`, `{base}semaphore-signal` and `{base}semaphore-renew`.
 """
 
+from functools import partial
 from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.adapters.line import Lines
 from signalbox.core.requests import OF_NAMES
 from signalbox.semaphores import service, sweep
+from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model import Lane, Lease, LeaseRecord, Semaphore, SemaphoreView, WaitAnswer, Waiter
+from signalbox.semaphores.model import (
+    NOT_ACQUIRED,
+    Lane,
+    Lease,
+    LeaseRecord,
+    Semaphore,
+    SemaphoreView,
+    WaitAnswer,
+    Waiter,
+)
 from signalbox.semaphores.requests import (
     RenewRequest,
     SemaphoreSettings,
@@ -20,6 +32,7 @@ from signalbox.semaphores.requests import (
     SettingsPatch,
     SignalRequest,
     WaitRequest,
+    wait_seconds,
 )
 
 semaphores = Routes("semaphores")
@@ -29,16 +42,22 @@ semaphore_renew = Routes("semaphore_renew")
 
 Json = dict[str, Any]
 
+_acquires = Lines(LIMITS.acquires_waiting_max)
+"""The requests of this process that wait for permits."""
+
 
 # --- waits and leases ---
 
 
-@semaphore_wait.on("POST", "/{name}")
+@semaphore_wait.on("POST", "/{name}", query=("wait_seconds",))
 def wait(request: Request, name: str) -> Response:
     ports = runtime.ports()
     id_ = request.header("Idempotency-Key") or ports.store.new_id()
     wanted = WaitRequest.from_request(request.json_object(), id_)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
+    if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
+        look = partial(service.acquire_within, ports, name, wanted)
+        return Response(200, _answer(_acquires.in_turn((id(ports.store), name), seconds, look) or NOT_ACQUIRED))
     return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
 
 

@@ -34,6 +34,18 @@ class SemaphoreLimits(Limits):
     silent_grants_max: int = 20
     """Waits of one semaphore that a visit of the sweeper returns to the wait queue, each by a commit."""
 
+    acquire_wait_seconds_max: int = 30
+    """The longest time for which a request waits for permits: it occupies an instance meanwhile."""
+
+    acquires_waiting_max: int = 12
+    """Requests of one process that wait for permits at once, so that the others of an instance are still answered."""
+
+    acquire_pause_seconds: float = 0.02
+    """The first pause of a process in which requests wait for permits; it grows by half each time."""
+
+    acquire_pause_seconds_max: float = 0.5
+    """The longest such pause. A process reads the semaphore about twice a second, however many of its requests wait."""
+
     ended_leases_max: int = 50
     """Ended leases that the record keeps, to recognise a repeated call."""
 

@@ -134,6 +134,22 @@ class WaitRequest:
         return cls(**({"id": id_} | given | calls))
 
 
+def wait_seconds(given: str | None, wanted: WaitRequest) -> float:
+    """Return the query parameter of a wait without a continuation, 0 if it is not given. Raises `BadSemaphore`."""
+    if given is None:
+        return 0
+    if wanted.continuation is not None:
+        raise BadSemaphore("`wait_seconds` is for waits without a continuation.", field="wait_seconds")
+    try:
+        seconds = float(given)
+    except ValueError as error:
+        raise BadSemaphore("`wait_seconds` must be a number.", field="wait_seconds") from error
+    if not 0 <= seconds <= LIMITS.acquire_wait_seconds_max:
+        limit = LIMITS.acquire_wait_seconds_max
+        raise BadSemaphore(f"`wait_seconds` must be 0 to {limit}.", field="wait_seconds")
+    return seconds
+
+
 @dataclass(frozen=True, slots=True)
 class SignalRequest:
     """The lease to end, by its lease id. A repeat with the same `operation` gets the same answer."""

@@ -40,6 +40,7 @@ from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transit
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import (
     COLLECTION,
+    NOT_ACQUIRED,
     Lease,
     LeaseRecord,
     Semaphore,
@@ -234,6 +235,27 @@ def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
         return _queued(ports, name, request)
     except BadSemaphore:
         return repeated(ports, name, request)
+
+
+def acquire_within(ports: Ports, name: str, request: WaitRequest, seconds: float) -> WaitAnswer:
+    """Try to take permits, again and again, for at most `seconds` of pauses. Raises as `wait` does.
+
+    The wait's id makes its repeats the same wait, so a lost answer is repeated, too.
+    """
+    pause_seconds, left = LIMITS.acquire_pause_seconds, seconds
+    while True:
+        try:
+            answer = wait(ports, name, request)
+        except Unavailable:
+            if left <= 0:
+                raise
+        else:
+            if answer != NOT_ACQUIRED or left <= 0:
+                return answer
+        slept = min(left, pause_seconds * (0.5 + ports.clock.jitter()))
+        ports.clock.sleep(slept)
+        left -= slept
+        pause_seconds = min(pause_seconds * 1.5, LIMITS.acquire_pause_seconds_max)
 
 
 def _queued(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:

@@ -5,12 +5,13 @@ first. A rank is computed by two count aggregations, which are billed one read f
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core.effects import Decision, name_of
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
+from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.record_values import same
@@ -37,8 +38,14 @@ class Page:
 
 
 def put_yoke(ports: Ports, yoke: Yoke) -> bool:
-    """Write a yoke unless it is stored already; return whether it is new. Raises `Unavailable`."""
+    """Write a yoke unless it is stored already; return whether it is new. Raises `Unavailable`.
+
+    Most are new, so a yoke is created without a read, and read if it exists.
+    """
     record = yoke.to_record()
+    with suppress(AlreadyExists):
+        ports.store.commit([Put(yoke.key.path, record, Must.NOT_EXIST)])
+        return True
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
         is_new = read[0].data is None

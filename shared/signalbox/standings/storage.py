@@ -4,7 +4,7 @@ The order of reads matters. A visit reads the extremes after the standing, and a
 adjustments: a change that is counted later leaves another adjustment, or writes the standing, so that the guard fails.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,9 +23,13 @@ from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Tall
 
 @dataclass(frozen=True, slots=True)
 class VisitReads:
-    """The read plan of a visit: three records at one instant, then the standings that change."""
+    """The read plan of a visit: three records at one instant, then the standings that change.
+
+    Unless it is a walk's, a change is likely: then the standings of the user and of the item are read at that instant.
+    """
 
     key: YokeKey
+    by_walk: bool = False
 
     @property
     def path(self) -> str:
@@ -34,7 +38,9 @@ class VisitReads:
 
     def load(self, store: Store, attempt: int) -> Visit:
         """Return the input of a visit. After a lost race, all standings count as busy."""
-        yoke, counted, declared = store.read(self.key.path, self.key.counted_path, DECLARED)
+        likely = () if self.by_walk else self.key.standings
+        paths = (self.key.path, self.key.counted_path, DECLARED, *(standing.path for standing in likely))
+        yoke, counted, declared, *read = store.read(*paths)
         visit = Visit(
             self.key,
             yoke.read_time,
@@ -46,19 +52,20 @@ class VisitReads:
             Declarations.from_record(declared.data),
             contended=attempt > 0,
         )
-        return visit if machine.is_done(visit) else _with_standings(store, visit)
+        if machine.is_done(visit):
+            return visit
+        return _with_standings(store, visit, dict(zip(likely, read, strict=True)))
 
 
-def _with_standings(store: Store, visit: Visit) -> Visit:
-    """Read the standings that change and then, if an extreme may be removed, the extremes of the other yokes."""
+def _with_standings(store: Store, visit: Visit, read: Mapping[StandingKey, Snapshot]) -> Visit:
+    """Read the standings that change and are not read yet; and then, if an extreme may be removed, the extremes of the
+    other yokes.
+    """
     changes = visit.changes
-    if not changes:
-        return visit
-    read = dict(zip(changes, store.read(*(key.path for key in changes)), strict=True))
-    loaded = {
-        key: LoadedStanding(Standing.from_record(record.data), record.update_time) for key, record in read.items()
-    }
-    now = next(iter(read.values())).read_time
+    if left := [key for key in changes if key not in read]:
+        read = {**read, **dict(zip(left, store.read(*(key.path for key in left)), strict=True))}
+    loaded = {key: LoadedStanding(Standing.from_record(read[key].data), read[key].update_time) for key in changes}
+    now = max((read[key].read_time for key in changes), default=visit.now)
     visit = replace(visit, now=now, standings=loaded)
     return replace(visit, standings={key: _with_others(store, visit, key, changes[key]) for key in changes})
 

@@ -81,7 +81,7 @@ def count_event(ports: Ports, event: DocumentEvent) -> None:
 
 def count(ports: Ports, key: YokeKey, *, by_walk: bool = False) -> None:
     """Count a yoke in its current state. Raises `Unavailable`, also if a fold task may not be enqueued."""
-    reads = VisitReads(key)
+    reads = VisitReads(key, by_walk)
     is_done = machine.is_done_on_walk if by_walk else machine.is_done
 
     def decide(visit: Visit) -> Decision[Writes, Logged]:

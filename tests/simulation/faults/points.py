@@ -319,7 +319,6 @@ FAULT_POINTS: Mapping[str, str] = {
     "objects._post_and_take_part": "signalbox.objects.service:_post_and_take_part",
     "objects._understood": "signalbox.objects.service:_understood",
     "objects.effects_of": "signalbox.objects.service:effects_of",
-    "objects.kept_posts": "signalbox.objects.service:kept_posts",
     "objects.header_put": "signalbox.objects.storage:header_put",
     "objects.json": "signalbox.objects.machine.classes:json",
     "objects.next_revision": "signalbox.objects.service:next_revision",

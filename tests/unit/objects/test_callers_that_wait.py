@@ -10,6 +10,7 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.mailboxes.model import ObjectAddress, StoredMessage
 from signalbox.objects import service
 from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message, leads, method_call
+from signalbox.objects.storage import kept_posts
 from tests.unit.cost_table import row_cost
 from tests.unit.objects.accounts import CODE, Objects, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -174,6 +175,12 @@ def _raise_unavailable() -> None:
 def message(id_: str, **fields: object) -> StoredMessage:
     time = OperationsPlatform().now
     return StoredMessage(id_, fields, time, time, time)
+
+
+def test_the_last_call_of_a_commit_names_the_kept_wake_up() -> None:
+    *others, last = kept_posts(ADDRESS, {"c": add(), "d": add(), "e": add()}, "kept")
+    assert last.data[KEPT_WAKE_UP] == "kept"
+    assert not any(KEPT_WAKE_UP in put.data for put in others)
 
 
 def test_the_first_process_that_waits_leads_unless_the_first_message_is_marked() -> None:

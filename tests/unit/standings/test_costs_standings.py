@@ -4,6 +4,7 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.standings import service
+from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.testing.limits import replaced
@@ -29,6 +30,8 @@ def test_putting_a_yoke(world: StandingsPlatform) -> None:
     put = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  what is measured, twice
     assert world.cost_of(put) == row_cost("standings", "put")
     assert world.cost_of(put) == row_cost("standings", "put_again")
+    change = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  beside those
+    assert world.cost_of(change) == row_cost("standings", "put_changed")
 
 
 def test_deleting_a_yoke(world: StandingsPlatform) -> None:
@@ -37,6 +40,11 @@ def test_deleting_a_yoke(world: StandingsPlatform) -> None:
 
 def test_counting_a_yoke_of_a_quiet_item_and_user(world: StandingsPlatform) -> None:
     assert world.yoke("ann", "tea", 4) == row_cost("standings", "event", s=2)
+
+
+def test_counting_a_yoke_of_a_declared_kind(world: StandingsPlatform) -> None:
+    service.declare(world.ports, "fresh", Declaration(("fresh",)))
+    assert world.yoke("ann", "tea", 4, fresh=True) == row_cost("standings", "event", "event_kinds", s=3)
 
 
 def test_counting_a_yoke_that_was_an_extreme(world: StandingsPlatform) -> None:

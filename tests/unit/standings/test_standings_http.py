@@ -1,6 +1,7 @@
 """Yokes and standings as people call them; events and tasks are delivered to the real entry points."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_yoke_is_put_read_and_deleted(harness: Harness) -> None:
     assert harness.put("yokes/ann/tea", json={"value": 4}).status == 200
     got = harness.get("yokes/ann/tea").json
     assert (got["user"], got["item"], got["value"], got["attributes"]) == ("ann", "tea", 4, {})
-    assert got["created_at"] <= got["updated_at"]
+    assert datetime.fromisoformat(got["created_at"]) < datetime.fromisoformat(got["updated_at"])
     assert [harness.delete("yokes/ann/tea").status for _ in range(2)] == [204, 204]
     assert harness.get("yokes/ann/tea").status == 404
 

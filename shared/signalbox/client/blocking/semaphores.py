@@ -17,6 +17,9 @@ from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
 from signalbox.client.requests import given, keyed
 
+WAIT_SECONDS_MAX = 5.0
+"""The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""
+
 RENEWALS_PER_LEASE = 3
 """A lease is renewed when a third of its time has passed, so two renewals may fail."""
 
@@ -68,10 +71,20 @@ class Semaphore:
         """Delete the semaphore; its waits end. Raises `NotFound`."""
         self._transport.json("DELETE", "semaphores", self.name)
 
-    def acquire(self, *, id: str | None = None, permits: int = 1, lease_seconds: float | None = None) -> Lease | None:
-        """Acquire permits if they are free now; else return None. A repeat under an `id` returns the lease it has."""
+    def acquire(
+        self,
+        *,
+        id: str | None = None,
+        permits: int = 1,
+        lease_seconds: float | None = None,
+        wait_seconds: float | None = None,
+    ) -> Lease | None:
+        """Acquire permits if they are free now, or within `wait_seconds` (at most 30); else return None.
+
+        It may return None earlier, if too many requests wait. A repeat under an `id` returns the lease it has.
+        """
         fields = given(id=id or str(uuid.uuid4()), lease_seconds=lease_seconds)
-        waited = self._wait({"permits": permits, **fields})
+        waited = self._wait({"permits": permits, **fields}, wait_seconds)
         return waited.get("lease") if waited["acquired"] else None
 
     def wait(
@@ -109,8 +122,9 @@ class Semaphore:
             )
         )
 
-    def _wait(self, body: dict[str, Any]) -> Waited:
-        found: Waited = self._transport.json("POST", "semaphore-wait", self.name, body=body)
+    def _wait(self, body: dict[str, Any], wait_seconds: float | None = None) -> Waited:
+        parameters = {"wait_seconds": wait_seconds}
+        found: Waited = self._transport.json("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
         return found
 
     def cancel(self, id: str) -> bool:
@@ -141,19 +155,25 @@ class Semaphore:
     def lease(
         self, timeout_seconds: float, *, permits: int = 1, lease_seconds: float | None = None
     ) -> Iterator["HeldLease"]:
-        """Hold permits during a block: poll for them, renew the lease in the background, and release it at the end.
+        """Hold permits during a block: wait for them, renew the lease in the background, and release it at the end.
 
         Raises `TimeoutError` if there were none in time, and, at the end of the block, `LeaseLost` if the lease had
-        ended. Permits that are polled for have no place in the queue: tasks that `wait` come first.
+        ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
         """
-        patience = Patience(time.monotonic() + timeout_seconds)
+        ends_at = time.monotonic() + timeout_seconds
         wait: Any = {"id": str(uuid.uuid4()), "permits": permits, "lease_seconds": lease_seconds}
-        while (found := self.acquire(**wait)) is None:
+        patience = Patience(ends_at)
+        while (found := self.acquire(**wait, wait_seconds=_wait_until(ends_at))) is None:
             pause = patience.next_pause(time.monotonic(), f"{self.name} has no free permit")
             sleep(pause * (0.5 + random.random()))  # noqa: S311 (a pause)
         seconds = lease_seconds or float((self.show())["lease_seconds"])
         with HeldLease(self, found, seconds) as held:
             yield held
+
+
+def _wait_until(ends_at: float) -> float:
+    """Return the seconds for which one request waits for permits."""
+    return round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
 
 
 class HeldLease:

@@ -158,6 +158,11 @@ class YokeKey:
     def counted_path(self) -> str:
         return f"{COUNTED}/{self.id}"
 
+    @property
+    def standings(self) -> "tuple[StandingKey, StandingKey]":
+        """The standings of its user and of its item, in which it counts whatever kinds are declared."""
+        return StandingKey("user", join((self.user,))), StandingKey("item", join((self.item,)))
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class StandingKey:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.ports import AlreadyExists, Committed, Conflict, OutOfTime, Ports, Put, Write
+from signalbox.core.ports import AlreadyExists, Committed, Conflict, OutOfTime, Ports, Write
 from signalbox.mailboxes.model import ObjectAddress, StoredMessage, message_path
-from signalbox.mailboxes.storage import Mailbox, message_put
+from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects import service
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import KEPT_WAKE_UP, Message
 from signalbox.objects.service import Code
-from tests.simulation.faults.fault import torn
 from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import original
 
@@ -27,13 +25,13 @@ def _kept_in_memory(ports: Ports, writes: Sequence[Write], _: Effect, __: str) -
     return ports.store.commit(writes)
 
 
-def _named_by_the_first(address: ObjectAddress, calls: Mapping[str, Message], kept_wake_up: str) -> list[Put]:
-    first, *others = (message_put(address.base, id_, message.to_record()) for id_, message in calls.items())
-    return [replace(first, data={**first.data, KEPT_WAKE_UP: kept_wake_up}), *others]
-
-
 def _also_as_a_repeat(
-    ports: Ports, code: Code, address: ObjectAddress, calls: Mapping[str, Message], out_of_time: OutOfTime, **others: Any
+    ports: Ports,
+    code: Code,
+    address: ObjectAddress,
+    calls: Mapping[str, Message],
+    out_of_time: OutOfTime,
+    **others: Any,
 ) -> Any:
     """A repeat takes part as its first process did."""
     try:
@@ -65,7 +63,6 @@ def _answered_before_it_lands(
 
 FAULTS = (
     in_objects("obj-18", "a kept wake-up in the outbox", "core.keep", _kept_in_memory),
-    torn(in_objects("obj-18", "naming the kept wake-up last", "objects.kept_posts", _named_by_the_first)),
     in_objects("obj-18", "leaving a repeated call to others", "objects._post_and_take_part", _also_as_a_repeat),
     in_objects("obj-18", "an answer from a commit that succeeded", "objects._committed", _answered_before_it_lands),
 )

@@ -6,14 +6,14 @@ deployment answer, calls are slow or have a time limit, or the queue cannot look
 some, the queue of wake-ups is purged once; hours later, sweeps have woken what waits.
 
 Some callers wait for the outcome: their process applies their calls together, or posts them and may apply what others
-have posted. Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds one does not.
-Some callers use an id that is taken. Methods send to the other object, raise, or kill their process. Pages are small,
-so turns end early and runs share wake-ups.
+have posted. Callers repeat a call that was not answered, under the same id, as a redelivered task does; in some worlds
+one does not. Some callers use an id that is taken. Methods send to the other object, raise, or kill their process.
+Pages are small, so turns end early and runs share wake-ups.
 
 Whenever a header is written, no call is applied twice, before its time or after its limit. At rest, every committed
 call has its effect and its outcome; a call that began after another was committed is applied after it; what a call sent
-ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up; callers were answered with the outcome that was committed, and the process
-of each was ended at most once by a deadly call of another.
+ran once, in order; continuations ran with the outcome; nothing waits; no healthy call was given up. Callers were
+answered with the outcome that was committed, and a deadly call of another ended the process of each at most once.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""Acquires over HTTP that wait: they poll the semaphore for some seconds, and hold no place in its wait queue."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from signalbox.adapters.line import Lines
+from signalbox.core.problems import Unavailable
+from signalbox.semaphores import http, service
+from signalbox.semaphores.model import NOT_ACQUIRED
+from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from tests.unit.cost_table import row_cost, total
+from tests.unit.semaphores.test_semaphores_http import CALL, World
+
+
+class Polled(World):
+    """A world in which others act during sleeps, one act a sleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+
+@pytest.fixture
+def world() -> Iterator[Polled]:
+    world = Polled()
+    with world.bound():
+        service.put(world.ports, "door", SemaphoreSettings(1, 60))
+        yield world
+
+
+def hold(world: Polled) -> str:
+    lease = service.wait(world.ports, "door", WaitRequest("holder")).lease
+    assert lease is not None
+    return lease.id
+
+
+def test_an_acquire_is_granted_once_the_permit_is_free(world: Polled) -> None:
+    lease = hold(world)
+    world.meanwhile = [lambda: None, lambda: service.signal(world.ports, "door", SignalRequest(lease))]
+    answer = service.acquire_within(world.ports, "door", WaitRequest("me"), 10)
+    assert answer.lease is not None
+    assert len(world.slept_seconds) == 2
+
+
+def test_an_acquire_that_waits_costs_a_read_a_poll(world: Polled) -> None:
+    hold(world)
+    world.slept_seconds.clear()
+    cost = world.cost_of(lambda: service.acquire_within(world.ports, "door", WaitRequest("me"), 2))
+    assert cost == total(*[row_cost("semaphores", "acquire_none")] * (len(world.slept_seconds) + 1))
+    assert len(world.slept_seconds) <= 12
+    assert sum(world.slept_seconds) == pytest.approx(2)
+
+
+def test_a_lost_answer_is_repeated_under_its_id(world: Polled) -> None:
+    first = service.wait
+    failed = []
+
+    def once(*arguments: object) -> object:
+        if not failed:
+            failed.append(first(*arguments))  # type: ignore[arg-type]
+            raise Unavailable("lost")
+        return first(*arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "wait", once)
+        answer = service.acquire_within(world.ports, "door", WaitRequest("me"), 2)
+    assert answer == failed[0]
+    failed.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "wait", once)
+        with pytest.raises(Unavailable):
+            service.acquire_within(world.ports, "door", WaitRequest("me"), 0)
+
+
+def test_it_is_asked_for_over_http(world: Polled) -> None:
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]["acquired"]
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=0.05", {"id": "b"}) == (200, {"acquired": False})
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "c", "continuation": CALL})[0] == 400
+    for wrong in ("31", "-1", "soon"):
+        status, problem = world.ask("POST", f"semaphore-wait/door?wait_seconds={wrong}", {})
+        assert (status, problem["field"]) == (400, "wait_seconds")
+
+
+def test_a_request_without_a_place_is_answered_at_once(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_acquires", Lines(0))
+    cost = world.cost_of(lambda: world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}))
+    assert cost.round_trips == 0
+    assert NOT_ACQUIRED.lease is None
