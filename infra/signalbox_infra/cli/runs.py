@@ -39,6 +39,17 @@ def list_runs(function: str, flow: str, state: str | None, label: str | None, as
         show_each(client.flow(function, flow).runs(state, label), ("id", "state"), as_json=as_json)
 
 
+@flows.command("show")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@of_a_place
+def show_run(function: str, flow: str, id: str, **place: str) -> None:
+    """Print a run's state and what it waits for."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).show())
+
+
 @flows.command("start")
 @click.argument("function")
 @click.argument("flow")
