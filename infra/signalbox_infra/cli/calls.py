@@ -294,6 +294,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # --- failures ---
 
 
+@click.command("ls")
+@click.option("--state", type=click.Choice(["failed", "retrying"]), help="Only those.")
+@JSON_LINES
+@of_a_place
+def list_failures(state: str | None, as_json: bool, **place: str) -> None:
+    """List tasks that were given up or are being retried: id, state, function, task and problem."""
+    with opened(**place) as client:
+        show_each(client.failures.list(state), ("id", "state", "function", "task", "problem"), as_json=as_json)
+
+
 @click.command("retry")
 @click.argument("ids", metavar="ID...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All that there are when the command begins.")
@@ -337,11 +347,22 @@ def show_batch(id: str, **place: str) -> None:
 @click.argument("id")
 @of_a_place
 def watch_batch(id: str, **place: str) -> None:
-    """Print a batch's progress until it has ended."""
+    """Print a batch's progress until it has ended, on a terminal as a bar."""
     with opened(**place) as client:
-        for event in client.batch(id).watch():
-            if event["event"] != "unit":
-                show(event["data"])
+        counts = (event["data"] for event in client.batch(id).watch() if event["event"] != "unit")
+        for latest in _drawn(counts) if sys.stdout.isatty() else counts:
+            show(latest)
+
+
+def _drawn(counts: Iterable[Any]) -> Iterator[Any]:
+    """Draw the counts of a batch as a bar, and return the last ones."""
+    latest = None
+    with click.progressbar(length=1, file=sys.stderr, show_pos=True) as bar:
+        for latest in counts:
+            bar.length = latest["size"]
+            bar.update(latest["succeeded"] + latest["failed"] - bar.pos)
+    if latest is not None:
+        yield latest
 
 
 @batches.command("retry")

@@ -418,4 +418,5 @@ def destroy(project: str, environment: str, region: str, confirm: str) -> int:
 
 for group in (*calls.GROUPS, runs.flows):
     cli.add_command(group)
-failures.add_command(calls.retry_failures)
+for command in (calls.list_failures, calls.retry_failures):
+    failures.add_command(command)

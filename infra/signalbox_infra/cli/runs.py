@@ -63,6 +63,17 @@ def list_runs(
         show_each(runs, ("id", "state"), as_json=as_json)
 
 
+@flows.command("show")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@of_a_place
+def show_run(function: str, flow: str, id: str, **place: str) -> None:
+    """Print a run's state and what it waits for."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).show())
+
+
 @flows.command("start")
 @click.argument("function")
 @click.argument("flow")

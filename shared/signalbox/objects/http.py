@@ -16,7 +16,7 @@ from signalbox.core.calls import Call
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, PermissionDenied
-from signalbox.core.requests import wants
+from signalbox.core.requests import check_prefix, wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress
@@ -45,7 +45,7 @@ WAIT = ("wait_seconds",)
 def add_routes(routes: Routes, local: Callable[[], LocalClasses], rules: AccessRules) -> None:
     """Add the routes of the objects whose classes `local` has. In an open function `rules` decide each request."""
     handlers = ObjectRoutes(local, rules)
-    routes.on("GET", "/objects/{class_name}", query=("page_token",))(handlers.list)
+    routes.on("GET", "/objects/{class_name}", query=("prefix", "page_token"))(handlers.list)
     routes.on("GET", OBJECT, query=("state",))(handlers.get)
     routes.on("DELETE", OBJECT)(handlers.delete)
     routes.on("POST", f"{OBJECT}/{{method}}", query=WAIT)(handlers.call)
@@ -137,7 +137,8 @@ class ObjectRoutes:
         """List objects of a class by their keys."""
         self._class(Access(request, "list", class_name))
         token = request.query.get("page_token")
-        page = service.list_objects(runtime.ports(), class_name, token and check_key(token))
+        after = token and check_key(token)
+        page = service.list_objects(runtime.ports(), class_name, after, check_prefix(request.query))
         more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
         return Response(200, {"objects": [address.to_json() for address in page]} | more)
 

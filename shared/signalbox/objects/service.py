@@ -35,6 +35,7 @@ from signalbox.core.ports import (
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.reads import poll, poll_again
+from signalbox.core.requests import with_prefix
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
@@ -453,10 +454,10 @@ def delete(ports: Ports, function_of: FunctionOf, address: ObjectAddress, id_: s
     post_call(ports, function_of, CallPlace(address, id_ or ports.store.new_id()), deletion())
 
 
-def list_objects(ports: Ports, class_name: str, after_key: str | None = None) -> list[ObjectAddress]:
-    """Return objects of a class in the order of their keys, starting after a key."""
-    first = Condition(ID, ">=", f"{class_name}~")
-    last = Condition(ID, "<", f"{class_name}{AFTER_KEYS}")
+def list_objects(ports: Ports, class_name: str, after_key: str | None = None, prefix: str = "") -> list[ObjectAddress]:
+    """Return objects of a class whose keys begin with a prefix, in the order of their keys, starting after a key."""
+    all_of_it = (Condition(ID, ">=", f"{class_name}~"), Condition(ID, "<", f"{class_name}{AFTER_KEYS}"))
+    where = with_prefix(prefix, f"{class_name}~") or all_of_it
     after = () if after_key is None else (f"{class_name}~{after_key}",)
-    query = Query(ObjectAddress.COLLECTION, (first, last), limit=LIMITS.objects_listed_max, after=after)
+    query = Query(ObjectAddress.COLLECTION, where, limit=LIMITS.objects_listed_max, after=after)
     return [ObjectAddress(class_name, snapshot.id.split("~", 1)[1]) for snapshot in ports.store.query(query)]

@@ -64,7 +64,9 @@ def found(page: Page) -> list[Any]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 400])
-def test_axe_finds_nothing_on_any_page(console: Console, harness: Harness, scheme: Any, width: int) -> None:
+def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(
+    console: Console, harness: Harness, scheme: Any, width: int
+) -> None:
     fill(harness)
     console.page.emulate_media(color_scheme=scheme)
     console.page.set_viewport_size({"width": width, "height": 900})
@@ -73,6 +75,8 @@ def test_axe_finds_nothing_on_any_page(console: Console, harness: Harness, schem
         console.open(place, heading)
         if seen := found(console.page):
             violations[place] = seen
+        if (wide := console.page.evaluate("document.documentElement.scrollWidth")) > width:
+            violations[f"{place} is wider than its window"] = [wide]
     assert violations == {}
 
 

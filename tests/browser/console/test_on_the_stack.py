@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
+from signalbox.client import Client, NotFound, call
 from signalbox_infra.local.stack import Stack
 from tests.browser.console.pages import Console
 
@@ -36,16 +36,18 @@ def shown(page: Page, stack: Stack) -> Console:
     return Console(page, stack.base_url)
 
 
-def put(stack: Stack, path: str, body: object) -> None:
-    httpx.put(f"{stack.base_url}{path}", json=body, timeout=30).raise_for_status()
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.base_url) as client:
+        yield client
 
 
-def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, stack: Stack) -> None:
-    put(stack, "documents/town", {"name": "old"})
+def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, stack: Stack, client: Client) -> None:
+    client.documents.put("town", {"name": "old"})
     for name in ("ann", "ben"):
-        put(stack, f"documents/{name}", {"home": {"key": "town"}})
+        client.documents.put(name, {"home": {"key": "town"}})
     stack.wait_until_idle(30)
-    put(stack, "documents/town", {"name": "new"})
+    client.documents.put("town", {"name": "new"})
     stack.wait_until_idle(30)
     shown.open("traces?search=link_refresh", "Traces")
     [latest, *_] = shown.rows("The newest first")
@@ -65,10 +67,9 @@ def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, 
     assert "/documents/town" in shown.page.inner_text("details[open]")
 
 
-def test_a_run_leads_to_its_trace_and_a_step_to_the_run(shown: Console, stack: Stack) -> None:
-    put(stack, "semaphores/dock", {"permits": 1, "lease_seconds": 60})
-    started = {"arguments": {"order": "o-1", "item": "cup"}}
-    httpx.post(f"{stack.base_url}shop/flows/ship/o-1", json=started, timeout=30).raise_for_status()
+def test_a_run_leads_to_its_trace_and_a_step_to_the_run(shown: Console, stack: Stack, client: Client) -> None:
+    client.semaphore("dock").ensure(permits=1, lease_seconds=60)
+    client.flow("shop", "ship").start("o-1", order="o-1", item="cup")
     stack.wait_until_idle(30)
     shown.open("flows/shop/ship/o-1", "ship/o-1")
     shown.page.click("text=Traces of this run")
@@ -82,10 +83,10 @@ def test_a_run_leads_to_its_trace_and_a_step_to_the_run(shown: Console, stack: S
 
 
 def test_requests_and_failed_ones_are_plotted_by_function_and_what_the_console_reads_is_not(
-    shown: Console, stack: Stack
+    shown: Console, client: Client
 ) -> None:
     for _ in range(3):
-        httpx.get(f"{stack.base_url}standings", timeout=30).raise_for_status()
+        client.standings.kinds()
     shown.open("standings", "Standings")
     shown.open("overview", "Overview")
     rows = shown.rows(PLOTS)
@@ -93,23 +94,25 @@ def test_requests_and_failed_ones_are_plotted_by_function_and_what_the_console_r
     assert shown.page.locator("svg.plot rect.done").count() >= len(rows)
 
 
-def test_a_queue_is_paused_and_resumed_by_clicks_and_its_tasks_wait_meanwhile(shown: Console, stack: Stack) -> None:
+def test_a_queue_is_paused_and_resumed_by_clicks_and_its_tasks_wait_meanwhile(
+    shown: Console, stack: Stack, client: Client
+) -> None:
     shown.open("overview", "Overview")
     shown.page.click("tr:has-text('tasks') button[data-action=pause-queue]")
     shown.page.fill("dialog [name=reason]", "an inventory")
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_selector("tr:has-text('tasks') button[data-action=resume-queue]")
-    task = {"function": "shop", "task": "undo", "payload": {"order": "paused"}}
-    httpx.post(f"{stack.base_url}tasks", json=task, timeout=30).raise_for_status()
+    client.tasks.enqueue(call("shop", "undo", {"order": "paused"}))
     shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[2] === '1'")
     assert shown.page.evaluate(ROW_OF_TASKS)[1] == "paused"
-    assert httpx.get(f"{stack.base_url}documents/order-paused", timeout=30).status_code == 404
+    with pytest.raises(NotFound):
+        client.documents.get("order-paused")
     shown.page.click("tr:has-text('tasks') button[data-action=resume-queue]")
     shown.page.fill("dialog [name=reason]", "it is over")
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[1] === 'running' && {ROW_OF_TASKS}[2] === '0'")
     stack.wait_until_idle(30)
-    assert httpx.get(f"{stack.base_url}documents/order-paused", timeout=30).status_code == 200
+    assert client.documents.get("order-paused")["state"] == "undone"
     lines = (stack.folder / "functions.log").read_text("utf-8").splitlines()
     said = [line for line in map(json.loads, lines) if line.get("message") == "console action"]
     assert [(each["action"], each["reason"], each["status"]) for each in said] == [
@@ -127,7 +130,8 @@ ROW_OF_TASKS = (
 @pytest.mark.marathon
 def test_philosophers_on_a_stack_are_drawn_as_a_circle_and_its_queues_are_counted(page: Page, tmp_path: Path) -> None:
     with Stack(folder=tmp_path) as stack:
-        httpx.post(f"{stack.base_url}philosophers", json={"table": "t", "seats": SEATS, "rounds": 3, "mode": "naive"})
+        with Client(stack.base_url) as client:
+            client.request("POST", "philosophers", body={"table": "t", "seats": SEATS, "rounds": 3, "mode": "naive"})
         page.goto(f"{stack.base_url}console#/semaphores")
         page.wait_for_function(DEADLOCK, timeout=STEADY_MILLISECONDS)
         page.goto(f"{stack.base_url}console#/overview")

@@ -1,4 +1,4 @@
-"""Lists of the names that begin with a prefix: semaphores, batches, rates and runs."""
+"""Lists of the names that begin with a prefix: semaphores, batches, rates, objects and runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +13,7 @@ LISTS = {
     "semaphores": ("semaphores", "name"),
     "batches": ("batches", "id"),
     "rates": ("rates", "name"),
+    "shop/objects/Stock": ("objects", "key"),
     "shop/flows/ship": ("flows", "id"),
 }
 
@@ -24,11 +25,13 @@ def harness() -> Iterator[Harness]:
             harness.put(f"semaphores/{name}", json={"permits": 1, "lease_seconds": 60})
             harness.put(f"rates/{name}", json={"per_minute": 6})
             harness.post("batches", json={"id": name, "units": [1]})
+            harness.post(f"shop/objects/Stock/{name}/put", json={"count": 1})
             order: dict[str, Any] = {"arguments": {"order": name, "item": "cup"}}
             harness.post(f"shop/flows/ship/{name}", json=order)
         harness.post(
             "shop/flows/checkout/ab-9", json={"arguments": {"order": "1", "item": "cup", "count": 1, "amount": 1}}
         )
+        harness.run(due_only=True, raise_errors=False)
         yield harness
 
 

@@ -109,7 +109,9 @@ def test_no_permit_in_time_is_an_error(client: Client, capsys: pytest.CaptureFix
     assert "no-semaphore" in capsys.readouterr().err
 
 
-def test_semaphores_and_batches_are_listed(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_semaphores_and_batches_are_listed(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     client.semaphore("till").ensure(permits=2)
     client.batch("b").populate([1, 2, 3])
     assert main(["semaphores", "ls"]) == main(["batches", "ls"]) == 0
@@ -120,6 +122,10 @@ def test_semaphores_and_batches_are_listed(client: Client, capsys: pytest.Captur
         client.batch("b").complete(index, **({"error": "x"} if index == 1 else {"result": index}))
     assert shown(capsys, "batches", "show", "b")[0]["failed"] == 1
     assert shown(capsys, "batches", "watch", "b")[-1]["state"] == "completed"
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True)
+        assert main(["batches", "watch", "b"]) == 0
+    assert json.loads(capsys.readouterr().out)["failed"] == 1
     assert main(["batches", "retry", "b", "1"]) == 1
     assert "409" in capsys.readouterr().err
 
@@ -132,6 +138,11 @@ def test_failures_are_retried_by_name_or_all(
     harness.run(due_only=True)
     assert client.failures.count() == 3
     [first, *_] = client.failures.list()
+    assert len(shown(capsys, "failures", "ls", "--state", "failed", "--json")) == 3
+    assert main(["failures", "ls", "--state", "retrying"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["failures", "ls"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{first['id']}  failed  shop  charge  invalid-order"
     assert main(["failures", "retry", first["id"], "none"]) == 1
     assert "none: 404 not-found" in (said := capsys.readouterr().err)
     assert said.endswith("1 of 2 done.\n")
@@ -191,6 +202,8 @@ def test_a_run_is_started_sent_events_and_followed(
     for wrong in ("2 hours", "2026-01-31T00:00:00", "h"):
         assert main(["flows", "ls", *run[:2], "--since", wrong]) == 2
     capsys.readouterr()
+    [status] = shown(capsys, "flows", "show", *run)
+    assert {"event approval"} <= {wait["command"] for wait in status["waiting_for"]}
     assert shown(capsys, "flows", "event", *run, "approval", '{"approved": true, "by": "Ann"}') == []
     harness.travel(5)
     *entries, outcome = shown(capsys, "flows", "tail", *run)

@@ -20,18 +20,20 @@ const classes = (all) => [
   ),
 ];
 
-async function listed(function_, class_, { page_token }) {
+async function listed(function_, class_, { prefix = "", page_token }) {
   const here = ["objects", function_, class_];
-  const page = await get(address(function_, "objects", class_), { page_token });
+  const page = await get(address(function_, "objects", class_), { prefix, page_token });
   return [
     h("h1", {}, `Objects of ${class_}`),
     finder("Key of an object", here),
+    finder("Keys that begin with", here, { name: "prefix", value: prefix }),
     table(
       "By key",
       ["key"],
       page.objects.map(({ key }) => [link([...here, key])]),
+      prefix ? "none match." : `none. POST ${address(function_, "objects", class_, "KEY", "METHOD")} creates one.`,
     ),
-    nextPage(here, {}, page.next_page_token),
+    nextPage(here, { prefix }, page.next_page_token),
   ];
 }
 

@@ -124,9 +124,9 @@ class Objects:
         self._transport = transport
         self._address = (function, "objects", class_name)
 
-    def list(self) -> Iterator[dict[str, str]]:
-        """Iterate over the objects by key."""
-        return pages(self._transport, "objects", *self._address)
+    def list(self, *, prefix: str | None = None) -> Iterator[dict[str, str]]:
+        """Iterate over the objects by key, perhaps only those whose keys begin with `prefix`."""
+        return pages(self._transport, "objects", *self._address, parameters={"prefix": prefix})
 
 
 class Run:
