@@ -6,6 +6,7 @@ import pytest
 
 from signalbox import Function, batch, flow, flows
 from signalbox.adapters import runtime
+from signalbox.batches.service import batches
 from signalbox.core.ports import Query
 from signalbox.flows import service
 from signalbox.flows.tasks import bulk
@@ -42,7 +43,8 @@ def act(harness: Harness, body: dict[str, Any], key: str = "k") -> Any:
 
 
 def states(harness: Harness) -> dict[str, str]:
-    return {run["id"]: run["state"] for run in harness.call("mills", "/flows/grinding").json["flows"]}
+    listed: Any = harness.call("mills", "/flows/grinding").json
+    return {run["id"]: run["state"] for run in listed["flows"]}
 
 
 def test_all_runs_with_a_label_are_cancelled_as_a_batch(harness: Harness) -> None:
@@ -113,9 +115,10 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(harness, 5)
-    load, loaded = bulk.batches.load_page, []
+    load: Any = batches.load_page
+    loaded: list[int] = []
 
-    def dying(*arguments: Any) -> bool:
+    def dying(*arguments: Any) -> Any:
         if loaded:
             raise KeyboardInterrupt
         loaded.append(arguments[3])
@@ -123,7 +126,7 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 
     wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
     with replaced(page_units_max=2, flow_bulk_page=3, flow_bulk_per_task=2):
-        monkeypatch.setattr(bulk.batches, "load_page", dying)
+        monkeypatch.setattr(batches, "load_page", dying)
         with pytest.raises(KeyboardInterrupt):
             bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
         monkeypatch.undo()

@@ -24,7 +24,7 @@ class Access:
     - `action`: of flows ``list``, ``start``, ``fork``, ``get``, ``log``, ``query``, ``event``, ``cancel``,
       ``terminate``, ``suspend``, ``resume``, ``delete`` or ``act_on_all``; of objects ``list``, ``get``, ``call``,
       ``get_call`` or ``delete``.
-    - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and ``start`` of a run whose id is drawn.
+    - `id`: the run's id or the object's key; empty for ``list``, ``act_on_all``, and a ``start`` that draws the id.
     - `member`: the name of the event, the query or the method; empty for other actions and for a list of queries.
     """
 
