@@ -255,6 +255,39 @@ def test_what_has_ended_when_the_batch_does_is_recorded_and_no_other_unit_runs(h
     assert squares_of(harness) == [0, 1, 2]
 
 
+def test_a_group_of_a_batch_that_has_ended_does_not_run(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = expanded(harness)
+    harness.run_group(task, breaking_once(), is_live=lambda _: False)
+    assert squares_of(harness) == []
+
+
+def test_a_later_delivery_begins_with_the_units_that_were_started_least(harness: BatchHarness) -> None:
+    populate(harness, 3, per_task=3)
+    [task] = expanded(harness)
+
+    def work(effect: Effect) -> UnitOutcome:
+        if effect.payload["square"] == 0:
+            raise Died
+        return succeeded(None)
+
+    for executions in range(3):
+        with pytest.raises(Died):
+            harness.run_group(task, work, executions)
+    assert squares_of(harness) == [0, 0, 1, 2, 0], "the first delivery counts no start"
+
+
+def test_a_units_payload_goes_before_that_of_the_call(harness: BatchHarness) -> None:
+    populate(harness, 2, per_task=2, task=TASK | {"payload": {"square": 7, "color": "red"}})
+    harness.run_tasks()
+    assert [effect.payload for effect in harness.ran] == [{"square": n, "color": "red"} for n in (0, 1)]
+
+
+def test_groups_use_the_queues_in_turn(harness: BatchHarness) -> None:
+    populate(harness, 6, per_task=2, queues=["mail", "tasks"])
+    assert [effect.queue for effect in expanded(harness)] == ["mail", "tasks", "mail"]
+
+
 def test_failures_of_a_whole_group_are_counted_at_once(harness: BatchHarness) -> None:
     populate(harness, 9, per_task=3, failures_max=1)
     first, *_ = expanded(harness)

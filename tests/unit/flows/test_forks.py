@@ -14,7 +14,7 @@ from signalbox.testing import Harness, replay
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
 from tests.unit.cost_table import row_cost
-from tests.unit.flows.shops import Shop, flows_of, step
+from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 
 app = Function("shop")
 ran: list[Any] = []
@@ -227,13 +227,13 @@ def test_a_kept_event_is_of_the_fork_too(harness: Harness) -> None:
     run.event("then", "early")
     harness.run()
     log = [entry["entry"] for entry in run.log()["entries"]]
-    fork = guarded.fork("1", "2", log.index("event") + 1) if log[0] == "event" else None
-    if fork:
-        run.event("go")
-        harness.run()
-        fork.event("go")
-        harness.run()
-        assert fork.status().result == "early"
+    assert log == ["event", "done"], "the event that is kept, and the lock"
+    fork = guarded.fork("1", "2", 1)
+    assert harness.get("shop/flows/guarded/2").json["unawaited"] == {"events": 1, "names": ["then"]}
+    run.event("go")
+    fork.event("go")
+    harness.run()
+    assert fork.status().result == "early"
 
 
 def test_what_cannot_be_forked(harness: Harness) -> None:
@@ -389,6 +389,16 @@ def test_over_http(harness: Harness) -> None:
     assert harness.post("shop/flows/order/1/fork", json={"from_entry": 1}).status == 400
     refused = harness.post("shop/flows/order/1/fork", json={"id": "3", "from_entry": 7})
     assert (refused.status, refused.json["type"].rpartition(":")[2]) == (409, "cannot-fork")
+
+
+def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
+    def chain() -> object:
+        yield step("work")
+
+    shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
+    service.start(shop.ports, flows_of(), FUNCTION, address, {})
+    with pytest.raises(CannotFork, match="has not been started"):
+        service.fork(shop.ports, shop.flows, address, service.Fork("2", 0))
 
 
 def test_older_code_forks_no_run_of_newer_code() -> None:

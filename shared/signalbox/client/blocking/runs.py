@@ -223,9 +223,11 @@ class Run:
     def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
         page: dict[str, Json] = self._transport.json("GET", *self._address, "log")
-        entries = page["entries"]
+        entries, execution = page["entries"], page["execution_id"]
         while token := page.pop("next_page_token", None):
             page = self._transport.json("GET", *self._address, "log", parameters={"page_token": token})
+            if page["execution_id"] != execution:
+                return self.whole_log()  # the run has continued as new meanwhile
             entries += page["entries"]
         return {**page, "entries": entries}
 
