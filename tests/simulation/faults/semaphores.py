@@ -25,6 +25,7 @@ from signalbox.core.times import EPOCH, slot_end
 from signalbox.semaphores import model, storage, sweep
 from signalbox.semaphores.machine import leases, transitions, wait_queue
 from signalbox.semaphores.machine.leases import Claimed, EndLease
+from signalbox.semaphores.machine.settings import resume
 from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import (
@@ -91,6 +92,20 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 # --- sem-1 ---
+
+
+def _free_in_a_pause(semaphore: model.Semaphore, now: datetime) -> int:
+    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.live(now))
+
+
+def _resumed_quietly(loaded: Loaded) -> Transition[model.Semaphore]:
+    return replace(resume(loaded), nudge=False)
+
+
+_RESUMED_QUIETLY = (
+    ("semaphores.resume", _resumed_quietly),
+    ("semaphores.Semaphore.has_room", lambda *_: False),
+)
 
 
 def _open_at_once(_: model.Mode, *, found: bool, remaining: bool) -> model.Mode:
@@ -481,5 +496,7 @@ FAULTS = (
     _without("sem-13", "whether a known waiter still waits", ("semaphores.KnownHead.has", _every_known_waiter)),
     _joining(_without("sem-1", "the admit run for permits left over", ("semaphores._pass_on", _left_over))),
     torn(_without("sem-14", "the semaphore's record as the last write", ("semaphores._writes", _semaphore_first))),
+    _without("sem-17", "no free permits in a pause", ("semaphores.Semaphore.free", _free_in_a_pause)),
+    _without("sem-17", "the admit run of a resume, and the sweep", *_RESUMED_QUIETLY),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),
 )

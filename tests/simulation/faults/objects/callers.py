@@ -33,7 +33,12 @@ def _named_by_the_first(address: ObjectAddress, calls: Mapping[str, Message], ke
 
 
 def _also_as_a_repeat(
-    ports: Ports, code: Code, address: ObjectAddress, calls: Mapping[str, Message], out_of_time: OutOfTime, **others: Any
+    ports: Ports,
+    code: Code,
+    address: ObjectAddress,
+    calls: Mapping[str, Message],
+    out_of_time: OutOfTime,
+    **others: Any,
 ) -> Any:
     """A repeat takes part as its first process did."""
     try:
@@ -41,7 +46,7 @@ def _also_as_a_repeat(
     except AlreadyExists:
         for record in ports.store.read(*(message_path(address.base, id_) for id_ in calls)):
             if record.data and (kept := record.data.get(KEPT_WAKE_UP)):
-                service._turn_of_callers(ports, code, address, calls, kept, out_of_time)  # noqa: SLF001
+                service._turn_of_callers(ports, code, address, calls, kept, out_of_time)
         raise
 
 
