@@ -126,6 +126,17 @@ class Semaphore:
         """
         return service.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
 
+    def pause(self) -> None:
+        """Grant no permits until `resume`. Leases continue; tasks wait in their order; `acquire` returns None.
+
+        Idempotent. Raises `NoSemaphore` or `Unavailable`.
+        """
+        service.pause_grants(runtime.ports(), self.name)
+
+    def resume(self) -> None:
+        """Grant permits again, to the tasks that wait first. Idempotent. Raises `NoSemaphore` or `Unavailable`."""
+        service.resume_grants(runtime.ports(), self.name)
+
     def _wait_id(self, id_: str | None, *content: object) -> str:
         return id_ or idempotency_key("wait", self.name, *content) or runtime.ports().store.new_id()
 

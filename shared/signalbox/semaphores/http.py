@@ -107,6 +107,16 @@ def find(request: Request) -> Response:
     return Response(200, {"semaphores": [_semaphore(view) for view in page.semaphores], **page.more})
 
 
+@semaphores.on("POST", "/{name}/pause")
+def pause(_: Request, name: str) -> Response:
+    return Response(200, _semaphore(service.pause_grants(runtime.ports(), name)))
+
+
+@semaphores.on("POST", "/{name}/resume")
+def resume(_: Request, name: str) -> Response:
+    return Response(200, _semaphore(service.resume_grants(runtime.ports(), name)))
+
+
 @semaphores.on("DELETE", "/{name}")
 def delete(_: Request, name: str) -> Response:
     sweep.delete(runtime.ports(), name)
@@ -126,7 +136,7 @@ def _answer(answer: WaitAnswer) -> Json:
     """Render the answer of a wait; only the states that hold are members."""
     if answer.lease:
         return {"acquired": True, "lease": _lease(answer.lease)}
-    states = {"waiting": answer.waiting, "ended": answer.ended}
+    states = {"waiting": answer.waiting, "ended": answer.ended, "paused": answer.paused}
     return {"acquired": False} | {name: True for name, holds in states.items() if holds}
 
 
@@ -151,7 +161,7 @@ def _semaphore(view: SemaphoreView) -> Json:
         **_given({"weights": dict(semaphore.weights) or None}),
         "leases": [_held(view, lease) for lease in view.leases],
         **_given({"waiters": waiters, "waiting": view.waiting}),
-        **_given({"lanes": _lanes(semaphore) or None}),
+        **_given({"lanes": _lanes(semaphore) or None, "paused_at": semaphore.paused_at}),
     }
 
 

@@ -215,6 +215,9 @@ _OPTIONS: Mapping[str, Any] = {
 _TEXTS = ("holder", "unit", "key", "priority")
 """The options that most waits do not have. They are stored only if they are not empty."""
 
+PAUSED_FORMAT = 3
+"""The format of a paused semaphore: earlier releases would grant its permits."""
+
 LANES_FORMAT = 2
 """The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
 
@@ -293,12 +296,13 @@ class Waiter:
 class WaitAnswer:
     """The answer to a wait: its lease, or that it is in the wait queue, or that it has ended, or none of these.
 
-    Without any of them the wait was not granted, and has no record.
+    Without any of them the wait was not granted, and has no record: perhaps because the semaphore is paused.
     """
 
     lease: Lease | None = None
     waiting: bool = False
     ended: bool = False
+    paused: bool = False
 
     @property
     def acquired(self) -> bool:
@@ -308,6 +312,7 @@ class WaitAnswer:
 
 WAITING = WaitAnswer(waiting=True)
 NOT_ACQUIRED = WaitAnswer()
+PAUSED = WaitAnswer(paused=True)
 ENDED = WaitAnswer(ended=True)
 
 
@@ -430,7 +435,7 @@ _PLAIN_FIELDS = ("permits", "lease_seconds", "delete_after_seconds", "next_token
 class Semaphore:
     """Settings, leases and the mode. `leases` includes expired leases of continuations whose tasks have not arrived.
 
-    `clean_at` is the time of the next clean-up of receipts.
+    `clean_at` is the time of the next clean-up of receipts. While it is paused, since `paused_at`, no permit is free.
     """
 
     permits: int
@@ -446,6 +451,7 @@ class Semaphore:
     weights: Mapping[str, int] = field(default_factory=dict)
     lanes: tuple[Lane, ...] = ()
     revision: int = 0
+    paused_at: datetime | None = None
 
     def __post_init__(self) -> None:
         assert self.permits >= 1, "a semaphore has at least one permit"
@@ -455,8 +461,12 @@ class Semaphore:
     # --- queries ---
 
     def free(self, now: datetime) -> int:
-        """Return the number of free permits; negative if `permits` was lowered below the number that is held."""
-        return self.permits - sum(lease.permits for lease in self.leases if lease.live(now))
+        """Return the number of free permits; negative if `permits` was lowered below the number that is held.
+
+        In a pause none is free, whoever asks.
+        """
+        free = self.permits - sum(lease.permits for lease in self.leases if lease.live(now))
+        return free if self.paused_at is None else min(0, free)
 
     def has_room(self, now: datetime) -> bool:
         """Return whether permits are free while the wait queue may have waiters."""
@@ -570,6 +580,7 @@ class Semaphore:
         record["leases"] = [lease.to_record() for lease in self.leases]
         record["ended"] = [ended.to_record() for ended in self.ended]
         record |= self.known.to_record() | self._lanes_record()
+        record |= {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         sweep_at = self.sweep_at(now)
         return record if sweep_at is None else record | {"sweep_at": sweep_at}
 

@@ -108,6 +108,24 @@ def patch(ports: Ports, name: str, request: SettingsPatch) -> ChangedSettings:
     return _set(ports, name, request.applied_to)
 
 
+def pause_grants(ports: Ports, name: str) -> SemaphoreView:
+    """Grant no permits until `resume_grants`; leases stay, and waiters keep their places.
+
+    Raises `NoSemaphore` or `Unavailable`.
+    """
+    return _switch(ports, name, settings.pause)
+
+
+def resume_grants(ports: Ports, name: str) -> SemaphoreView:
+    """Grant permits again, to the waiters first. Raises `NoSemaphore` or `Unavailable`."""
+    return _switch(ports, name, settings.resume)
+
+
+def _switch(ports: Ports, name: str, switched: Callable[[Loaded], Transition[Semaphore]]) -> SemaphoreView:
+    done = change(ports, SemaphoreReads(check_name(name), lambda _: QueueReads()), switched)
+    return SemaphoreView(name, done.answer, done.loaded.now)
+
+
 def _set(ports: Ports, name: str, changed: Callable[[SemaphoreSettings], SemaphoreSettings]) -> ChangedSettings:
     def wanted(loaded: Loaded) -> SemaphoreSettings:
         return changed(settings.settings_of(loaded.semaphore))

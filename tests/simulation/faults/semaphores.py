@@ -27,6 +27,7 @@ from signalbox.semaphores import model, storage, sweep
 from signalbox.semaphores.machine import leases, transitions, wait_queue
 from signalbox.semaphores.machine.lanes import STRIDE
 from signalbox.semaphores.machine.leases import Claimed, EndLease
+from signalbox.semaphores.machine.settings import resume
 from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import (
@@ -104,6 +105,20 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 # --- sem-1 ---
+
+
+def _free_in_a_pause(semaphore: model.Semaphore, now: datetime) -> int:
+    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.live(now))
+
+
+def _resumed_quietly(loaded: Loaded) -> Transition[model.Semaphore]:
+    return replace(resume(loaded), nudge=False)
+
+
+_RESUMED_QUIETLY = (
+    ("semaphores.resume", _resumed_quietly),
+    ("semaphores.Semaphore.has_room", lambda *_: False),
+)
 
 
 def _open_at_once(_: model.Mode, *, found: bool, remaining: bool) -> model.Mode:
@@ -573,5 +588,7 @@ FAULTS = (
     ),
     _sharing(_without("lane-6", "the limit of lanes", ("semaphores.lane_of in waits", _always_its_own))),
     torn(_without("sem-14", "the semaphore's record as the last write", ("semaphores._writes", _semaphore_first))),
+    _without("sem-17", "no free permits in a pause", ("semaphores.Semaphore.free", _free_in_a_pause)),
+    _without("sem-17", "the admit run of a resume, and the sweep", *_RESUMED_QUIETLY),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),
 )

@@ -66,6 +66,16 @@ class Semaphore:
         found: dict[str, Json] = await self._transport.json("GET", "semaphores", self.name)
         return found
 
+    async def pause(self) -> dict[str, Json]:
+        """Grant no permits until `resume`; leases continue, and waits stay in their order. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("POST", "semaphores", self.name, "pause")
+        return found
+
+    async def resume(self) -> dict[str, Json]:
+        """Grant permits again, to those that wait first. Raises `NotFound`."""
+        found: dict[str, Json] = await self._transport.json("POST", "semaphores", self.name, "resume")
+        return found
+
     async def delete(self) -> None:
         """Delete the semaphore; its waits end. Raises `NotFound`."""
         await self._transport.json("DELETE", "semaphores", self.name)

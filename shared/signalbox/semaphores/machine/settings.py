@@ -74,15 +74,33 @@ def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[S
     return replace(transition, nudge=changed or transition.nudge)
 
 
+# --- pauses ---
+
+
+def pause(loaded: Loaded) -> Transition[Semaphore]:
+    """Take away all free permits until `resume`. Leases stay, and waiters keep their places."""
+    before = loaded.semaphore
+    after = before if before.paused_at else replace(before, paused_at=loaded.now)
+    return Transition(after, after)
+
+
+def resume(loaded: Loaded) -> Transition[Semaphore]:
+    """Make permits free again, and have an admit run grant them, if there may be waiters."""
+    before = loaded.semaphore
+    after = replace(before, paused_at=None) if before.paused_at else before
+    return Transition(after, after, nudge=bool(before.paused_at) and before.mode != "open")
+
+
 # --- the sweeper's visit ---
 
 
 def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> bool:
     """Return whether `delete_after_seconds` have passed without a change, with no waiters and no lease in use.
 
-    A lease that no task has claimed is in use, however long ago it expired: its wait returns to the wait queue.
+    A lease that no task has claimed is in use, however long ago it expired: its wait returns to the wait queue. A
+    paused semaphore is in use.
     """
-    if semaphore.delete_after_seconds is None or semaphore.mode != "open":
+    if semaphore.delete_after_seconds is None or semaphore.mode != "open" or semaphore.paused_at is not None:
         return False
     idle_since = now - timedelta(seconds=semaphore.delete_after_seconds)
     return update_time <= idle_since and not any(lease.live(now) or not lease.claimed for lease in semaphore.leases)

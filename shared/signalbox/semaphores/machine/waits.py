@@ -90,7 +90,7 @@ from signalbox.semaphores.machine.transitions import (
     unit_task,
 )
 from signalbox.semaphores.machine.wait_queue import grant_permits
-from signalbox.semaphores.model import ENDED, NOT_ACQUIRED, WAITING, LeaseRecord, Semaphore, WaitAnswer, Waiter
+from signalbox.semaphores.model import ENDED, NOT_ACQUIRED, PAUSED, WAITING, LeaseRecord, Semaphore, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
 
@@ -138,6 +138,8 @@ def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     if loaded.semaphore.ended_lease(request.id):
         return unchanged(loaded, ENDED)
     check_permits(loaded, request)
+    if loaded.semaphore.paused_at is not None:
+        return unchanged(loaded, PAUSED)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     if loaded.waiters or semaphore.lanes or request.permits > semaphore.free(loaded.now):
         return unchanged(loaded, NOT_ACQUIRED)

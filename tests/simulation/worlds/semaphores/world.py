@@ -1,8 +1,9 @@
 """Waits, signals, renewals and cancels in one simulated world, and the properties that must hold.
 
 A world has one semaphore, a few waits with and without a continuation, callers that retry calls without an answer, and
-holders that crash. In some worlds the queues are purged once. In some worlds more other semaphores are due at every
-sweep than it visits. The limits are small, so pages fill, leases expire and the combining path is taken often.
+holders that crash. In some worlds the queues are purged once. In some worlds the semaphore is paused and resumed. In
+some worlds more other semaphores are due at every sweep than it visits. The limits are small, so pages fill, leases
+expire and the combining path is taken often.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ LATER_SECONDS = 1.0
 PURGED_SHARE = 0.3
 LANED_SHARE = 0.3
 MANY_SHARE = 0.1
+PAUSED_SHARE = 0.3
 SILENT_SECONDS = (0.5, 5.0, 60.0)
 """The time after which an unclaimed grant's task counts as lost where queues are purged. The task may only be late."""
 CHANGES = ((1,), (1, 1), (1, 2), (), (3,))
@@ -210,6 +212,8 @@ class SemaphoresWorld:
         if self.purging:
             self.calm = self.unhurried = self.steady = False
             self.silence = {"expired_leases_max": 20, "grant_silent_seconds": self.own.choice(SILENT_SECONDS)}
+        paused = Random(f"paused {seed}")
+        self.pausing = not (self.calm or self.doubled or late_renewals) and paused.random() < PAUSED_SHARE
         self.released_by: dict[str, str] = {}
         self.operated: set[str] = set()
 
@@ -244,12 +248,16 @@ class SemaphoresWorld:
                 acts += [self._recreate] * (2 if self.doubled else 1)
             if self.changing:
                 acts += [self._changing(permits) for permits in random.choice(CHANGES)]
+            if self.pausing:
+                acts += [self._pause, self._resume] * random.randint(1, 2)
             random.shuffle(acts)
             if self.purging:
                 acts.insert(self.own.randint(1, len(acts)), self._purge)
             self.world.run([] if self.racing and self._put_off(acts) else acts)
             if self.calm:
                 self._check_prompt()
+            if self.pausing:
+                self.world.run([self._resume])
             self._let_the_sweeper_finish()
             self._check_rest()
 
@@ -421,6 +429,24 @@ class SemaphoresWorld:
 
         return self._later(lambda: self._persistently(f"patch to {permits}", work))
 
+    def _pause(self) -> None:
+        """Pause the semaphore, perhaps some time later."""
+
+        def work() -> None:
+            self.world.ports.clock.sleep(self.world.random.choice((0.0, 0.5, 3.0)))
+            with suppress(NotFound):
+                service.pause_grants(self.world.ports, NAME)
+
+        self._persistently("pause", work)
+
+    def _resume(self) -> None:
+        def work() -> None:
+            self.world.ports.clock.sleep(self.world.random.choice((0.0, 1.0, 5.0)))
+            with suppress(NotFound):
+                service.resume_grants(self.world.ports, NAME)
+
+        self._persistently("resume", work)
+
     def _recreate(self) -> None:
         """Delete the semaphore and create it again: its old waiters are never granted, and tokens keep growing."""
 
@@ -578,6 +604,8 @@ class SemaphoresWorld:
     def _check_permits(self, old: model.Semaphore, new: model.Semaphore, at: datetime) -> None:
         lowered = new.permits < old.permits and new.leases == old.leases
         granted = {(one.id, one.grant) for one in new.leases} - {(one.id, one.grant) for one in old.leases}
+        if granted and old.paused_at:
+            raise Violation(f"{granted} were granted in a pause")
         if new.free(at) < 0 and not lowered and (granted or not self.changing):
             held = [lease.lease_id for lease in new.leases if lease.live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
