@@ -191,7 +191,7 @@ def test_a_repeat_changes_nothing_and_another_one_is_refused(harness: Harness) -
         ("1", {"on_complete": tell.call(what="the end")}),
     ):
         with pytest.raises(OtherBody):
-            order.with_(**options).fork(other, "2", 1)  # type: ignore[arg-type]
+            order.with_(**options).fork(other, "2", 1)
     with pytest.raises(OtherBody):
         order.fork("1", "2", 1, arguments={"item": "cake"})
     flows("order", "1").delete()
