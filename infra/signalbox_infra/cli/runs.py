@@ -57,9 +57,9 @@ def list_runs(
     **place: str,
 ) -> None:
     """List the runs of a flow: id and state."""
-    times = (since and time_of(since), until and time_of(until))
+    after, before = (time_of(text) if text else None for text in (since, until))
     with opened(**place) as client:
-        runs = client.flow(function, flow).runs(state, label, None, *times, newest_first=newest_first)
+        runs = client.flow(function, flow).runs(state, label, None, after, before, newest_first=newest_first)
         show_each(runs, ("id", "state"), as_json=as_json)
 
 

@@ -60,9 +60,9 @@ def test_each_start_has_an_id_of_its_own_and_no_argument_is_taken_for_one(harnes
     harness.run()
     assert runs[2].status().result == "3 of 8"
     with pytest.raises(WrongArguments):
-        purchase.start_new()  # type: ignore[call-arg]
+        purchase.start_new()  # type: ignore[call-arg]  # the wrong call is what is tested
     with pytest.raises(WrongArguments):
-        purchase.start_new(7)  # type: ignore[arg-type]
+        purchase.start_new(7)  # type: ignore[arg-type]  # as above
 
 
 def test_labels_time_outs_and_on_complete_are_those_of_any_start(harness: Harness) -> None:

@@ -19,6 +19,9 @@ from signalbox.client.requests import given, keyed
 WAIT_SECONDS_MAX = 30.0
 """How long a request waits at the function."""
 
+TIMES = ("started_after", "started_before")
+"""The query parameters of the times of starts."""
+
 ENDED = ("completed", "failed", "cancelled")
 
 
@@ -322,8 +325,8 @@ def _filter(
     state: str | None, label: str | None, prefix: str | None, after: datetime | None, before: datetime | None
 ) -> dict[str, str | None]:
     """Return the query parameters of a list of runs."""
-    times = {"started_after": after and after.isoformat(), "started_before": before and before.isoformat()}
-    return {"state": state, "label": label, "prefix": prefix, **times}
+    times = (each.isoformat() if each else None for each in (after, before))
+    return {"state": state, "label": label, "prefix": prefix, **dict(zip(TIMES, times, strict=True))}
 
 
 def outcome(answer: Mapping[str, Json]) -> Any:

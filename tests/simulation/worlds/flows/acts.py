@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from signalbox.core.calls import Call
+from signalbox.core.effects import Effect
 from signalbox.core.ports import Store, Write
 from signalbox.core.problems import OtherBody
 from signalbox.flows import service, sweep
@@ -109,7 +110,10 @@ class OnlyReads:
     def commit(self, writes: Sequence[Write]) -> Any:
         raise Violation(f"a query has written {writes}")
 
-    write_each = create = commit
+    write_each = commit
+
+    def create(self, effects: Sequence[Effect]) -> None:
+        raise Violation(f"a query has enqueued {effects}")
 
 
 @dataclass(frozen=True, slots=True)
