@@ -36,7 +36,7 @@ semaphore-renew  | ann signalbox-deployer               | admit tasks           
 semaphore-signal | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphore-wait   | ann signalbox-deployer               | admit tasks               | signalbox-prod
 semaphores       | ann signalbox-deployer               | admit tasks               | signalbox-prod
-shop | ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer | admit batches flows links objects tasks | signalbox-prod
+shop|ann ev-shop qu-flows qu-objects qu-tasks signalbox-deployer|admit batches flows links objects tasks|signalbox-prod
 smoke            | qu-tasks                             | batches tasks             | signalbox-prod
 social-code      | ann qu-flows qu-tasks signalbox-deployer | admit batches flows links standings tasks | signalbox-prod
 social-sandbox   | ann fn-social-code signalbox-deployer |                           |
