@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import GeneratorType, coroutine
 from typing import Any, ClassVar, Self
-from urllib.parse import quote
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
@@ -37,6 +36,8 @@ LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 DAY_SECONDS = 24 * 3600
+
+OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 ARCHIVED_ID_LETTERS = 120
 """Letters of a run's id in the name of its archive: a name of a file has 255 bytes at most."""
@@ -586,7 +587,7 @@ class FlowHeader:
         if not self.keeping.archive or self.end is None:
             return ""
         place = f"{self.keeping.archive}/flow={self.address.name}/date={self.end.at:%Y-%m-%d}"
-        return f"{place}/{quote(self.address.key, safe='')[:ARCHIVED_ID_LETTERS]}~{self.incarnation}.ndjson"
+        return f"{place}/{_in_file_name(self.address.key)[:ARCHIVED_ID_LETTERS]}~{self.incarnation}.ndjson"
 
     @property
     def execution_id(self) -> str:
@@ -722,6 +723,11 @@ class FlowHeader:
 def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
     """Return the JSON of a field that most headers do not have."""
     return json.loads(data[field]) if field in data else default
+
+
+def _in_file_name(id_: str) -> str:
+    """Return an id with all characters percent-encoded that a name of a file may not have everywhere."""
+    return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
 
 
 def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:

@@ -13,7 +13,7 @@ from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
-from signalbox.core.names import CALL_OBJECT
+from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT
 from signalbox_infra.deployments import deployments_of
 
 QUEUE = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1, "backoff_min_seconds": 0.1}
@@ -136,7 +136,7 @@ def test_the_examples_entries_say_only_where_they_lie() -> None:
     entries = yaml.safe_load(CATALOGUE.read_text("utf-8"))["functions"]
     others = {name: entry.keys() - {"folder"} for name, entry in entries.items() if "folder" in entry}
     assert {name: keys for name, keys in others.items() if keys} == {"social_sandbox": {"isolated"}}
-    assert load().functions["shop"].enqueues == ("admit", "flows", "links", "objects", "tasks")
+    assert load().functions["shop"].enqueues == ("admit", "batches", "flows", "links", "objects", "tasks")
 
 
 def test_schedules_and_triggers_follow_from_decorators(tmp_path: Path) -> None:
@@ -325,5 +325,7 @@ def test_the_arguments_of_a_task_are_those_of_its_code_as_far_as_it_can_be_read(
 def test_the_example_shop_of_the_catalogue_has_the_arguments_that_its_code_has() -> None:
     from examples.checkout.main import app
 
-    own = {name: parameters for name, parameters in app.task_parameters.items() if name != CALL_OBJECT}
+    own = {
+        name: parameters for name, parameters in app.task_parameters.items() if name not in (ACT_ON_RUN, CALL_OBJECT)
+    }
     assert load(CATALOGUE).functions["shop"].parameters == own
