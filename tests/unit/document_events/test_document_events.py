@@ -90,7 +90,7 @@ class Mirror:
         self.refuses = False
         app = Function("mirror")
 
-        @app.on_document("orders/{id}", in_order=True)
+        @app.on_document("parcels/{id}", in_order=True)
         def mirrored(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
             if self.refuses:
                 raise Refused(id)
@@ -101,7 +101,7 @@ class Mirror:
 
 def write(harness: Harness, *contents: int | None) -> list[DocumentEvent]:
     for number in contents:
-        harness.write_record("orders/7", None if number is None else {"n": number})
+        harness.write_record("parcels/7", None if number is None else {"n": number})
     events = list(harness.events)
     harness.events.clear()
     return events
