@@ -233,11 +233,11 @@ def check_weights(weights: Any) -> dict[str, int]:
         raise BadSemaphore(f"`weights` must be an object of at most {LIMITS.weights_max} keys.", field="weights")
     for key, weight in weights.items():
         if not valid_key(key) or len(key.encode()) > LIMITS.wait_id_bytes_max:
-            most = LIMITS.wait_id_bytes_max
-            raise BadSemaphore(f"In `weights`, a key has 1 to {most} bytes of UTF-8, without '/'.", field="weights")
+            size = f"1 to {LIMITS.wait_id_bytes_max} bytes of UTF-8"
+            raise BadSemaphore(f"In `weights`, a key has {size}, without '/'.", field="weights")
         if type(weight) is not int or not 1 <= weight <= LIMITS.key_weight_max:
-            most = f"{LIMITS.key_weight_max:,}"
-            raise BadSemaphore(f"The weight of {key!r} must be an integer from 1 to {most}.", field="weights")
+            bounds = f"from 1 to {LIMITS.key_weight_max:,}"
+            raise BadSemaphore(f"The weight of {key!r} must be an integer {bounds}.", field="weights")
     return {key: weight for key, weight in weights.items() if weight != 1}
 
 

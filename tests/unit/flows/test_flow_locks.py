@@ -351,3 +351,26 @@ def test_a_flow_whose_semaphore_is_deleted_is_stuck_or_waits_for_the_next_one(ag
         flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
         shop.settle()
     assert shop.status("two_pages")["result"] == "printed"
+
+
+def test_a_lock_waits_in_the_lane_of_its_key_and_priority() -> None:
+    def urgent() -> Any:
+        with (yield flow.lock("printer", key="tenant", priority="high")):
+            return "held"
+
+    shop = shop_of(urgent)
+    held = service.wait(shop.ports, "printer", WaitRequest("holder")).lease
+    assert held is not None
+    for number in range(3):
+        service.wait(shop.ports, "printer", WaitRequest(f"w{number}", Call("users", "come", {}), priority="low"))
+    shop.start("urgent")
+    shop.deliver(shop.take("flow_command"))
+    waiters = service.get(shop.ports, "printer").waiters or ()
+    assert [(each.key, each.priority) for each in waiters].count(("tenant", "high")) == 1
+
+
+def test_a_lock_with_a_wrong_priority_or_key_is_refused_where_it_is_made() -> None:
+    with pytest.raises(Problem, match="high"):
+        flow.lock("printer", priority="urgent")  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(Problem, match="key"):
+        flow.lock("printer", key="a/b")

@@ -33,13 +33,13 @@ class World(OperationsPlatform):
         assert service.wait(self.ports, "s", WaitRequest(id_, CALL, key=key, priority=priority, **options)).waiting
         self.pass_time(0.001)
 
-    def record(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         [record] = self.store.read(path_of("s"))
         return record
 
     @property
     def semaphore(self) -> Semaphore:
-        return Semaphore.from_record(self.record().data or {})
+        return Semaphore.from_record(self.snapshot().data or {})
 
     def pass_on(self) -> str:
         """Signal the lease that is held, and claim the one that this grants; return the id of its wait."""
@@ -132,15 +132,15 @@ def test_a_key_that_empties_and_returns_keeps_its_tag() -> None:
 
 def test_when_nobody_waits_the_semaphore_forgets_its_lanes() -> None:
     world = World()
-    before = world.record().data
+    before = world.snapshot().data
     world.wait("a", "a")
     world.wait("b", "b", "high")
     assert {lane.id for lane in world.semaphore.lanes} == {"normal:a", "high:b"}
-    assert world.record().data["format"] == 2  # type: ignore[index]  # it exists
+    assert world.snapshot().data["format"] == 2  # type: ignore[index]  # it exists
     world.grants(2)
     service.signal(world.ports, "s", SignalRequest(world.held))
     world.settle()
-    after = world.record().data
+    after = world.snapshot().data
     assert (world.semaphore.mode, world.semaphore.lanes) == ("open", ())
     assert after is not None
     assert before is not None
@@ -169,9 +169,9 @@ def test_a_head_that_needs_several_permits_is_not_passed_by_another_lane() -> No
 def test_a_wait_that_joins_a_closed_lane_writes_only_its_own_record() -> None:
     world = World()
     world.wait("a0", "a")
-    before = world.record().update_time
+    before = world.snapshot().update_time
     world.wait("a1", "a")
-    assert world.record().update_time == before
+    assert world.snapshot().update_time == before
 
 
 def test_the_records_of_waits_without_key_and_priority_are_those_of_a_semaphore_without_lanes() -> None:
@@ -180,7 +180,7 @@ def test_the_records_of_waits_without_key_and_priority_are_those_of_a_semaphore_
     [record] = world.store.read(waiter_path("s", "plain"))
     assert record.data is not None
     assert not {"key", "priority", "lane", "places", "format"} & record.data.keys()
-    assert not {"lanes", "weights", "format"} & (world.record().data or {}).keys()
+    assert not {"lanes", "weights", "format"} & (world.snapshot().data or {}).keys()
 
 
 def test_a_release_that_reads_only_format_1_refuses_both_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,4 +316,4 @@ def test_a_patch_of_weights_replaces_them() -> None:
         world.ports, "s", SettingsPatch({"weights": {"free": 2, "one": 1}})
     ).view.semaphore.weights == {"free": 2}
     service.patch(world.ports, "s", SettingsPatch({"weights": {}}))
-    assert "weights" not in (world.record().data or {})
+    assert "weights" not in (world.snapshot().data or {})

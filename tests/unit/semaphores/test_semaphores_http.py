@@ -131,6 +131,23 @@ def test_a_continuation_is_granted_at_once_or_waits_and_is_seen_waiting(fork: Wo
     assert [one["id"] for one in fork.ask("GET", "semaphores/fork")[1]["waiters"]] == ["b"]
 
 
+def test_lanes_are_shown_with_their_weights_and_shares(fork: World) -> None:
+    settings = {"permits": 1, "lease_seconds": 60, "weights": {"pro": 3, "free": 1}}
+    assert fork.ask("PUT", "semaphores/fork", settings)[1]["weights"] == {"pro": 3}
+    for id_, lane in (("holder", {}), ("a", {"key": "pro"}), ("b", {"priority": "low"}), ("c", {})):
+        fork.ask("POST", "semaphore-wait/fork", {"id": id_, "continuation": CALL, **lane})
+    shown = fork.ask("GET", "semaphores/fork")[1]
+    assert shown["lanes"] == [
+        {"key": "pro", "priority": "normal", "weight": 12, "share": 0.7059},
+        {"priority": "low", "weight": 1, "share": 0.0588},
+        {"priority": "normal", "weight": 4, "share": 0.2353},
+    ]
+    waiters = {one["id"]: (one.get("key"), one.get("priority")) for one in shown["waiters"]}
+    assert waiters == {"c": (None, None), "a": ("pro", None), "b": (None, "low")}
+    [listed] = fork.ask("GET", "semaphores/?waiting=true")[1]["semaphores"]
+    assert listed["waiting"] == 3
+
+
 def test_leases_and_waiters_are_shown_with_their_tasks(fork: World) -> None:
     eat = {"function": "philosophers", "task": "eat"}
     fork.ask("PUT", "semaphores/fork", {"permits": 2, "lease_seconds": 60})
@@ -231,6 +248,9 @@ WAIT, SIGNAL, RENEW, PUT = "semaphore-wait/fork", "semaphore-signal/fork", "sema
         ("POST", WAIT, {"deadline_seconds": 5}, "continuation"),
         ("POST", WAIT, {"continuation": "eat"}, "continuation"),
         ("POST", WAIT, {"continuation": {"function": "f", "task": "../x"}}, "continuation.task"),
+        ("POST", WAIT, {"key": "a"}, "key"),
+        ("POST", WAIT, {"priority": "high"}, "priority"),
+        ("POST", WAIT, {"continuation": CALL, "priority": "urgent"}, "priority"),
         ("POST", WAIT, {"wait": True}, "wait"),
         ("POST", SIGNAL, {}, "lease"),
         ("POST", SIGNAL, {"lease": "a"}, "lease"),

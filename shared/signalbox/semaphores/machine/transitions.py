@@ -22,10 +22,12 @@ from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.formats import FORMAT
 from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model import (
+    LANES_FORMAT,
     NOTHING_KNOWN,
     KnownHead,
     LeaseRecord,
@@ -241,7 +243,7 @@ def refuse_lanes_task(loaded: Loaded, after: tuple[str, ...] = ()) -> Effect:
     """Return the task that does the same for the waits of all lanes, behind a lane and an id."""
     payload = {"semaphore": loaded.name, "lanes_after": list(after)}
     task = name_of(path_of(loaded.name), loaded.incarnation, "refuse in lanes", microseconds(loaded.now), *after)
-    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload)
+    return Effect(task, ADMIT_QUEUE, SEMAPHORE_ADMIT, "refuse", payload, context={FORMAT: LANES_FORMAT})
 
 
 def timeout_task(name: str, waiter: Waiter, now: datetime, reason: str = "deadline") -> tuple[Effect, ...]:

@@ -104,7 +104,7 @@ def run(
             if Random(f"steady {seed}").random() < STEADY_SHARE:
                 SemaphoresWorld(seed, trace, racing=False, changing=True, steady=True).run()
             if Random(f"late renewals {seed}").random() < LATE_RENEWALS_SHARE:
-                SemaphoresWorld(seed, trace, racing=False, late_renewals=True).run()
+                SemaphoresWorld(seed, trace, racing=False, late_renewals=True, laned=False).run()
         if semaphores_joining.drawn(seed):
             semaphores_joining.run(seed, trace)
         if semaphores_shares.drawn(seed):
