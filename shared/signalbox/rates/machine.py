@@ -183,7 +183,7 @@ def admit(loaded: Loaded) -> Admitted:
 
 def _fitting(waits: Sequence[RateWait]) -> tuple[RateWait, ...]:
     """Return the first waits of a deleted rate, as many as have room for their units' tasks in one commit."""
-    room_bytes, fitting = LIMITS.rate_grant_bytes_max, []
+    room_bytes, fitting = LIMITS.rate_grant_bytes_max, list[RateWait]()
     for wait in waits:
         room_bytes -= len(wait.continuation.to_record()["payload"]) if wait.unit else 0
         if room_bytes < 0 and fitting:

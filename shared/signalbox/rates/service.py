@@ -169,8 +169,14 @@ def wait(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
         machine.check_weight(rate, request.weight)
         if found:  # of a rate that was deleted; overwritten, it would keep its create time, and so its place
             return Decision((Delete(own.path, own.guard),), None)
-        of_unit = {"unit": request.unit, "batch": request.batch}
-        waiting = RateWait(request.id, incarnation, request.continuation, request.weight, **of_unit)
+        waiting = RateWait(
+            request.id,
+            incarnation,
+            request.continuation,
+            request.weight,
+            unit=request.unit,
+            batch=request.batch,
+        )
         answer = WaitAnswer(waiting.id, waiting.state)
         return Decision((put_wait(name, waiting, own),), answer, (machine.admit_task(name, incarnation),))
 

@@ -1,4 +1,4 @@
-"""A semaphore that is paused grants nothing: leases continue, waiters keep their places, a resume grants at once."""
+"""A paused semaphore grants nothing; leases continue, waiters keep their places, and a resume grants at once."""
 
 from typing import Any
 
