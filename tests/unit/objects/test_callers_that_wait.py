@@ -26,7 +26,7 @@ class Sleeping(OperationsPlatform):
         self.meanwhile: list[Callable[[], object]] = []
         self.before_commit: list[Callable[[], object]] = []
         self.commit, store = self.store.commit, self.store
-        store.commit = self._commit  # type: ignore[method-assign]
+        store.commit = self._commit  # type: ignore[method-assign]  # one store of one test
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
@@ -96,7 +96,12 @@ def test_a_caller_behind_a_posted_call_applies_both_and_no_task_runs(world: Obje
 def test_a_caller_whose_call_another_turn_applied_has_read_it(world: Objects, platform: Sleeping) -> None:
     world.post("a", "p", add())
     [task] = world.wake_ups()
-    platform.meanwhile.append(lambda: (platform.pass_time(1), world.run(task)))
+
+    def run() -> None:
+        platform.pass_time(1)
+        world.run(task)
+
+    platform.meanwhile.append(run)
     called: service.Called = {}
     cost = platform.cost_of(lambda: called.update(together(world, {"c": add()})))
     turn = row_cost("objects", "run", k=2)

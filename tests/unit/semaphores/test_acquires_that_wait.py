@@ -59,13 +59,13 @@ def test_an_acquire_that_waits_costs_a_read_a_poll(world: Polled) -> None:
 
 def test_a_lost_answer_is_repeated_under_its_id(world: Polled) -> None:
     first = service.wait
-    failed = []
+    failed: list[object] = []
 
     def once(*arguments: object) -> object:
         if not failed:
-            failed.append(first(*arguments))  # type: ignore[arg-type]
+            failed.append(first(*arguments))  # type: ignore[arg-type]  # as they were given
             raise Unavailable("lost")
-        return first(*arguments)  # type: ignore[arg-type]
+        return first(*arguments)  # type: ignore[arg-type]  # as they were given
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service, "wait", once)
