@@ -94,6 +94,16 @@ def test_a_failure_is_counted_and_found_by_its_error(harness: Harness, file: Pat
     assert reader.recent("status 418") == []
 
 
+def test_a_visit_of_the_sweeper_that_enqueued_nothing_is_listed_only_if_it_is_searched_for(
+    harness: Harness, file: Path
+) -> None:
+    harness.run_schedule("sweep")
+    harness.put("documents/town", json={"name": "Paris"})
+    reader = SpanReader(file)
+    assert [each["name"] for each in reader.recent()] == ["documents PUT"]
+    assert [each["name"] for each in reader.recent("sweep")] == ["sweep /"]
+
+
 def test_two_processes_append_to_one_file_which_is_emptied_when_it_is_full(
     harness: Harness, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
