@@ -45,7 +45,6 @@ TESTS = (
     "rates/test_rates",
     "resources/test_costs_resources",
     "semaphores/test_costs_semaphores",
-    "semaphores/test_lanes",
     "semaphores/test_semaphores_http",
     "standings/test_standings_http",
     "tasks/test_failures",

@@ -71,7 +71,7 @@ def test_two_tenants_with_the_weights_1_and_3_are_granted_permits_at_1_to_3() ->
     assert granted == {"pro": 150, "free": 50}
 
 
-def test_a_wait_of_high_priority_behind_a_thousand_is_next_or_next_but_one() -> None:
+def test_a_wait_of_high_priority_behind_fifty_others_is_next_or_next_but_one() -> None:
     world = World()
     for number in range(50):
         world.wait(f"many {number}", priority="low")
