@@ -22,6 +22,7 @@ from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun
 from signalbox.documents.model import RESERVED, Document
 from signalbox.flows import model as flows
+from signalbox.flows.tasks import archives
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
 from signalbox.history import model as history
 from signalbox.links.model import Verification
@@ -239,6 +240,8 @@ def run_golden_task(name: str, body: Data) -> None:
             run_standings_task(ports, envelope.name, envelope.payload)
         case ["turn"]:
             WakeUp.from_payload(envelope.payload)
+        case ["flow_command"] if archives.is_archive(envelope.payload):
+            archives.archive(ports, envelope.payload, lambda _, rows: list(rows))
         case _:
             run_own_task(ports, Attempt("o", envelope.context, 0, 0, "shop", envelope.name, envelope.payload, "flows"))
 

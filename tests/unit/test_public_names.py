@@ -46,11 +46,11 @@ def test_an_unknown_name_is_an_import_error() -> None:
 @pytest.mark.parametrize(
     ("names", "loaded"),
     [
-        ("Function, Lease, Problem, semaphore", "batches critical_sections semaphores tasks"),
-        ("Function, documents", "batches critical_sections documents history semaphores tasks"),
-        ("Function, objects", "batches critical_sections mailboxes objects semaphores tasks"),
-        ("Function, flows", "batches critical_sections flows mailboxes semaphores tasks"),
-        ("yokes", "batches critical_sections semaphores standings tasks"),
+        ("Function, Lease, Problem, semaphore", "batches critical_sections rates semaphores tasks"),
+        ("Function, documents", "batches critical_sections documents history rates semaphores tasks"),
+        ("Function, objects", "batches critical_sections mailboxes objects rates semaphores tasks"),
+        ("Function, flows", "batches critical_sections flows mailboxes rates semaphores tasks"),
+        ("yokes", "batches critical_sections rates semaphores standings tasks"),
     ],
 )
 def test_only_the_services_of_what_is_imported_are_loaded(names: str, loaded: str) -> None:
