@@ -42,6 +42,7 @@ from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import durable_entities, restate_objects
 from tests.bench.due_tasks import DueTasks
+from tests.bench.figures import Figure
 from tests.bench.stage import SEED_PAGE, Stage
 
 CALLERS = 16
@@ -189,11 +190,14 @@ def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
     measure(stage, "warm up", called, 5, 1, 1)
     first = measure(stage, "bare loop", bare, calls_count // 4 or 1, 1, 1)
     yield f"{first.line(first.rate)}  (p50, p99)"
-    for callers, objects in ((CALLERS, 1), (CALLERS, many)):
-        yield measure(stage, "bare loop", bare, calls_count, callers, objects).line(first.rate)
-    yield measure(stage, "objects", called, calls_count // 4 or 1, 1, 1).line(first.rate)
-    for callers, objects in ((CALLERS, 1), (CALLERS, many)):
-        yield measure(stage, "objects", called, calls_count, callers, objects).line(first.rate)
+    contended, spread = (measure(stage, "bare loop", bare, calls_count, CALLERS, objects) for objects in (1, many))
+    yield from (contended.line(first.rate), spread.line(first.rate))
+    alone = measure(stage, "objects", called, calls_count // 4 or 1, 1, 1)
+    together, on_many = (measure(stage, "objects", called, calls_count, CALLERS, objects) for objects in (1, many))
+    yield from (each.line(first.rate) for each in (alone, together, on_many))
+    yield Figure("calls by one caller", alone.rate, "calls/s", "a bare loop", first.rate).line()
+    what = f"calls by {CALLERS} callers"
+    yield Figure(what, together.rate, "calls/s", "a bare loop with as many callers", contended.rate).line()
     yield drained(stage, waiting).line(first.rate)
     if restate_objects.are_installed():
         yield restated(calls_count // 4 or 1, 1, 1).line(first.rate)

@@ -34,6 +34,7 @@ from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
 from tests.bench.due_tasks import DueTasks
+from tests.bench.figures import Figure
 from tests.bench.stage import Stage
 
 CALLERS = 16
@@ -127,13 +128,16 @@ def lines(stage: Stage, yokes_count: int) -> Iterator[str]:
     ways = {"shards": sharded, "one record": guarded, "standings": kit}
     for act in ways.values():  # a Java program is slow at first
         measure(stage, act, min(yokes_count, WARM_UP_YOKES), 1)
-    base = 0.0
+    base: dict[int, float] = {}
     for name, act in ways.items():
         for items in (1, many):
             measured = measure(stage, act, yokes_count, items)
-            base = base or measured.rate
+            base.setdefault(items, measured.rate)
             behind = f"  exact {measured.behind_seconds:.1f} s later" if act is kit else ""
-            yield f"{name:<12} {items:>6} items {measured.rate:>9.0f}/s  x {measured.rate / base:.2f}{behind}"
+            yield f"{name:<12} {items:>6} items {measured.rate:>9.0f}/s  x {measured.rate / base[1]:.2f}{behind}"
+            if act is kit:
+                what = f"yokes on {'one item' if items == 1 else f'{items} items'}"
+                yield Figure(what, measured.rate, "yokes/s", "a counter of ten shards", base[items]).line()
 
 
 def main() -> int:

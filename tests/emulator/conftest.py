@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 OWN = {
     "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter"]},
     "marathon": {
-        "enqueues": ["admit", "flows", "objects", "tasks"],
+        "enqueues": ["admit", "batches", "flows", "objects", "tasks"],
         "tasks": ["step"],
         "objects": ["Finish"],
         "flows": ["run"],

@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from signalbox_infra.local.stack import Stack
 from tests.bench import batches, leaderboards, objects, report, standings, watchers
 from tests.bench.__main__ import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
+from tests.bench.figures import Figure
 from tests.bench.flows import __main__ as flows
 from tests.bench.flows import own
 from tests.bench.own_work import event_microseconds, put_milliseconds
@@ -31,6 +32,12 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
+def parted(lines: Iterable[str]) -> tuple[list[str], list[Figure]]:
+    """Return the lines of a bench's table, and its figures."""
+    read = [(line, Figure.from_line(line)) for line in lines]
+    return [line for line, figure in read if figure is None], [figure for _, figure in read if figure]
+
+
 def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(stage: Stage) -> None:
     run = fan_out(stage, 20)
     around = 2 * (1 + 1)  # the source and its field's transform, before and after
@@ -40,7 +47,8 @@ def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(s
 
 
 def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
-    table = list(lines(stage, copies_max=10, calls=5))
+    table, [figure] = parted(lines(stage, copies_max=10, calls=5))
+    assert (figure.what, figure.anchor) == ("a change shown in 10 copies", "bare client calls")
     assert [line.split()[0] for line in table] == [
         *("put", "get", "query", "bulk"),
         *("copies", "10", "growth", "its"),
@@ -84,7 +92,8 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
 
 
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
-    table = list(standings.lines(stage, 20))
+    table, figures = parted(standings.lines(stage, 20))
+    assert [figure.what for figure in figures] == ["yokes on one item", "yokes on 4 items"]
     assert [line.split()[0] for line in table] == [*["shards"] * 2, *["one"] * 2, *["standings"] * 2]
 
 
@@ -93,13 +102,20 @@ def test_ranks_are_checked_as_they_are_measured(stage: Stage) -> None:
 
 
 def test_calls_of_objects_are_measured_until_each_has_counted_once(stage: Stage) -> None:
-    table = list(objects.lines(stage, 20, 60))
+    table, figures = parted(objects.lines(stage, 20, 60))
+    assert [figure.what for figure in figures] == ["calls by one caller", "calls by 16 callers"]
     assert [line.split()[0] for line in table][:7] == [*["bare"] * 3, *["objects"] * 3, "drained"]
 
 
-def test_batches_are_measured_until_they_are_completed(stage: Stage) -> None:
-    table = list(batches.lines(stage, [10, 120]))
-    assert [line.split()[:2] for line in table] == [["10", "units"], ["120", "units"], ["growth:", "time"]]
+def test_batches_are_measured_until_they_are_completed(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = batches.measured(stage, [10, 120], per_task=20)
+    table, [figure] = parted(capsys.readouterr().out.splitlines())
+    assert [run.units for run in runs] == [10, 120]
+    assert [line.split()[:2] for line in table] == [
+        *(["10", "units"], ["120", "units"], ["growth:", "time"]),
+        ["120", "units"],
+    ]
+    assert (figure.what, figure.anchor) == ("120 units, 20 a task", "one a task")
 
 
 def test_a_batch_line_has_the_processor_time_of_each_part() -> None:
@@ -119,7 +135,7 @@ def test_the_bench_has_queues_for_units_in_addition_to_the_catalogues(tmp_path: 
 def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = {("celery_chord", 1): running.Ran(2.0), ("celery_chord", 10): running.Ran(None, "stopped after 1 s")}
     monkeypatch.setattr(running, "run", lambda rival, units, _: ran.get((rival, units), running.Ran(0.5)))
-    assert list(running.lines([1, 10, 100], 1.0)) == [
+    assert [ended.line(rival, units) for rival, units, ended in running.runs([1, 10, 100], 1.0)] == [
         "      1 units     2.00 s       0/s   celery_chord",
         "     10 units   stopped after 1 s   celery_chord",
         *(f"{units:>7} units     0.50 s {units * 2:>7}/s   dbos_queue" for units in (1, 10, 100)),

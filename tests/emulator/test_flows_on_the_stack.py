@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60.0
 CATALOGUE = """
 functions:
-  shop: {{folder: {root}/examples/checkout, enqueues: [admit, flows, objects, tasks]}}
-  machines: {{folder: {root}/examples/machines, invoked_by: [people, queue], enqueues: [admit, flows, tasks],
+  shop: {{folder: {root}/examples/checkout, enqueues: [admit, batches, flows, objects, tasks]}}
+  machines: {{folder: {root}/examples/machines, invoked_by: [people, queue], enqueues: [admit, batches, flows, tasks],
     tasks: [start_machine, stop_machine, remember], flows: [machine]}}
   documents: {{folder: {root}/functions/documents, invoked_by: [people]}}
   semaphores: {{folder: {root}/functions/semaphores, invoked_by: [people]}}
@@ -29,6 +29,7 @@ functions:
 queues:
   admit: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,
     backoff_max_seconds: 1, doublings_max: 4}}
+  batches: *queue
   flows: *queue
   objects: *queue
   tasks: *queue

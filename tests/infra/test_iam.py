@@ -20,7 +20,7 @@ Row = tuple[str, ...]
 FUNCTIONS = """
 accounts         | ann qu-objects qu-tasks signalbox-deployer | objects tasks      | signalbox-prod
 batch-complete   | ann signalbox-deployer               | batches tasks             | signalbox-prod
-batch-expand     | qu-batches                           | batches tasks             | signalbox-prod
+batch-expand     | qu-batches                           | admit batches tasks       | signalbox-prod
 batches          | ann signalbox-deployer               | batches tasks             | signalbox-prod
 critical-section | ann signalbox-deployer               | admit tasks               | signalbox-prod
 documents        | ann signalbox-deployer               | links                     | signalbox-prod

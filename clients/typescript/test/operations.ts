@@ -75,6 +75,8 @@ async function semaphores(): Promise<void> {
   const id = String((await ok(client.POST("/semaphore-wait/{name}", { ...till, body: {} })))?.lease?.id);
   await ok(client.GET("/semaphores/{name}", till));
   await ok(client.DELETE("/semaphores/{name}/leases/{id}", { params: { path: { name: "till", id } } }));
+  await ok(client.POST("/semaphores/{name}/pause", till));
+  await ok(client.POST("/semaphores/{name}/resume", till));
   await ok(client.DELETE("/semaphores/{name}", till));
   await refused(client.POST("/semaphore-wait/{name}", { ...till, body: {} }), "no-semaphore", 404);
   const town = { params: { path: { key: "town" } } };
@@ -91,6 +93,8 @@ async function rates(): Promise<void> {
   await ok(client.GET("/rates/{name}", mails));
   await ok(client.GET("/rates"));
   await ok(client.DELETE("/rates/{name}/waits/{id}", { params: { path: { name: "mails", id: "w" } } }));
+  await ok(client.POST("/rates/{name}/pause", mails));
+  await ok(client.POST("/rates/{name}/resume", mails));
   await ok(client.DELETE("/rates/{name}", mails));
 }
 
@@ -166,6 +170,7 @@ async function flows(): Promise<void> {
   assert.equal(seen.at(-1), "complete");
   await ok(client.POST("/{function}/flows/{flow}/{id}/fork", { ...run, body: { id: "o-8", from_entry: 1 } }));
   await ok(client.GET("/{function}/flows/{flow}", run));
+  await ok(client.POST("/{function}/flows/{flow}/:act", { ...run, body: { action: "resume", state: "stuck" } }));
   for (const action of ["cancel", "terminate", "suspend", "resume"] as const)
     await client.POST(`/{function}/flows/{flow}/{id}/${action}`, { ...run, body: { reason: "a test" } });
   await ok(client.DELETE("/{function}/flows/{flow}/{id}", run));

@@ -18,6 +18,7 @@ from pathlib import Path
 from signalbox_infra.local.logs.stats import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench.figures import Figure
 from tests.bench.semaphores import others
 from tests.bench.semaphores.bare import Guarded, Transactions
 from tests.bench.semaphores.kit import Kit, catalogue
@@ -35,12 +36,17 @@ HEADER = (
 )
 
 
+QUEUED, PLAIN = "the kit, through its queue", "the kit, plain acquires"
+"""The ways of the kit."""
+
+
 class Bench:
     """Measures way by way; `broken` lists what must hold and did not."""
 
     def __init__(self, stage: Stage, clients: int, pairs: int) -> None:
         self._stage, self._clients, self._pairs = stage, clients, pairs
         self.broken: list[str] = []
+        self._rates: dict[str, float] = {}
 
     def lines(self) -> Iterator[str]:
         """Measure, and iterate over the lines of the table."""
@@ -49,7 +55,15 @@ class Bench:
         yield from self._acquires()
         yield from self._bare()
         yield from self._others()
+        yield from self._figures()
         yield from self.broken or ["every check held"]
+
+    def _figures(self) -> Iterator[str]:
+        """Iterate over the pairs a second of many clients, compared with the other ways that were measured."""
+        for way in (way for way in (QUEUED, PLAIN) if way in self._rates):
+            for anchor in [each for each in self._rates if each not in (QUEUED, PLAIN)]:
+                what = f"{self._clients} clients, {way}"
+                yield Figure(what, self._rates[way], "pairs/s", anchor, self._rates[anchor]).line()
 
     def _kit(self) -> Iterator[str]:
         with Kit(self._stage.stack.base_url, PERMITS) as kit:
@@ -57,7 +71,7 @@ class Bench:
             runs = []
             stats = LogStats(self._stage.stack.folder / "functions.log")
             before = self._spent(stats)
-            for measured in self._alone_and_together("the kit, through its queue", kit.pair):
+            for measured in self._alone_and_together(QUEUED, kit.pair):
                 runs.append(measured)
                 after = self._spent(stats)
                 yield line(measured)
@@ -80,7 +94,7 @@ class Bench:
 
     def _acquires(self) -> Iterator[str]:
         with Kit(self._stage.stack.base_url, PERMITS, "doors") as kit:
-            yield from map(line, self._alone_and_together("the kit, plain acquires", kit.acquire))
+            yield from map(line, self._alone_and_together(PLAIN, kit.acquire))
             yield note(", ".join(f"{what} {count:,}" for what, count in sorted(kit.calls.items())))
             self._stage.wait_until_idle()  # an admit run applies the last signals
             self._check(kit.is_free(), "a permit was not given back")
@@ -107,6 +121,8 @@ class Bench:
             measured = run(way, clients, pairs, act)
             inside = most_inside(measured.visits)
             self._check(inside <= PERMITS, f"{way}: {inside} were inside at once")
+            if measured.visits:
+                self._rates[way] = measured.each_second
             yield measured
 
     def _check(self, held: bool, otherwise: str) -> None:

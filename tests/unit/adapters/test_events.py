@@ -29,14 +29,14 @@ UPDATED = datetime(2026, 1, 2, tzinfo=UTC)
 NAME = "projects/p/databases/(default)/documents/documents/a b%20é"
 
 
-def body(name: str = NAME, **held: dict[str, Any]) -> bytes:
+def body(name: str = NAME, updated: datetime = UPDATED, **held: dict[str, Any]) -> bytes:
     data = DocumentEventData.pb()()
     for which, fields in held.items():
         document = getattr(data, which)
         document.name = name
         fill_fields(document.fields, fields)
         fill_timestamp(document.create_time, CREATED)
-        fill_timestamp(document.update_time, UPDATED)
+        fill_timestamp(document.update_time, updated)
     return bytes(data.SerializeToString())
 
 
@@ -60,11 +60,12 @@ def test_an_update_holds_the_record_before_and_after() -> None:
         before_update_time=UPDATED,
         update_time=UPDATED,
         create_time=CREATED,
+        kind="updated",
     )
 
 
 def test_a_created_record_had_nothing_before_and_a_deleted_one_has_nothing_after() -> None:
-    created, deleted = read(body(value={})), read(body(old_value={}))
+    created, deleted = read(body(updated=CREATED, value={})), read(body(old_value={}))
     assert (created.before, created.after, created.partial) == (None, {}, False)
     assert (deleted.before, deleted.after, deleted.partial) == ({}, None, False)
     assert (deleted.path, deleted.update_time) == ("documents/a b%20é", None)

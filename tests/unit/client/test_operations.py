@@ -193,6 +193,8 @@ def semaphores(client: Any, harness: Harness) -> None:
     other = till.acquire()
     assert till.show()["leases"][0]["id"] == other["id"]
     assert till.end_lease(other["id"], reason="a test")
+    assert "paused_at" in till.pause()
+    assert "paused_at" not in till.resume()
     till.delete()
     with pytest.raises(NotFound) as failed:
         till.acquire()
@@ -212,6 +214,8 @@ def rates(client: Any, harness: Harness) -> None:
     assert mails.show()["waiting"] == 1
     assert "mails" in [each["name"] for each in client.rates.list()]
     assert mails.cancel("w")
+    assert "paused_at" in mails.pause()
+    assert "paused_at" not in mails.resume()
     mails.delete()
 
 
@@ -298,6 +302,7 @@ def runs(client: Any, harness: Harness) -> None:
     ended = timed.start("o-9", **order | {"order": "9"})
     assert (ended.show()["labels"], "deadline_at" in ended.show()) == ({"tenant": "a"}, True)
     assert [each["id"] for each in checkout.runs(label="tenant:a")] == ["o-9"]
+    assert checkout.act_on_all("resume", label="tenant:b").show()["size"] == 0
     assert (checkout.count(state="running", label="tenant:a"), checkout.count()) == (1, 3)
     long_ago, now = datetime(2020, 1, 1, tzinfo=UTC), harness.clock.now + timedelta(seconds=1)
     assert [each["id"] for each in checkout.runs(started_after=long_ago, started_before=now)] == ["o-9", "o-8", "o-7"]

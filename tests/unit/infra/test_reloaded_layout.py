@@ -61,6 +61,7 @@ OF_THE_MACHINE = {
 """The settings that name addresses."""
 
 OF_NO_CATALOGUE = OF_THE_MACHINE | {
+    "archives",
     "base_url",
     "callback_keys",
     "catalogue",

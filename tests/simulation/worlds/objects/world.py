@@ -35,6 +35,7 @@ from signalbox.objects import sweep as objects_sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import Applied, Apply, CallPlace, CallRecord, Message
 from signalbox.testing.limits import replaced
+from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.processes import Killed
@@ -48,6 +49,7 @@ from tests.simulation.reach import (
 )
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
+from tests.simulation.versions import version_now
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.objects.acts import (
     Act,
@@ -206,10 +208,17 @@ class ObjectsWorld:
             for act in group:
                 act.began = act.began or self.world.now()
             name = f"{' '.join(act.id for act in group)} of {group[0].key}"
-            call = self._call_together if group[0].waits else self._call
-            self.world.start(name, lambda: call(*group), lambda done: self._ended(group, done))
+            self.world.start(name, lambda: self._calls(group), lambda done: self._ended(group, done))
 
         return begin
+
+    def _calls(self, group: Sequence[Act]) -> None:
+        """Call for callers of one process. Those of the last release do not wait."""
+        if group[0].waits and version_now() == TODAY:
+            self._call_together(*group)
+            return
+        for act in group:
+            self._call(act)
 
     def _call_together(self, *group: Act) -> None:
         """Call for callers of one process that wait. Their process begins what others have posted once at most."""
