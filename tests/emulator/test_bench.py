@@ -184,5 +184,6 @@ def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch,
 def test_streams_are_measured_together_with_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SECONDS", 0.5), ("LEFT_SECONDS", 0.0), ("UNITS", 100)):
         monkeypatch.setattr(watchers, name, value)
-    table = watchers.lines(stage, [0, 2], rounds=1)
+    table, [figure] = parted(watchers.lines(stage, [0, 2], rounds=1))
+    assert (figure.what, figure.anchor) == ("other requests next to 2 streams", "next to 0 streams")
     assert [line.split()[:2] for line in table] == [["0", "streams"], ["2", "streams"]]

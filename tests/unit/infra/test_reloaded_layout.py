@@ -76,6 +76,7 @@ OF_NO_CATALOGUE = OF_THE_MACHINE | {
     "scheduler_account",
     "signatures_removed",
     "spans_endpoint",
+    "storage_emulator",
     "tasks_account",
     "timeout_seconds",
     "tokens_unsigned",
