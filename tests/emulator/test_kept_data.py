@@ -22,8 +22,8 @@ functions:
   semaphore_signal: {{folder: {root}/functions/semaphore_signal, invoked_by: [people], enqueues: [admit, tasks]}}
   semaphore_admit: {{folder: {root}/functions/semaphore_admit, invoked_by: [queue], enqueues: [admit, tasks]}}
   batches: {{folder: {root}/functions/batches, invoked_by: [people], enqueues: [batches, tasks]}}
-  batch_expand: {{folder: {root}/functions/batch_expand, invoked_by: [queue], enqueues: [batches, tasks]}}
-  recorder: {{folder: recorder, invoked_by: [people, queue], enqueues: [flows, objects, tasks], objects: [Tape],
+  batch_expand: {{folder: {root}/functions/batch_expand, invoked_by: [queue], enqueues: [admit, batches, tasks]}}
+  recorder: {{folder: recorder, invoked_by: [people, queue], enqueues: [batches, flows, objects, tasks], objects: [Tape],
     flows: [collect]}}
   waiters: {{folder: waiters, invoked_by: [people, queue], enqueues: [admit, tasks, batches, links], tasks: [work]}}
 queues:

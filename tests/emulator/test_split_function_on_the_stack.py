@@ -49,7 +49,7 @@ booth = app.entry_point()
 """
 ENTRY = {
     "invoked_by": ["people", "queue"],
-    "enqueues": ["flows", "objects", "tasks"],
+    "enqueues": ["batches", "flows", "objects", "tasks"],
     "tasks": ["charge"],
     "objects": ["Till"],
     "flows": ["order"],
