@@ -28,8 +28,8 @@ philosophers       | allUsers ann signalbox-deployer | admit links tasks | signa
 philosophers-tasks | qu-tasks                        | admit links       | signalbox-prod
 quilt              | allUsers ann signalbox-deployer | batches links tasks | signalbox-prod
 quilt-tasks        | qu-tasks                        | batches links tasks | signalbox-prod
-shop               | allUsers ann signalbox-deployer | admit flows links objects tasks | signalbox-prod
-shop-tasks         | ev-shop qu-flows qu-objects qu-tasks | admit flows links objects tasks | signalbox-prod
+shop               | allUsers ann signalbox-deployer | admit batches flows links objects tasks | signalbox-prod
+shop-tasks         | ev-shop qu-flows qu-objects qu-tasks | admit batches flows links objects tasks | signalbox-prod
 """
 
 

@@ -6,19 +6,19 @@ begun. So what handlers do for one document is done in the order of its versions
     begun last   held by   the event is     turn
     -----------  --------  ---------------  ----------------
     none         -         any              begins
-    unfinished   nobody    earlier          overtaken
-    unfinished   nobody    the same         begins
-    unfinished   nobody    another, later   begins
-    unfinished   nobody    another, equal   begins
+    unfinished   -         earlier          overtaken
+    unfinished   -         the same         begins
+    unfinished   -         another, later   begins
+    unfinished   -         another, equal   begins
     unfinished   another   earlier          overtaken
     unfinished   another   the same         Unavailable
     unfinished   another   another, later   Unavailable
     unfinished   another   another, equal   Unavailable
     unfinished   itself    the same         begins
-    handled      nobody    earlier          overtaken
-    handled      nobody    the same         handled already
-    handled      nobody    another, later   begins
-    handled      nobody    another, equal   begins
+    handled      -         earlier          overtaken
+    handled      -         the same         handled already
+    handled      -         another, later   begins
+    handled      -         another, equal   begins
 
 `unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
 A hold ends with the time that the platform gives a request, so the process of a hold that has ended has ended, too.

@@ -26,7 +26,7 @@ EVENTS = {
     "another, equal": ("e2", PLACE),
 }
 TURNS = {"begins": Turn.BEGINS, "overtaken": Turn.OVERTAKEN, "handled already": Turn.HANDLED, "Unavailable": None}
-HOLDERS = {"nobody": "", "another": "d1", "itself": "d2"}
+HOLDERS = {"-": "", "another": "d1", "itself": "d2"}
 [TABLE] = tables(machine.__doc__)
 
 

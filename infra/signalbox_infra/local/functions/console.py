@@ -64,7 +64,7 @@ class LocalQueues:
 def actions_logged(app: "WSGIApplication") -> "WSGIApplication":
     """Log each of the console's actions: who did it, why, and the status of the answer.
 
-    The caller is the user of this machine who runs the stack: nobody signs in here.
+    The caller is the user of this machine who runs the stack: there is no sign-in here.
     """
 
     def logged(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

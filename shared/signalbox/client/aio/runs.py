@@ -314,7 +314,7 @@ class Flow:
         """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
 
         With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
-        newest first; then there is no prefix. The times have a time zone.
+        newest first; then `prefix` is not allowed. The times must have a time zone.
         """
         parameters = _filter(state, label, prefix, started_after, started_before)
         parameters |= {"newest_first": "true"} if newest_first else {}
