@@ -23,8 +23,8 @@ functions:
   semaphore_admit: {{folder: {root}/functions/semaphore_admit, invoked_by: [queue], enqueues: [admit, tasks]}}
   batches: {{folder: {root}/functions/batches, invoked_by: [people], enqueues: [batches, tasks]}}
   batch_expand: {{folder: {root}/functions/batch_expand, invoked_by: [queue], enqueues: [admit, batches, tasks]}}
-  recorder: {{folder: recorder, invoked_by: [people, queue], enqueues: [batches, flows, objects, tasks], objects: [Tape],
-    flows: [collect]}}
+  recorder: {{folder: recorder, invoked_by: [people, queue], enqueues: [batches, flows, objects, tasks],
+    objects: [Tape], flows: [collect]}}
   waiters: {{folder: waiters, invoked_by: [people, queue], enqueues: [admit, tasks, batches, links], tasks: [work]}}
 queues:
   admit: &queue {{dispatches_per_second: 100, concurrent_max: 4, attempts_max: -1, backoff_min_seconds: 0.1,

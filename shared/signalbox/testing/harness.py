@@ -43,7 +43,7 @@ class Harness(Platform):
     same store. The functions are those of the catalogue, the kit's and yours; `add` and `load` add others.
     """
 
-    _entered: ExitStack
+    _entered: ExitStack | None = None
 
     def __enter__(self) -> Self:
         self._entered = ExitStack()
@@ -51,7 +51,9 @@ class Harness(Platform):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._entered.close()
+        if self._entered:
+            self._entered.close()
+            self._entered = None
 
     def add(
         self,
@@ -67,14 +69,19 @@ class Harness(Platform):
         accepts the tokens of `user_token`.
         """
         self.functions.add(function, auth, exposes if auth or public else None)
-        settings.bind(self.functions.settings())
+        self._apply_settings()
 
     def load(
         self, folder: Path, name: str | None = None, signature_type: Literal["http", "cloudevent"] = "http"
     ) -> None:
         """Add the function in a folder's ``main.py``; it is named after the folder unless `name` is passed."""
         self.functions.load(folder, name or folder.resolve().name, signature_type)
-        settings.bind(self.functions.settings())
+        self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        """Let this process know the functions now. Before the harness is entered, this process is not yet its own."""
+        if self._entered:
+            settings.bind(self.functions.settings())
 
     def get(self, path: str, **request: Any) -> HttpResponse:
         """GET `path` below the base URL; see `request`."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox import DocumentEvent, Function, Problem, Request, Unit, batch, documents, flows, objects
+from signalbox.adapters import settings
 from signalbox.core.problems import Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.testing import Faults, Harness, TaskFailed
@@ -219,6 +220,16 @@ def test_a_function_is_loaded_from_its_folder(harness: Harness, tmp_path: Path) 
     harness.load(tmp_path, "greeter")
     assert harness.get("greeter/ann?copies=2").json == {"hello": "ann", "copies": "2"}
     assert harness.get("greeter").status == 404
+
+
+def test_what_is_added_before_the_harness_is_entered_is_known_inside_and_gone_after_it() -> None:
+    before = settings.settings()
+    other = Harness()
+    other.add(Function("kiosk"))
+    assert settings.settings() is before
+    with other:
+        assert "kiosk" in settings.settings().task_functions
+    assert settings.settings() is before
 
 
 def test_a_function_that_is_not_there_is_named_with_those_that_are(harness: Harness) -> None:
