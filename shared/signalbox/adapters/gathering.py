@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
+from signalbox.core.problems import Unavailable
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 Handle = Callable[[Mapping[str, Item]], Mapping[str, Answer | Exception]]
 """Handle a group of items by their ids: return each one's answer, or the error to raise."""
+
+
+ENDED = "the thread that handled this request has ended"
 
 
 @dataclass(slots=True, eq=False)
@@ -58,17 +63,16 @@ class Gathering(Generic[Item, Answer]):
         request.ready.set()
 
     def _handle(self, key: Hashable, group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> None:
+        answers: Mapping[str, Answer | Exception] = {request.id: Unavailable(ENDED) for request in group}
         try:
             answers = handle({request.id: request.item for request in group})
         except Exception as error:  # noqa: BLE001  each request of the group raises it
             answers = {request.id: error for request in group}
-        finally:
+        finally:  # also if the code of one request ends the thread that handles all of them
             self._let_the_next_begin(key)
-        first, *others = group
-        first.answer = answers[first.id]
-        for request in others:
-            request.answer = answers[request.id]
-            request.ready.set()
+            for request in group:
+                request.answer = answers[request.id]
+                request.ready.set()
 
     def _let_the_next_begin(self, key: Hashable) -> None:
         with self._lock:

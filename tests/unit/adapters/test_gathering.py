@@ -7,6 +7,7 @@ from threading import Event, Lock
 import pytest
 
 from signalbox.adapters.gathering import Gathering
+from signalbox.core.problems import Unavailable
 
 SECONDS_MAX = 30
 
@@ -26,6 +27,8 @@ class Handler:
             self.groups.append(sorted(items))
         self.begun[number].set()
         assert self.gates[number].wait(SECONDS_MAX)
+        if "exit" in items.values():
+            raise SystemExit
         if "down" in items.values():
             raise ConnectionError("down")
         return {id_: ValueError(id_) if item == "wrong" else item.upper() for id_, item in items.items()}
@@ -88,6 +91,21 @@ def test_each_request_raises_its_own_error_or_that_of_its_group(pool: ThreadPool
     assert good.result(SECONDS_MAX) == "Y"
     with pytest.raises(ValueError, match="c"):
         wrong.result(SECONDS_MAX)
+
+
+def test_code_that_ends_its_thread_leaves_no_request_waiting(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(3)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    deadly, other = begin(pool, gathering, handler, ("b", "exit"), ("c", "y"))
+    for gate in handler.gates:
+        gate.set()
+    with pytest.raises(SystemExit):
+        deadly.result(SECONDS_MAX)
+    with pytest.raises(Unavailable):
+        other.result(SECONDS_MAX)
+    assert first.result(SECONDS_MAX) == "X"
+    assert gathering.answer("k", "d", "z", handler.handle) == "Z"
 
 
 def test_requests_of_other_keys_do_not_wait(pool: ThreadPoolExecutor) -> None:
