@@ -46,6 +46,11 @@ class HalfCommitStore(MemoryStore):
     _applied: tuple[_Step, ...] = ()
     _seen = 0
 
+    @property
+    def whole(self) -> int:
+        """The number of commits that every later read finds whole: the last one may still be being applied."""
+        return self.commits - (self._seen > 0)
+
     def draw_from(self, seed: int) -> None:
         """Seed the draws, which those of the world do not depend on."""
         self._random = Random(f"half commits {seed}")

@@ -227,13 +227,16 @@ def _of_one_removal(out_of_time: OutOfTime) -> OutOfTime:
 
 # --- removal ---
 
+DELETED_WHILE_STUCK = "The flow was stuck, and was deleted."
+"""How a stuck run ends that is deleted: for its parent, and until its archive is written."""
+
 
 def delete(ports: Ports, address: FlowAddress) -> None:
     """Remove a flow that has ended, or end and remove one that is stuck.
 
     Raises `NoFlow`, `FlowRunning`, or `NotArchived` if its archive is not written yet.
     """
-    read = _ended(ports, address, "The flow was stuck, and was deleted.", stuck_only=True)
+    read = _ended(ports, address, DELETED_WHILE_STUCK, stuck_only=True)
     header = header_of(read, address)
     if header and _is_not_archived(ports, header):
         raise NotArchived(f"The archive of {address.key!r} is not written yet: {header.archive}.")

@@ -128,7 +128,7 @@ class StandingsWorld:
         self.reads = own.randint(1, READS_MAX) if own.random() < reads else 0
         if self.is_large:
             self.values = LARGE_VALUES[: len(self.values)]
-        self._moved: list[Mapping[StandingKey, Tally]] = []
+        self._moved: list[tuple[int, Mapping[StandingKey, Tally]]] = []
         if self.reads:
             self.world.observers.append(self._note_moves)
 
@@ -234,7 +234,7 @@ class StandingsWorld:
 
     def _check_shown(self, key: StandingKey) -> None:
         """Read a standing. If nothing is pending, it includes all changes counted before, and perhaps later ones."""
-        began = len(self._moved)
+        began = sum(commit < self.world.store.whole for commit, _ in self._moved)
         shown = service.get_standing(self.world.ports, key)
         if shown.pending:
             return
@@ -246,15 +246,16 @@ class StandingsWorld:
             )
 
     def _moves_of(self, key: StandingKey, first: int, last: int) -> list[Tally]:
-        return [moved[key] for moved in self._moved[first:last] if key in moved]
+        return [moved[key] for _, moved in self._moved[first:last] if key in moved]
 
     def _note_moves(self, path: str, before: Snapshot, after: Snapshot) -> None:
-        """Note what a write of a counted record adds to each standing."""
+        """Note what a write of a counted record adds to each standing, and by which commit."""
         if not path.startswith(f"{COUNTED}/"):
             return
         old, new = (_entries(snapshot) for snapshot in (before, after))
         moved = {key: new.get(key, ZERO) - old.get(key, ZERO) for key in old.keys() | new.keys()}
-        self._moved.append({key: tally for key, tally in moved.items() if tally != ZERO})
+        added = {key: tally for key, tally in moved.items() if tally != ZERO}
+        self._moved.append((self.world.store.commits, added))
 
     def _run_threshold(self, _: Ports, effect: Effect) -> None:
         shown = effect.payload["standing"]

@@ -16,6 +16,7 @@ from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import end_of
 from signalbox.flows.model import Event, FlowHeader, Message, Result, sub_flow_address
 from signalbox.flows.storage import LABELS, read_log
+from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model import HEADER, collection_of, header_path
 from signalbox.semaphores.model import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
@@ -245,4 +246,7 @@ class FlowsAtRest:
 
 def is_terminated(header: FlowHeader) -> bool:
     """Return whether people have ended a flow: its end does not follow from its log."""
-    return header.end is not None and (header.end.outcome.error or {}).get("detail") == TERMINATED
+    return header.end is not None and (header.end.outcome.error or {}).get("detail") in (
+        TERMINATED,
+        DELETED_WHILE_STUCK,
+    )
