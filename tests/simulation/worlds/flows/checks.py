@@ -75,9 +75,12 @@ class FlowsAtRest:
 
         A purge may delete the wake-up of a message that arrives after the removal; then nothing finds the message.
         """
-        present = self.history.present
-        if left := sorted(path for path in present if not (self._is_receipt(path) or self._is_late(path))):
+        if left := self.left():
             raise Violation(f"{left} were not removed")
+
+    def left(self) -> list[str]:
+        """Return the paths of what is left of the flows, apart from what outlives a removed one."""
+        return sorted(path for path in self.history.present if not (self._is_receipt(path) or self._is_late(path)))
 
     def _is_late(self, path: str) -> bool:
         base, _, message = path.partition("/mailbox/")

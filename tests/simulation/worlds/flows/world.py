@@ -280,6 +280,8 @@ class FlowsWorld:
             self._fail_to_archive()
         self._sweep(self.code.keeping.time.total_seconds() + DAY_SECONDS)
         for _ in range(REMOVALS_MAX if FLOWS_LIMITS.flow_removal_commits_max == 1 else 0):
+            if not self.rest.left():
+                break
             self._sweep(1)
         self.rest.check_removed()
         self.rest.check_permits()
