@@ -9,6 +9,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox_infra import applied_state
+from tests.bench.cold_start import BUILD_ENVIRONMENT
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights
 from tests.infra.workspace import Resource, Workspace
@@ -59,6 +60,7 @@ def test_each_half_of_the_function_has_its_variables_and_secrets(resources: Mapp
             ("STRIPE_KEY", "stripe-key", "latest"),
         ]
         assert resources[FUNCTION.format(name)].values["build_config"][0]["runtime"] == "python314"
+        assert resources[FUNCTION.format(name)].values["build_config"][0]["environment_variables"] == BUILD_ENVIRONMENT
     others = [resources[FUNCTION.format(name)].values["service_config"][0] for name in ("documents", "sweep")]
     assert [(each["min_instance_count"], each["secret_environment_variables"]) for each in others] == [(0, [])] * 2
 
