@@ -32,8 +32,8 @@ from signalbox.catalogue.entries import (
     Trigger,
     refuse,
 )
-from signalbox.catalogue.reading import FLOWS_QUEUE, OBJECTS_QUEUE, Catalogue
-from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH
+from signalbox.catalogue.reading import Catalogue
+from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
 from signalbox.flows.storage import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"

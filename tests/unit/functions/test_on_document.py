@@ -7,7 +7,7 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
-from signalbox.catalogue.code import OF_HANDLERS
+from signalbox.catalogue.syntax import OF_HANDLERS
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
