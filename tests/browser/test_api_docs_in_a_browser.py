@@ -14,6 +14,7 @@ from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+from tests.yaml_files import read_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
     from playwright.sync_api import Page
 
-API = yaml.safe_load((Path(__file__).parents[2] / "openapi.yaml").read_text("utf-8"))
+API = read_yaml(Path(__file__).parents[2] / "openapi.yaml")
 SCROLLS_MAX = 200
 METHODS = ("get", "put", "post", "patch", "delete")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 from tests.tools import NPM
+from tests.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -28,7 +28,7 @@ OF_PEOPLE = {("GET", "/{function}/callbacks/{token}"), ("POST", "/{function}/cal
 
 
 def described() -> set[tuple[str, str]]:
-    paths: dict[str, Any] = yaml.safe_load((ROOT / "openapi.yaml").read_text("utf-8"))["paths"]
+    paths: dict[str, Any] = read_yaml(ROOT / "openapi.yaml")["paths"]
     return {(method.upper(), path) for path, item in paths.items() for method in item if method != "parameters"}
 
 

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from signalbox.adapters.meter import Cost
+from tests.yaml_files import read_yaml
 
 FIGURES = ("round_trips", "reads", "writes", "deletes", "tasks")
 ROWS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    part["subject"]: part["rows"]
-    for part in yaml.safe_load((Path(__file__).parents[2] / "docs" / "costs.yaml").read_text("utf-8"))
+    part["subject"]: part["rows"] for part in read_yaml(Path(__file__).parents[2] / "docs" / "costs.yaml")
 }
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import schemathesis
-import yaml
 
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Route, Routes
@@ -15,10 +14,11 @@ from signalbox.flows.model import Flows
 from signalbox.objects import http
 from signalbox.objects.api import NO_CLASSES
 from signalbox_infra.setup.generated_pages import OF_EVERY_CALL
+from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "openapi.yaml"
-DESCRIPTION = yaml.safe_load(PATH.read_text("utf-8"))
+DESCRIPTION = read_yaml(PATH)
 METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 
 

@@ -23,6 +23,7 @@ task with a decorator that is not the kit's.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from signalbox.catalogue.entries import CatalogueError, Function, url_segment
@@ -82,6 +83,12 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     Raises `CatalogueError` for a file that does not compile, a task, class or flow whose name another file declares
     too, a second schedule of one name, or a decorator's argument that is not a constant.
     """
+    return _usage_of(tuple(sorted(sources.items())))
+
+
+@lru_cache(maxsize=128)
+def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
+    """Return the declarations in files. Cached: a process reads the catalogue many times."""
     tasks: dict[str, str] = {}
     queues: dict[str, str] = {}
     objects: dict[str, str] = {}
@@ -100,7 +107,7 @@ def usage_of(sources: Mapping[str, bytes]) -> Usage:
     rights: dict[str, str] = {}
     archives: dict[str, str] = {}
     complete = True
-    for path, source in sorted(sources.items()):
+    for path, source in sources:
         module = Module(path, parsed(path, source))
         parameters = {**module.parameters(), **parameters}
         tasks = _joined("task", tasks, module.tasks())

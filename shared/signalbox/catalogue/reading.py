@@ -289,11 +289,12 @@ def _mapping(where: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the quick one, if it is there
     """A YAML loader that refuses a duplicate key. The plain loader keeps the last value silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         refuse(bool(twice), f"line {node.start_mark.line + 1}: given twice: {', '.join(twice)}")
-        return super().construct_mapping(node, deep)
+        constructed: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return constructed

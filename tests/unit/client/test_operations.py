@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from signalbox.catalogue.reading import load
 from signalbox.client import ApiError, AsyncClient, CallFailed, Client, Conflict, NotFound, PreconditionFailed, call
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
+from tests.yaml_files import read_yaml
 
-OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[3] / "openapi.yaml").read_text("utf-8"))
+OPENAPI: dict[str, Any] = read_yaml(Path(__file__).parents[3] / "openapi.yaml")
 OPERATIONS = {
     (method.upper(), path) for path, item in OPENAPI["paths"].items() for method in item if method != "parameters"
 }

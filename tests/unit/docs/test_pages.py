@@ -145,5 +145,6 @@ def test_the_architecture_page_names_functions_that_exist(name: str) -> None:
 @pytest.mark.parametrize(("caller", "invoker"), {"people": "people", "queues": "queue", "events": "event"}.items())
 def test_the_security_page_lists_the_functions_of_the_kit_by_their_callers(caller: str, invoker: str) -> None:
     [row] = re.findall(rf"^\| {caller} \| (.*?) \|", (PROJECT / "SECURITY.md").read_text("utf-8"), re.MULTILINE)
-    ours = {name for name, each in load().functions.items() if each.folder.parent == PROJECT / "functions"}
-    assert set(re.findall(r"`(\w+)`", row)) == {name for name in ours if invoker in load().functions[name].invoked_by}
+    functions = load().functions
+    ours = {name for name, each in functions.items() if each.folder.parent == PROJECT / "functions"}
+    assert set(re.findall(r"`(\w+)`", row)) == {name for name in ours if invoker in functions[name].invoked_by}
