@@ -58,7 +58,7 @@ def post(request: Request) -> Response:
     parsed = post_request(request, runtime.ports().store.new_id())
     if isinstance(parsed, BulkPutRequest):
         return bulk_response(bulk.put_each(runtime.ports(), parsed, documents_wanted=False))
-    return posted_response(documents.put(runtime.ports(), parsed), settings().address_of("documents"))
+    return posted_response(documents.put(runtime.ports(), parsed), settings().page_address_of("documents"))
 
 
 @routes.on("GET", "/{key}")

@@ -358,7 +358,7 @@ class ResourceRoutes:
 
     def _address(self, below: str) -> str:
         """Return the URL of the function or, with `below`, of an item."""
-        function = settings().function_url.format(function=self.function.replace("_", "-"))
+        function = settings().page_address_of(self.function)
         return f"{function}{self.at.rstrip('/')}/{below}" if below else function
 
     def _next_page(self, parameters: Parameters, limit: int, token: str) -> str:

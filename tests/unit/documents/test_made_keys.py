@@ -27,6 +27,10 @@ def test_a_document_without_a_key_gets_one_and_its_address(at: Front) -> None:
     assert again.json["key"] != key
 
 
+def test_behind_a_domain_the_address_is_that_of_the_domain(at: Front, behind_a_domain: str) -> None:
+    assert at.ask("POST", "/", {"key": "a"}).headers["Location"] == f"{behind_a_domain}documents/a"
+
+
 def test_a_repeat_under_one_idempotency_key_stores_one_document(at: Front) -> None:
     first, second = (at.ask("POST", "/", {"n": 1}, Idempotency_Key="order 7") for _ in range(2))
     assert (first.status_code, first.headers["Location"]) == (201, BASE + "order%207")

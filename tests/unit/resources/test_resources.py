@@ -102,6 +102,13 @@ def wrong(answer: Any) -> list[str]:
 # --- R1: the collection and its items ---
 
 
+def test_behind_a_domain_addresses_are_those_of_the_domain(harness: Harness, behind_a_domain: str) -> None:
+    created = harness.post("todos", json={"text": "a"})
+    assert created.headers["Location"] == f"{behind_a_domain}todos/{created.json['id']}"
+    harness.post("todos", json={"text": "b"})
+    assert f"<{behind_a_domain}todos?" in harness.get("todos?_page=1&_limit=1").headers["Link"]
+
+
 def test_what_backbone_does_with_a_collection(harness: Harness) -> None:
     answer = harness.post("todos", json={"text": "buy tea", "order": 1, "done": False})
     item = answer.json
