@@ -4,7 +4,6 @@ A test that needs a missing one is skipped (`Tool.require`). `tests.skips` print
 and how to get it.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from signalbox_infra.local.store import firestore_emulator
-
-CHROMIUM_NAMES = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-)
+from tests import chromium
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +39,6 @@ class Tool:
         return pytest.mark.skipif(self.find() is None, reason=self.reason)
 
 
-def _chromium() -> str | None:
-    paths = (shutil.which(name) for name in (os.environ.get("CHROMIUM"), *CHROMIUM_NAMES) if name)
-    return next((path for path in paths if path), None)
-
-
 def _emulator() -> str | None:
     emulator = firestore_emulator.find_installed()
     return str(emulator.jar) if emulator else None
@@ -64,7 +50,7 @@ def _npm() -> str | None:
 
 CHROMIUM = Tool(
     "Chromium",
-    _chromium,
+    chromium.path,
     "Debian: apt-get install chromium; macOS: brew install --cask chromium; or name another: CHROMIUM=/path/to/chrome",
 )
 TERRAFORM = Tool(

@@ -69,7 +69,10 @@ METHODS = (
 PORTS = ("tests.simulation.ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
-MOVED = {"core.requests": ("core.listings",), "core.listings": ("core.requests",)}
+MOVED = {
+    "core.paging": ("core.listings",),
+    "core.listings": ("core.paging",),
+}
 """Modules whose classes are in other ones in the other release. Keeping a new release empties this."""
 
 PLAIN = frozenset((str, int, float, bool, type(None), bytes, datetime, timedelta, CodeType, ModuleType, Random))

@@ -13,8 +13,9 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
-from signalbox.core.requests import Listing, RequestFields
+from signalbox.core.requests import RequestFields
 
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""

@@ -16,8 +16,8 @@ from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.keys import check_key
+from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.requests import Listing
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument

@@ -11,8 +11,8 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
+from signalbox.core.paging import PARAMETERS, Listing, wants_count
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
-from signalbox.core.requests import PARAMETERS, Listing, wants_count
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument

@@ -20,9 +20,10 @@ from typing import Any, Protocol, Self
 from signalbox.core import values
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import parse_limit, read_page_token, write_page_token
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
 from signalbox.core.queries import ID, Condition, Field, Operator, Order, with_implied
-from signalbox.core.requests import RequestFields, parse_limit, read_page_token, write_page_token
+from signalbox.core.requests import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null

@@ -22,6 +22,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, codec_of, decode
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import check_prefix, wants_count
 from signalbox.core.problems import (
     BadQuery,
     MethodNotAllowed,
@@ -30,7 +31,7 @@ from signalbox.core.problems import (
     Unavailable,
     UnsupportedMediaType,
 )
-from signalbox.core.requests import RequestFields, check_prefix, wants, wants_count
+from signalbox.core.requests import RequestFields, wants
 from signalbox.core.times import rfc3339
 from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS

@@ -19,12 +19,12 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Decision, Effect, complete_wake_ups, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import read_page_token, with_prefix, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, Ports, Put, Query, Snapshot, Store
 from signalbox.core.problems import OtherBody, Problem, TooLarge, Unavailable
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.reads import poll
-from signalbox.core.requests import read_page_token, with_prefix, write_page_token
 from signalbox.core.times import EPOCH, rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid

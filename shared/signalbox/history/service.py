@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import Listing, write_page_token
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition
 from signalbox.core.reads import is_full
-from signalbox.core.requests import Listing, write_page_token
 from signalbox.core.times import rfc3339
 from signalbox.history import machine
 from signalbox.history.limits import LIMITS

@@ -15,8 +15,9 @@ from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.core.calls import Call
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import check_prefix
 from signalbox.core.problems import NotFound, PermissionDenied
-from signalbox.core.requests import check_prefix, wants
+from signalbox.core.requests import wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, ObjectAddress

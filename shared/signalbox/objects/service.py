@@ -18,6 +18,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import with_prefix
 from signalbox.core.ports import (
     SERVER_TIME,
     AlreadyExists,
@@ -35,7 +36,6 @@ from signalbox.core.ports import (
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.reads import poll, poll_again
-from signalbox.core.requests import with_prefix
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision

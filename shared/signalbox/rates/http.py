@@ -7,7 +7,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.requests import OF_NAMES, Listing
+from signalbox.core.paging import OF_NAMES, Listing
 from signalbox.core.times import rfc3339
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from signalbox.core.effects import Decision
+from signalbox.core.paging import Listing, with_prefix
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.core.requests import Listing, with_prefix
 from signalbox.rates import machine
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.machine import Loaded

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any, Self
 
+from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
 from signalbox.core.record_values import Key, order_key
-from signalbox.core.requests import read_page_token
 from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS

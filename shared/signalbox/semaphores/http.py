@@ -11,7 +11,7 @@ from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.line import Lines
-from signalbox.core.requests import OF_NAMES
+from signalbox.core.paging import OF_NAMES
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of

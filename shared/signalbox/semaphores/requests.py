@@ -11,8 +11,9 @@ from typing import Any, Self, get_args
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey
-from signalbox.core.requests import REQUIRED, Listing, RequestFields
+from signalbox.core.requests import REQUIRED, RequestFields
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model import Priority, parse_lease_id
 from signalbox.semaphores.problems import BadSemaphore

@@ -27,11 +27,11 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
 from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.paging import with_prefix
 from signalbox.core.perform import Contended, Writes, pause, perform
 from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
-from signalbox.core.requests import with_prefix
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles

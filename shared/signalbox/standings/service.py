@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core.effects import Decision, name_of
+from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.core.record_values import same
-from signalbox.core.requests import read_page_token, write_page_token
 from signalbox.core.times import rfc3339
 from signalbox.standings import machine
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, recount_task

@@ -5,7 +5,7 @@ from typing import Any
 from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.requests import PARAMETERS, Listing
+from signalbox.core.paging import PARAMETERS, Listing
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.model import PutTransformRequest

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.paging import Listing
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
-from signalbox.core.requests import Listing
 from signalbox.core.times import entity_tag
 from signalbox.core.values import same
 from signalbox.transforms import machine

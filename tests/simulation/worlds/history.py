@@ -20,9 +20,9 @@ from greenlet import getcurrent, greenlet
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ANYONE
+from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
-from signalbox.core.requests import Listing
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.machine.reactions import WRITERS

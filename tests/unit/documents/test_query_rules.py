@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from signalbox.core import queries
+from signalbox.core.paging import wants_count
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import Condition, Order
-from signalbox.core.requests import wants_count
 from signalbox.documents.requests import CountRequest, FindRequest
 
 

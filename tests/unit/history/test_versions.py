@@ -12,8 +12,8 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.identity import acting, author_of_user
+from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Ports
-from signalbox.core.requests import Listing
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model import path_of

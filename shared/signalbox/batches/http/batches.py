@@ -42,9 +42,9 @@ from signalbox.batches.requests import (
 )
 from signalbox.batches.service import batches
 from signalbox.batches.service.batches import status_of
+from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, Problem, Unavailable
-from signalbox.core.requests import OF_NAMES
 from signalbox.tasks.storage import last_error_of_batch
 
 routes = Routes("batches")

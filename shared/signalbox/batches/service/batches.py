@@ -60,11 +60,11 @@ from signalbox.batches.service.units import begin_chains, retry_all, retry_named
 from signalbox.core import outbox
 from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Decision
+from signalbox.core.paging import with_prefix
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.queries import Condition
-from signalbox.core.requests import with_prefix
 from signalbox.core.times import microseconds
 
 # --- creating ---

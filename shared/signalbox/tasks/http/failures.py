@@ -4,8 +4,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.keys import check_key
+from signalbox.core.paging import wants_count
 from signalbox.core.problems import BadQuery
-from signalbox.core.requests import wants_count
 from signalbox.tasks.service import failures
 
 routes = Routes("failures")

@@ -10,11 +10,11 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.keys import printable
+from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import GaveUp, NotFound, Problem
 from signalbox.core.queries import Field, Order
-from signalbox.core.requests import read_page_token, write_page_token
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores import service as semaphores
 from signalbox.tasks.limits import LIMITS
