@@ -90,6 +90,7 @@ def asked() -> list[Query]:
     return queries
 
 
+@pytest.mark.slow
 def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(asked: list[Query]) -> None:
     declared = [index.parsed for index in reading.load().indexes.values()]
     assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
@@ -112,6 +113,7 @@ def searched() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_kits_own_queries_name_no_field_that_the_cloud_keeps_no_index_of(asked: list[Query]) -> None:
     fields = [(each, [*(one.field for one in each.where), *(one.field for one in each.order_by)]) for each in asked]
     named = {(each.collection.rpartition("/")[2], field[0]) for each, names in fields for field in names}
