@@ -70,7 +70,7 @@ class Gathering(Generic[Item, Answer]):
         request.ready.set()
 
     def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
-        """Let the next group begin, and answer the group of this request. Without a group, only stop waiting for one."""
+        """Let the next group begin, and answer the group of this request. Without one, leave those that wait."""
         with self._lock:
             if not request.group:
                 self._stop_waiting(key, request)
@@ -98,9 +98,7 @@ class Gathering(Generic[Item, Answer]):
         return group[0]
 
 
-def _handled(
-    group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]
-) -> Mapping[str, Answer | Exception]:
+def _handled(group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> Mapping[str, Answer | Exception]:
     try:
         return handle({request.id: request.item for request in group})
     except Exception as error:  # noqa: BLE001  each request of the group raises it
