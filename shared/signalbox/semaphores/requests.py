@@ -44,7 +44,8 @@ class SemaphoreSettings:
         """Parse the body of a `PUT`."""
         RequestFields(body, BadSemaphore).only(*cls.__slots__)
         times = body.get("lease_seconds"), body.get("delete_after_seconds")
-        return cls(body.get("permits"), *times, body.get("weights") or {})  # type: ignore[arg-type]  # checked when it is made
+        weights = {} if body.get("weights") is None else body["weights"]
+        return cls(body.get("permits"), *times, weights)  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)

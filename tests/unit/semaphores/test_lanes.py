@@ -296,6 +296,7 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
     ("weights", "detail"),
     [
         ([], "an object"),
+        (0, "an object"),
         ({"a": 0}, "from 1 to 1,000"),
         ({"a": 1001}, "from 1 to 1,000"),
         ({"a": True}, "an integer"),
@@ -306,7 +307,7 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
 )
 def test_weights_that_are_not_allowed(weights: Any, detail: str) -> None:
     with pytest.raises(BadSemaphore, match=detail) as refused:
-        SemaphoreSettings(1, 60, weights=weights)
+        SemaphoreSettings.from_request({"permits": 1, "lease_seconds": 60, "weights": weights})
     assert refused.value.field == "weights"
 
 
