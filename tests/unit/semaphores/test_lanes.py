@@ -130,6 +130,20 @@ def test_a_key_that_empties_and_returns_keeps_its_tag() -> None:
     assert [id_[0] for id_ in order] == ["b", "a"] * 8 or [id_[0] for id_ in order] == ["a", "b"] * 8
 
 
+def test_a_lane_that_was_found_empty_does_not_make_up_for_the_turns_that_it_missed() -> None:
+    world = World()
+    for number in range(10):
+        world.wait(f"low {number}", priority="low")
+    world.grants(1)
+    world.wait("gone", priority="high")
+    assert service.cancel(world.ports, "s", "gone")
+    world.grants(1)  # it was the turn of the priority "high"
+    for number in range(40):
+        world.wait(f"high {number}", priority="high")
+    granted = [id_.split()[0] for id_ in world.grants(34)]
+    assert granted.count("low") == 2
+
+
 def test_when_nobody_waits_the_semaphore_forgets_its_lanes() -> None:
     world = World()
     before = world.snapshot().data
