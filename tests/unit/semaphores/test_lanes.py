@@ -140,7 +140,7 @@ def test_a_lane_that_was_found_empty_does_not_make_up_for_the_turns_that_it_miss
     world.grants(1)  # it was the turn of the priority "high"
     for number in range(40):
         world.wait(f"high {number}", priority="high")
-    granted = [id_.split()[0] for id_ in world.grants(34)]
+    granted = [id_.split()[0] for id_ in world.grants(35)]
     assert granted.count("low") == 2
 
 
