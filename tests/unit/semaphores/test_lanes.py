@@ -247,8 +247,9 @@ def test_many_empty_lanes_are_closed_over_several_runs() -> None:
         world.wait(f"w{number}", f"k{number}")
     for number in range(7):
         assert service.cancel(world.ports, "s", f"w{number}")
-    service.signal(world.ports, "s", SignalRequest(world.held))
     with replaced(lanes_read_max=2):
+        service.signal(world.ports, "s", SignalRequest(world.held))
+        assert sum(lane.mode == "opening" for lane in world.semaphore.lanes) == 2
         for _ in range(4):
             world.settle()
     assert (world.semaphore.mode, world.semaphore.lanes) == ("open", ())
