@@ -215,6 +215,7 @@ def test_a_lost_grant_returns_to_its_place_in_its_lane() -> None:
     world.tasks.remove(task)
     world.pass_time(40)  # the claim comes too late
     assert service.claim(world.ports, task.context["lease"]) is None
+    assert (world.store.read(waiter_path("s", "a0"))[0].data or {})["lane"] == "normal:a"
     world.settle()
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "a0"
 
@@ -296,7 +297,8 @@ def test_the_weights_of_the_priorities() -> None:
         ({"priority": "normal"}, "priority", "never waits"),
         ({"continuation": CALL, "key": "a/b"}, "key", "without '/'"),
         ({"continuation": CALL, "key": "a" * 129}, "key", "128 bytes"),
-        ({"continuation": CALL, "key": None}, "key", "must be a key"),
+        ({"continuation": CALL, "key": None}, "key", "1 to 128 bytes"),
+        ({"continuation": CALL, "key": ".."}, "key", "not be '.', '..'"),
         ({"continuation": CALL, "priority": "urgent"}, "priority", "`high`, `normal` or `low`"),
         ({"continuation": CALL, "priority": ""}, "priority", "`high`, `normal` or `low`"),
     ],
