@@ -1,4 +1,4 @@
-"""The stack of the tests that kill processes: the kit with two more functions, and a client that retries.
+"""The stack of the tests that kill processes: the kit with three more functions, and a client that retries.
 
 It is started once for all tests that can share a stack: starting one takes longer than most tests.
 """
@@ -17,6 +17,7 @@ from tests.tools import EMULATOR
 HERE = Path(__file__).parent
 OWN = {
     "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter"]},
+    "copying": {"invoked_by": ["people", "queue", "event"], "enqueues": ["tasks"]},
     "marathon": {
         "enqueues": ["admit", "batches", "flows", "objects", "tasks"],
         "tasks": ["step"],
@@ -27,7 +28,7 @@ OWN = {
 
 
 def project(folder: Path) -> Path:
-    """Write a catalogue with all of the kit's functions, where they are, `contest` and `marathon`."""
+    """Write a catalogue with all of the kit's functions, where they are, and with those of `OWN`."""
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     for name, function in catalogues.load().functions.items():
         content["functions"][name]["folder"] = str(function.folder)

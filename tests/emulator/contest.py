@@ -7,13 +7,23 @@ It also has tasks that kill their own process at every delivery.
 import os
 import signal
 import time
+from collections.abc import Sequence
+from itertools import cycle
 
 from signalbox import Function, Lease, Request, Response, batch, documents, semaphore
+from signalbox.semaphores.model import Priority
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2
 SLOW_LEASE_SECONDS = 120
 SLOW_INSIDE_SECONDS = 2.0
+LANES: tuple[tuple[str, Priority], ...] = (
+    ("", "normal"),
+    ("a", "normal"),
+    ("b", "low"),
+    ("a", "high"),
+    ("c", "normal"),
+)
 
 app = Function("contest")
 
@@ -53,11 +63,25 @@ def begin_slow(_: Request, door: str, permits: str, workers: str) -> Response:
     return Response(202)
 
 
-def _open(door: str, permits: int, workers: int, lease_seconds: float, inside_seconds: float) -> None:
+@app.http("POST", "/lanes/{door}/{permits}/{workers}")
+def begin_in_lanes(_: Request, door: str, permits: str, workers: str) -> Response:
+    """Start workers of several keys and priorities."""
+    _open(door, int(permits), int(workers), LEASE_SECONDS, INSIDE_SECONDS, LANES)
+    return Response(202)
+
+
+def _open(
+    door: str,
+    permits: int,
+    workers: int,
+    lease_seconds: float,
+    inside_seconds: float,
+    lanes: Sequence[tuple[str, Priority]] = (("", "normal"),),
+) -> None:
     semaphore(door).ensure(permits=permits, lease_seconds=lease_seconds)
-    for worker in range(workers):
+    for worker, (key, priority) in zip(range(workers), cycle(lanes), strict=False):
         call = enter.call(door=door, worker=worker, inside_seconds=inside_seconds)
-        semaphore(door).wait(call, id=f"{worker}", release_on_return=True)
+        semaphore(door).wait(call, id=f"{worker}", release_on_return=True, key=key, priority=priority)
 
 
 @app.task

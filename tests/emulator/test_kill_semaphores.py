@@ -61,6 +61,19 @@ def test_all_come_in_two_at_a_time_and_both_permits_are_back_although_a_part_is_
     assert at_once(client, part) <= 2
 
 
+def test_workers_of_several_lanes_all_come_in_although_the_functions_are_killed_twice(
+    killable: Stack, client: Client
+) -> None:
+    client.request("POST", f"contest/lanes/shared/2/{WORKERS}")
+    for few in (4, 10):
+        eventually(lambda few=few: len(workers_out(client, "shared")) >= few, SECONDS_MAX)  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+        kill(killable, "functions")
+    eventually(lambda: len(workers_out(client, "shared")) == WORKERS, SECONDS_MAX)
+    eventually(lambda: _is_free(client, "shared", 2), SECONDS_MAX)
+    assert at_once(client, "shared") <= 2
+    assert "lanes" not in client.request("GET", "semaphores/shared")
+
+
 @pytest.mark.marathon
 def test_twenty_tasks_run_two_at_a_time_and_each_once(client: Client) -> None:
     client.request("POST", f"contest/slow/s2/2/{WORKERS}")

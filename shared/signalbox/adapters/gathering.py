@@ -24,11 +24,15 @@ ENDED = "the thread that handled this request has ended"
 
 @dataclass(slots=True, eq=False)
 class _Request(Generic[Item, Answer]):
-    """A request that waits for its answer; if it gets a group instead, its thread handles that."""
+    """A request that waits for its answer; if it gets a group instead, its thread handles that.
+
+    `answers` are those of its group, by the ids of the items.
+    """
 
     id: str
     item: Item
     group: "list[_Request[Item, Answer]]" = field(default_factory=list)
+    answers: Mapping[str, Answer | Exception] = field(default_factory=dict)
     answer: Answer | Exception | None = None
     ready: Event = field(default_factory=Event)
 
@@ -44,10 +48,13 @@ class Gathering(Generic[Item, Answer]):
     def answer(self, key: Hashable, id_: str, item: Item, handle: Handle[Item, Answer]) -> Answer:
         """Return the answer to an item, which is handled alone or in a group. Raises what it was answered with."""
         request = _Request[Item, Answer](id_, item)
-        self._enter(key, request)
-        request.ready.wait()
-        if request.group:
-            self._handle(key, request.group, handle)
+        try:
+            self._enter(key, request)
+            request.ready.wait()
+            if request.group:
+                request.answers = _handled(request.group, handle)
+        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
+            self._leave(key, request)
         if isinstance(request.answer, Exception):
             raise request.answer
         assert request.answer is not None, "a group has an answer for each of its items"
@@ -58,31 +65,44 @@ class Gathering(Generic[Item, Answer]):
             if key in self._waiting:
                 self._waiting[key].append(request)
                 return
+            request.group = [request]
             self._waiting[key] = []
-        request.group = [request]
         request.ready.set()
 
-    def _handle(self, key: Hashable, group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> None:
-        answers: Mapping[str, Answer | Exception] = {request.id: Unavailable(ENDED) for request in group}
-        try:
-            answers = handle({request.id: request.item for request in group})
-        except Exception as error:  # noqa: BLE001  each request of the group raises it
-            answers = {request.id: error for request in group}
-        finally:  # also if the code of one request ends the thread that handles all of them
-            self._let_the_next_begin(key)
-            for request in group:
-                request.answer = answers[request.id]
-                request.ready.set()
-
-    def _let_the_next_begin(self, key: Hashable) -> None:
+    def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
+        """Let the next group begin, and answer the group of this request. Without one, leave those that wait."""
         with self._lock:
-            waiting = self._waiting.pop(key)
-            if not waiting:
+            if not request.group:
+                self._stop_waiting(key, request)
                 return
-            group = _of_different_ids(waiting)[: self._most]
-            self._waiting[key] = [request for request in waiting if request not in group]
+            first = self._next_group(key)
+        if first:
+            first.ready.set()
+        for member in request.group:
+            member.answer = request.answers.get(member.id, Unavailable(ENDED))
+            member.ready.set()
+
+    def _stop_waiting(self, key: Hashable, request: _Request[Item, Answer]) -> None:
+        waiting = self._waiting.get(key, [])
+        if request in waiting:
+            waiting.remove(request)
+
+    def _next_group(self, key: Hashable) -> _Request[Item, Answer] | None:
+        """Form the next group of a key from the requests that wait; return the one whose thread handles it."""
+        waiting = self._waiting.pop(key, [])
+        if not waiting:
+            return None
+        group = _of_different_ids(waiting)[: self._most]
+        self._waiting[key] = [request for request in waiting if request not in group]
         group[0].group = group
-        group[0].ready.set()
+        return group[0]
+
+
+def _handled(group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> Mapping[str, Answer | Exception]:
+    try:
+        return handle({request.id: request.item for request in group})
+    except Exception as error:  # noqa: BLE001  each request of the group raises it
+        return {request.id: error for request in group}
 
 
 def _of_different_ids(requests: list[_Request[Item, Answer]]) -> list[_Request[Item, Answer]]:

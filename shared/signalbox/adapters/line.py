@@ -1,6 +1,8 @@
 """Requests of one process that wait for the same thing, in a line: only the first of each line looks for it.
 
-So any number of requests that wait cost what one does, they come in the order of their arrival, and they do not race.
+So any number of requests that wait cost little more than one does, they are served in the order of their arrival, and
+they do not race. A request that repeats one whose answer was lost may already have what it waits for. It finds that out
+in any place.
 """
 
 import time
@@ -19,38 +21,43 @@ class Lines:
         self._lock = Lock()
         self._lines: dict[Hashable, list[Event]] = {}
 
-    def in_turn(self, key: Hashable, seconds: float, look: Callable[[float], Answer]) -> Answer | None:
+    def in_turn(
+        self, key: Hashable, seconds: float, look: Callable[[float], Answer], before: Callable[[], Answer | None]
+    ) -> Answer | None:
         """Wait for the first place, then look for the seconds that are left; return what was found.
 
-        Returns None, without a look, if the first place was not reached in time, or if all places are taken.
+        A request that is not the first at once returns what it has from `before`, if anything. So does one that does
+        not reach the first place in time, or finds all places taken; if it has nothing, it returns None.
         """
-        ends_at = time.monotonic() + seconds
-        place = self._place(key)
-        if place is None:
-            return None
+        ends_at, place = time.monotonic() + seconds, Event()
         try:
-            if not place.wait(seconds):
+            has_place = self._enter(key, place)
+            if not place.is_set() and (had := before()) is not None:
+                return had
+            if not has_place:
                 return None
+            if not place.wait(max(0.0, ends_at - time.monotonic())):
+                return before()
             return look(max(0.0, ends_at - time.monotonic()))
-        finally:
+        finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             self._leave(key, place)
 
-    def _place(self, key: Hashable) -> Event | None:
+    def _enter(self, key: Hashable, place: Event) -> bool:
+        """Take the last place of a line; return False if all places are taken."""
         with self._lock:
             if sum(map(len, self._lines.values())) >= self._most:
-                return None
-            place = Event()
+                return False
             line = self._lines.setdefault(key, [])
             line.append(place)
-            if line[0] is place:
-                place.set()
-            return place
+            line[0].set()
+            return True
 
     def _leave(self, key: Hashable, place: Event) -> None:
         with self._lock:
-            line = self._lines[key]
-            line.remove(place)
+            line = self._lines.get(key, [])
+            if place in line:
+                line.remove(place)
             if line:
                 line[0].set()
             else:
-                del self._lines[key]
+                self._lines.pop(key, None)

@@ -21,7 +21,7 @@ begun. So what handlers do for one document is done in the order of its versions
     handled      -         another, equal   begins
 
 `unfinished`: its handler has not returned. It raised, and is retried or is kept as a failure, or its process died.
-A hold ends with the time that the platform gives a request, so the process of a hold that has ended has ended, too.
+A hold lasts as long as the platform lets a request run. So when it has ended, its delivery no longer runs.
 Another event of an equal place came without its data: its handler reads the version of that place.
 """
 

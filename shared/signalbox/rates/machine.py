@@ -80,19 +80,19 @@ def create(wanted: RateSettings) -> Rate:
 
 
 def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
-    """Return the rate with other limits. What is owed is counted in permits, and is at most the new burst."""
+    """Return the rate with other limits. Permits in use are counted as such, and are at most the new burst."""
     owed = min(Fraction(max(0, rate.full_at - microseconds(now)), rate.interval), Fraction(wanted.burst))
     changed = replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
     return replace(changed, full_at=microseconds(now) + ceil(owed * changed.interval))
 
 
 def pause(rate: Rate, now: datetime) -> Rate:
-    """Return the rate as it grants nothing. Its waits stay, and their order. No admit run is due."""
+    """Return the rate in a pause: it grants nothing, and no admit run is due. Its waits stay in their order."""
     return rate if rate.paused_at else replace(rate, paused_at=now, alarm_at=None)
 
 
 def resume(rate: Rate, now: datetime) -> Rate:
-    """Return the rate as it grants again, with an admit run now. Of a pause's permits it has at most its burst."""
+    """Return the rate after a pause, with an admit run now. Of the permits that came back, it has at most its burst."""
     return replace(rate, paused_at=None, alarm_at=now) if rate.paused_at else rate
 
 

@@ -12,6 +12,7 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.line import Lines
 from signalbox.core.paging import OF_NAMES
+from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
@@ -56,9 +57,15 @@ def wait(request: Request, name: str) -> Response:
     wanted = WaitRequest.from_request(request.json_object(), id_)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
-        look = partial(service.acquire_within, ports, name, wanted)
-        return Response(200, _answer(_acquires.in_turn((id(ports.store), name), seconds, look) or NOT_ACQUIRED))
+        return Response(200, _answer(acquire_in_turn(_acquires, ports, name, wanted, seconds)))
     return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
+
+
+def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
+    """Acquire permits within some seconds, behind the earlier requests of this process."""
+    look = partial(service.acquire_within, ports, name, wanted)
+    before = partial(service.acquired_before, ports, name, wanted)
+    return lines.in_turn((id(ports.store), name), seconds, look, before) or NOT_ACQUIRED
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")

@@ -5,6 +5,7 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, get_args
 
@@ -45,7 +46,8 @@ class SemaphoreSettings:
         """Parse the body of a `PUT`."""
         RequestFields(body, BadSemaphore).only(*cls.__slots__)
         times = body.get("lease_seconds"), body.get("delete_after_seconds")
-        return cls(body.get("permits"), *times, body.get("weights") or {})  # type: ignore[arg-type]  # checked when it is made
+        weights = {} if body.get("weights") is None else body["weights"]
+        return cls(body.get("permits"), *times, weights)  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +142,13 @@ def wait_seconds(given: str | None, wanted: WaitRequest) -> float:
     if given is None:
         return 0
     if wanted.continuation is not None:
-        raise BadSemaphore("`wait_seconds` is for waits without a continuation.", field="wait_seconds")
-    try:
+        raise BadSemaphore("Leave out `wait_seconds`: the task of a `continuation` waits.", field="wait_seconds")
+    with suppress(ValueError):
         seconds = float(given)
-    except ValueError as error:
-        raise BadSemaphore("`wait_seconds` must be a number.", field="wait_seconds") from error
-    if not 0 <= seconds <= LIMITS.acquire_wait_seconds_max:
-        limit = LIMITS.acquire_wait_seconds_max
-        raise BadSemaphore(f"`wait_seconds` must be 0 to {limit}.", field="wait_seconds")
-    return seconds
+        if 0 <= seconds <= LIMITS.acquire_wait_seconds_max:
+            return seconds
+    limit = LIMITS.acquire_wait_seconds_max
+    raise BadSemaphore(f"`wait_seconds` must be a number from 0 to {limit}.", field="wait_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,10 @@ def _check_holder(holder: str) -> None:
 def check_lane_key(key: Any) -> str:
     """Return the key of a wait's share, or raise `BadSemaphore`."""
     if not valid_key(key) or len(key.encode()) > LIMITS.wait_id_bytes_max:
-        raise BadSemaphore(f"`key` must be a key of 1 to {LIMITS.wait_id_bytes_max} bytes, without '/'.", field="key")
+        size = f"1 to {LIMITS.wait_id_bytes_max} bytes of UTF-8"
+        raise BadSemaphore(
+            f"`key` must have {size}, without '/' and control characters, and not be '.', '..' or '__…__'.", field="key"
+        )
     return str(key)
 
 

@@ -255,6 +255,15 @@ def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
         return repeated(ports, name, request)
 
 
+def acquired_before(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer | None:
+    """Return the answer to an acquire if it needs no free permit: it is a repeat, or the semaphore is paused.
+
+    Raises as `wait` does.
+    """
+    reads = SemaphoreReads(name, lease_of=partial(waits.granted_before, request=request))
+    return waits.acquired_before(reads.load(ports.store, 0), request)
+
+
 def acquire_within(ports: Ports, name: str, request: WaitRequest, seconds: float) -> WaitAnswer:
     """Try to take permits, again and again, for at most `seconds` of pauses. Raises as `wait` does.
 

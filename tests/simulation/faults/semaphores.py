@@ -13,12 +13,15 @@ Some clauses cannot be broken alone, and no fault is planted for them:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Event
 from typing import Any
 
+from signalbox.adapters.line import Lines
 from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
@@ -48,6 +51,7 @@ from signalbox.semaphores.storage import SemaphoreReads, change
 from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
 from tests.simulation.faults.points import Replacement, always, original, planted
+from tests.simulation.worlds.semaphores import acquires as semaphores_acquires
 from tests.simulation.worlds.semaphores import joining as semaphores_joining
 from tests.simulation.worlds.semaphores import shares as semaphores_shares
 from tests.simulation.worlds.semaphores import world as semaphores_world
@@ -97,6 +101,11 @@ def _sharing(fault: Fault) -> Fault:
 def _joining(fault: Fault) -> Fault:
     """Look for a fault only where waits join alone while a signal frees several permits."""
     return replace(fault, run=semaphores_joining.run)
+
+
+def _acquiring(fault: Fault) -> Fault:
+    """Look for a fault only where requests wait for permits in the lines of their processes."""
+    return replace(fault, run=semaphores_acquires.run)
 
 
 def _doubting(fault: Fault) -> Fault:
@@ -480,6 +489,28 @@ def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:
     return lease
 
 
+def _each_is_first(lines: Lines, key: Hashable, place: Event) -> bool:
+    has_place = enter_line(lines, key, place)
+    place.set()
+    return has_place
+
+
+def _not_passed_on(lines: Lines, key: Hashable, place: Event) -> None:
+    line = lines._lines.get(key, [])
+    if place in line:
+        line.remove(place)
+    if not line:
+        lines._lines.pop(key, None)
+
+
+def _left_if_it_returns(lines: Lines, key: Hashable, place: Event) -> None:
+    if sys.exc_info()[0] is None:
+        leave_line(lines, key, place)
+
+
+enter_line, leave_line = original("line.Lines._enter"), original("line.Lines._leave")
+
+
 FAULTS = (
     _racing(
         _without(
@@ -595,5 +626,9 @@ FAULTS = (
     torn(_without("sem-14", "the semaphore's record as the last write", ("semaphores._writes", _semaphore_first))),
     _without("sem-17", "no free permits in a pause", ("semaphores.Semaphore.free", _free_in_a_pause)),
     _without("sem-17", "the admit run of a resume, and the sweep", *_RESUMED_QUIETLY),
+    _acquiring(_without("sem-18", "the turn of the first request in line", ("line.Lines._enter", _each_is_first))),
+    _acquiring(_without("sem-18", "passing the first place on", ("line.Lines._leave", _not_passed_on))),
+    _acquiring(_without("sem-18", "the place of a request that is ended", ("line.Lines._leave", _left_if_it_returns))),
+    _acquiring(_without("sem-18", "what a request has already", ("semaphores.acquired_before", lambda *_: None))),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),
 )

@@ -1,8 +1,9 @@
 """Requests of one key that arrive while earlier ones are handled are handled together, by one of their threads."""
 
+import ctypes
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Event, Lock
+from threading import Event, Lock, get_ident
 
 import pytest
 
@@ -106,6 +107,39 @@ def test_code_that_ends_its_thread_leaves_no_request_waiting(pool: ThreadPoolExe
         other.result(SECONDS_MAX)
     assert first.result(SECONDS_MAX) == "X"
     assert gathering.answer("k", "d", "z", handler.handle) == "Z"
+
+
+def test_a_request_whose_thread_is_ended_while_it_waits_leaves_its_place(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(3)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    idents = list[int]()
+
+    def timed_out() -> str:
+        idents.append(get_ident())
+        return gathering.answer("k", "b", "y", handler.handle)
+
+    ended = pool.submit(timed_out)
+    while not entered(gathering, "k"):
+        pass
+    [other] = begin(pool, gathering, handler, ("c", "z"))
+    end_thread(idents[0], TimeoutError)
+    for gate in handler.gates:
+        gate.set()
+    with pytest.raises(TimeoutError):
+        ended.result(SECONDS_MAX)
+    with pytest.raises(Unavailable):  # they were one group, which the thread of the first was to handle
+        other.result(SECONDS_MAX)
+    assert first.result(SECONDS_MAX) == "X"
+    later = pool.submit(gathering.answer, "k", "d", "w", handler.handle)
+    assert later.result(SECONDS_MAX) == "W"
+    assert not gathering._waiting
+
+
+def end_thread(ident: int, error: type[BaseException]) -> None:
+    """Raise an error in a thread, as functions-framework does at the time-out of a request."""
+    set_error = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    assert set_error(ctypes.c_ulong(ident), ctypes.py_object(error)) == 1
 
 
 def test_requests_of_other_keys_do_not_wait(pool: ThreadPoolExecutor) -> None:

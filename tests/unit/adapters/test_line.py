@@ -15,6 +15,10 @@ def pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(8)
 
 
+def nothing() -> None:
+    """Find that a request has nothing yet."""
+
+
 def waiting(lines: Lines) -> int:
     return sum(map(len, lines._lines.values()))
 
@@ -27,7 +31,7 @@ def enter(pool: ThreadPoolExecutor, lines: Lines, key: str, found: str, looks: l
         looks.append(found)
         return found
 
-    entered = pool.submit(lines.in_turn, key, SECONDS, look)
+    entered = pool.submit(lines.in_turn, key, SECONDS, look, nothing)
     while waiting(lines) == before and not entered.done():
         pass
     return entered
@@ -35,7 +39,7 @@ def enter(pool: ThreadPoolExecutor, lines: Lines, key: str, found: str, looks: l
 
 def test_requests_look_one_after_the_other_in_their_order(pool: ThreadPoolExecutor) -> None:
     lines, looks, gate = Lines(8), list[str](), Event()
-    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS))
+    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
     while not waiting(lines):
         pass
     others = [enter(pool, lines, "k", name, looks) for name in ("b", "c", "d")]
@@ -51,13 +55,13 @@ def test_requests_look_one_after_the_other_in_their_order(pool: ThreadPoolExecut
 
 def test_a_request_that_is_not_the_first_in_time_or_finds_no_place_does_not_look(pool: ThreadPoolExecutor) -> None:
     lines, gate = Lines(2), Event()
-    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS))
+    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
     while not waiting(lines):
         pass
-    assert lines.in_turn("k", 0.01, lambda _: "found") is None
+    assert lines.in_turn("k", 0.01, lambda _: "found", nothing) is None
     assert waiting(lines) == 1
     second = enter(pool, lines, "k", "b", [])
-    assert lines.in_turn("other", SECONDS, lambda _: "found") is None
+    assert lines.in_turn("other", SECONDS, lambda _: "found", nothing) is None
     gate.set()
     assert (first.result(SECONDS), second.result(SECONDS)) == (True, "b")
 
@@ -69,5 +73,19 @@ def test_a_look_that_raises_leaves_its_place(pool: ThreadPoolExecutor) -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        lines.in_turn("k", SECONDS, look)
-    assert lines.in_turn("k", SECONDS, lambda seconds: 0 < seconds <= SECONDS)
+        lines.in_turn("k", SECONDS, look, nothing)
+    assert lines.in_turn("k", SECONDS, lambda seconds: 0 < seconds <= SECONDS, nothing)
+
+
+def test_a_request_finds_what_it_has_in_any_place_and_once_more_when_its_time_is_over(pool: ThreadPoolExecutor) -> None:
+    lines, gate, had = Lines(2), Event(), [None, "late"]
+    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
+    while not waiting(lines):
+        pass
+    assert lines.in_turn("k", SECONDS, lambda _: "found", lambda: "had") == "had"
+    assert lines.in_turn("k", 0.01, lambda _: "found", lambda: had.pop(0)) == "late"
+    second = enter(pool, lines, "k", "b", [])
+    assert lines.in_turn("k", SECONDS, lambda _: "found", lambda: "had") == "had"  # all places are taken
+    gate.set()
+    assert (first.result(SECONDS), second.result(SECONDS)) == (True, "b")
+    assert not waiting(lines)

@@ -1,13 +1,13 @@
 """Acquires over HTTP that wait: they poll the semaphore for some seconds, and hold no place in its wait queue."""
 
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import pytest
 
 from signalbox.adapters.line import Lines
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import http, service
-from signalbox.semaphores.model import NOT_ACQUIRED
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from tests.unit.cost_table import row_cost, total
 from tests.unit.semaphores.test_semaphores_http import CALL, World
@@ -87,8 +87,28 @@ def test_it_is_asked_for_over_http(world: Polled) -> None:
         assert (status, problem["field"]) == (400, "wait_seconds")
 
 
-def test_a_request_without_a_place_is_answered_at_once(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("places", [0, 1])
+def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
+    world: Polled, monkeypatch: pytest.MonkeyPatch, places: int
+) -> None:
+    lines = Lines(places)
+    monkeypatch.setattr(http, "_acquires", lines)
+    if places:
+        lines._enter((id(world.ports.store), "door"), Event())  # another request looks for the permit
+    first = service.wait(world.ports, "door", WaitRequest("a")).lease
+    assert first is not None
+    repeated = world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]
+    assert (repeated["acquired"], repeated["lease"]["id"]) == (True, first.id)
+    service.signal(world.ports, "door", SignalRequest(first.id))
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]["ended"]
+
+
+def test_a_request_without_a_place_is_answered_at_once_by_the_record(
+    world: Polled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "_acquires", Lines(0))
-    cost = world.cost_of(lambda: world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}))
-    assert cost.round_trips == 0
-    assert NOT_ACQUIRED.lease is None
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}) == (200, {"acquired": False})
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"permits": 2})[0] == 400
+    assert world.ask("POST", "semaphore-wait/gate?wait_seconds=5", {})[0] == 404
+    service.pause_grants(world.ports, "door")
+    assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {})[1] == {"acquired": False, "paused": True}

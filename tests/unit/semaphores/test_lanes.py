@@ -130,6 +130,20 @@ def test_a_key_that_empties_and_returns_keeps_its_tag() -> None:
     assert [id_[0] for id_ in order] == ["b", "a"] * 8 or [id_[0] for id_ in order] == ["a", "b"] * 8
 
 
+def test_a_lane_that_was_found_empty_does_not_make_up_for_the_turns_that_it_missed() -> None:
+    world = World()
+    for number in range(10):
+        world.wait(f"low {number}", priority="low")
+    world.grants(1)
+    world.wait("gone", priority="high")
+    assert service.cancel(world.ports, "s", "gone")
+    world.grants(1)  # it was the turn of the priority "high"
+    for number in range(40):
+        world.wait(f"high {number}", priority="high")
+    granted = [id_.split()[0] for id_ in world.grants(35)]
+    assert granted.count("low") == 2
+
+
 def test_when_nobody_waits_the_semaphore_forgets_its_lanes() -> None:
     world = World()
     before = world.snapshot().data
@@ -201,6 +215,7 @@ def test_a_lost_grant_returns_to_its_place_in_its_lane() -> None:
     world.tasks.remove(task)
     world.pass_time(40)  # the claim comes too late
     assert service.claim(world.ports, task.context["lease"]) is None
+    assert (world.store.read(waiter_path("s", "a0"))[0].data or {})["lane"] == "normal:a"
     world.settle()
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "a0"
 
@@ -233,8 +248,9 @@ def test_many_empty_lanes_are_closed_over_several_runs() -> None:
         world.wait(f"w{number}", f"k{number}")
     for number in range(7):
         assert service.cancel(world.ports, "s", f"w{number}")
-    service.signal(world.ports, "s", SignalRequest(world.held))
     with replaced(lanes_read_max=2):
+        service.signal(world.ports, "s", SignalRequest(world.held))
+        assert sum(lane.mode == "opening" for lane in world.semaphore.lanes) == 2
         for _ in range(4):
             world.settle()
     assert (world.semaphore.mode, world.semaphore.lanes) == ("open", ())
@@ -281,7 +297,8 @@ def test_the_weights_of_the_priorities() -> None:
         ({"priority": "normal"}, "priority", "never waits"),
         ({"continuation": CALL, "key": "a/b"}, "key", "without '/'"),
         ({"continuation": CALL, "key": "a" * 129}, "key", "128 bytes"),
-        ({"continuation": CALL, "key": None}, "key", "must be a key"),
+        ({"continuation": CALL, "key": None}, "key", "1 to 128 bytes"),
+        ({"continuation": CALL, "key": ".."}, "key", "not be '.', '..'"),
         ({"continuation": CALL, "priority": "urgent"}, "priority", "`high`, `normal` or `low`"),
         ({"continuation": CALL, "priority": ""}, "priority", "`high`, `normal` or `low`"),
     ],
@@ -296,6 +313,7 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
     ("weights", "detail"),
     [
         ([], "an object"),
+        (0, "an object"),
         ({"a": 0}, "from 1 to 1,000"),
         ({"a": 1001}, "from 1 to 1,000"),
         ({"a": True}, "an integer"),
@@ -306,7 +324,7 @@ def test_a_wait_that_is_not_allowed_names_its_field(wait: dict[str, Any], field:
 )
 def test_weights_that_are_not_allowed(weights: Any, detail: str) -> None:
     with pytest.raises(BadSemaphore, match=detail) as refused:
-        SemaphoreSettings(1, 60, weights=weights)
+        SemaphoreSettings.from_request({"permits": 1, "lease_seconds": 60, "weights": weights})
     assert refused.value.field == "weights"
 
 

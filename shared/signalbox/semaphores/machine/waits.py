@@ -131,15 +131,20 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 # --- without a continuation ---
 
 
+def acquired_before(loaded: Loaded, request: WaitRequest) -> WaitAnswer | None:
+    """Return the answer that needs no free permit: to a repeat, or in a pause. Raises `BadSemaphore`."""
+    if lease := granted_before(loaded, request):
+        return answer_of(loaded, lease)
+    if loaded.semaphore.ended_lease(request.id):
+        return ENDED
+    check_permits(loaded, request)
+    return None if loaded.semaphore.paused_at is None else PAUSED
+
+
 def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     """Take permits if they are free and the wait queue is empty. Raises `BadSemaphore`."""
-    if lease := granted_before(loaded, request):
-        return unchanged(loaded, answer_of(loaded, lease))
-    if loaded.semaphore.ended_lease(request.id):
-        return unchanged(loaded, ENDED)
-    check_permits(loaded, request)
-    if loaded.semaphore.paused_at is not None:
-        return unchanged(loaded, PAUSED)
+    if answer := acquired_before(loaded, request):
+        return unchanged(loaded, answer)
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     if loaded.waiters or semaphore.lanes or request.permits > semaphore.free(loaded.now):
         return unchanged(loaded, NOT_ACQUIRED)

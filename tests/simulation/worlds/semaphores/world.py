@@ -28,6 +28,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.worlds.semaphores import acquires as semaphores_acquires
 from tests.simulation.worlds.semaphores import joining as semaphores_joining
 from tests.simulation.worlds.semaphores import shares as semaphores_shares
 from tests.simulation.worlds.semaphores.abandoned import ABANDONED_SHARE, IDS, abandon
@@ -109,6 +110,8 @@ def run(
             semaphores_joining.run(seed, trace)
         if semaphores_shares.drawn(seed):
             semaphores_shares.run(seed, trace)
+        if semaphores_acquires.drawn(seed):
+            semaphores_acquires.run(seed, trace)
     except Violation:
         raise
     except AssertionError as error:
