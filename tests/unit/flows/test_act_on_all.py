@@ -139,6 +139,25 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
     assert states(harness) == {"g00": "running", **{f"g{number}": "cancelled" for number in range(5)}}
 
 
+def test_two_requests_under_one_key_at_once_are_one_batch(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(harness)
+    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    count: Any = bulk.count_flows
+    others: list[bulk.Begun] = []
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        harness.travel(1)
+        others.append(bulk.act_on_all(runtime.ports(), "mills", wanted, "k"))
+        return count(*arguments)
+
+    monkeypatch.setattr(bulk, "count_flows", overtaken)
+    begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
+    assert [begun] == others
+    harness.run()
+    assert set(states(harness).values()) == {"cancelled"}
+
+
 def unit_of(action: str, state: str = "", label: str = "") -> dict[str, Any]:
     """Return a unit on the run g0, of a request at this time."""
     [read] = runtime.ports().store.read("clock/now")
@@ -192,6 +211,7 @@ def test_a_second_delivery_of_a_cancel_is_the_same_cancel(harness: Harness) -> N
         ({"state": "stuck"}, "action"),
         ({"action": "cancel", "state": "tired"}, "state"),
         ({"action": "cancel", "label": "tenant"}, "label"),
+        ({"action": "cancel", "label": "tenant:\ud800"}, "labels"),
         ({"action": "cancel", "state": "stuck", "ids": []}, "ids"),
     ],
 )

@@ -102,7 +102,12 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
     until = before.task.payload["until"] if before and before.task else rfc3339(read.read_time)
     task = Call(function, ACT_ON_RUN, wanted.payload(batch, until))
     spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
-    status = batches.populate(ports, batch, spec).status
+    try:
+        status = batches.populate(ports, batch, spec).status
+    except OtherBody:
+        if before is None:  # another repeat has created it since, with its own time
+            return act_on_all(ports, function, wanted, key)
+        raise
     try:
         return Begun(batch, _populated(ports, batch, wanted.runs) if status.state == "open" else status.counts.size)
     except (BatchSealed, OtherBody, PageOutOfOrder) as error:
