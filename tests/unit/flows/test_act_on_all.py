@@ -182,6 +182,25 @@ def test_a_unit_skips_a_run_that_has_changed_or_is_another_one(harness: Harness)
     assert flows("grinding", "g0").status().state == "running"
 
 
+def test_a_run_that_is_stuck_for_another_reason_than_at_the_request_is_still_stuck(harness: Harness) -> None:
+    mills = Function("mills")
+    missing = ["wind", "sacks"]
+
+    @mills.flow
+    async def grinding() -> None:
+        raise ValueError(missing[0])
+
+    harness.add(mills)
+    grinding.start("g0")
+    harness.run(raise_errors=False)
+    terminate = unit_of("terminate", "stuck")
+    missing.pop(0)
+    flows("grinding", "g0").resume()
+    harness.run(raise_errors=False)
+    assert "sacks" in flows("grinding", "g0").status().problem["detail"]
+    assert bulk.act_on_run(runtime.ports(), terminate) == "done"
+
+
 def test_a_second_delivery_of_a_unit_does_not_undo_what_a_person_did_since(harness: Harness) -> None:
     begin(harness)
     ports, run = runtime.ports(), flows("grinding", "g0")

@@ -317,7 +317,7 @@ def by_position(item: str, /) -> str:
         (max, "no signature found for builtin"),
         ({"tea": 1}.get, "the parameter 'key' cannot be passed by name"),
         (of_a_class_that_is_not_there, "'Lines' is not defined"),
-        (lambda: flow.continue_as_new(), r"calls `flow.continue_as_new\(\)`\."),
+        (lambda: flow.continue_as_new(a=1), r"calls `flow.continue_as_new\(\)`\."),
     ],
 )
 def test_an_answer_that_cannot_be_given_is_refused_and_the_run_continues(function: Any, detail: str) -> None:
