@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.batches.model.batches import Page, header_of
+from signalbox.batches.model.batches import Header, Page, header_of
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
@@ -24,7 +24,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
@@ -94,13 +94,12 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
     Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat is
     being handled.
     """
-    batch = name_of("runs", function, wanted.runs.flow, key)
+    batch = batch_of(function, wanted.runs.flow, key)
     [read] = ports.store.read(batch_path(batch))
     before = header_of(read.data)
     if before is None:
         _check_count(ports, wanted.runs)
-    until = before.task.payload["until"] if before and before.task else rfc3339(read.read_time)
-    task = Call(function, ACT_ON_RUN, wanted.payload(batch, until))
+    task = Call(function, ACT_ON_RUN, wanted.payload(batch, _time_of(before, read)))
     spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
     try:
         status = batches.populate(ports, batch, spec).status
@@ -112,6 +111,16 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
         return Begun(batch, _populated(ports, batch, wanted.runs) if status.state == "open" else status.counts.size)
     except (BatchSealed, OtherBody, PageOutOfOrder) as error:
         raise Unavailable("another repeat of this request populates the batch") from error
+
+
+def batch_of(function: str, flow: str, key: str) -> str:
+    """Return the id of the batch of a request."""
+    return name_of("runs", function, flow, key)
+
+
+def _time_of(before: Header | None, read: Snapshot) -> str:
+    """Return the time of the first request under a key: that in its batch, or now."""
+    return str(before.task.payload["until"]) if before and before.task else rfc3339(read.read_time)
 
 
 def _check_count(ports: Ports, runs: Runs) -> None:
