@@ -79,9 +79,10 @@ class FlowAddress(Address):
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """For how many days an ended run is kept, and the place of its archive, which is written before it is removed.
+    """The retention of an ended run, and the place of its archive, which is written before the run is removed.
 
-    `days` None is as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a folder; empty: none.
+    `days` is None for the default: as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a
+    folder, and empty if the run has no archive.
     """
 
     days: int | None = None
@@ -96,10 +97,11 @@ class Keeping:
         if days is not None and not least <= days <= most:
             raise ValueError(
                 f"retention_days must be {least} to {most:,}, not {days}: a start may be repeated for 31 days, and "
-                "must find the run then"
+                "must find the run"
             )
-        if not isinstance(archive, str) or len(archive.encode()) > LIMITS.flow_archive_bytes_max:
-            raise TypeError(f"archive must be a text of at most {LIMITS.flow_archive_bytes_max} bytes, not {archive!r}")
+        bytes_max = LIMITS.flow_archive_bytes_max
+        if not isinstance(archive, str) or len(archive.encode()) > bytes_max:
+            raise TypeError(f"archive must be a string of at most {bytes_max} bytes, not {archive!r}")
         if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD_STORAGE) and not BUCKET.match(archive)):
             raise ValueError(f"archive must be gs://BUCKET/PREFIX or a folder, not {archive!r}")
         return cls(days, archive.rstrip("/"))

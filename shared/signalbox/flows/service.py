@@ -458,7 +458,7 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
 
 
 def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
-    """Return what the code of a flow answers, from a replay of its log. It reads the flow, and does nothing else.
+    """Return what the code of a flow answers, from a replay of its log. Nothing is written or enqueued.
 
     Raises `NoFlow`, `CannotQuery`, `NoQuery`, the `Problem` that the answer raises, and `Unavailable` if this process
     cannot run the code, or if the code has not been started.
@@ -543,7 +543,8 @@ class Runs:
         if self.label:
             check_label(*self.label)
         if self.prefix and self.by_start:
-            raise BadFlow("A list by the start has no prefix: leave out `prefix`, or the times.", field="prefix")
+            detail = "A list by start has no prefix: leave out `prefix`, or the times and `newest_first`."
+            raise BadFlow(detail, field="prefix")
 
     @property
     def by_start(self) -> bool:

@@ -1,7 +1,7 @@
 """Queries: what the code of a run answers about itself, at the last entry of its log. All pure.
 
-The code names its answers with `flow.answer`. A query replays the log up to the last entry that the code can receive,
-calls the function, and drops the code. Nothing is scheduled, stored or sent, and what the function does is refused.
+The code registers its answers with `flow.answer`. A query replays the log up to the last entry that the code can
+receive, calls the function, and drops the code. Nothing is scheduled, stored or sent: a function that acts is refused.
 
     if the code                                               a query
     --------------------------------------------------------  -------------------------------------------
@@ -47,7 +47,8 @@ def answer(
     with _replayed(definition, header, log) as (driver, entries):
         if query not in driver.answers:
             known = ", ".join(sorted(driver.answers)) or "none"
-            raise NoQuery(f"The code has not answered {query!r:.80} at its place. It answers: {known}.", field="query")
+            detail = f"The code has no answer to {query!r:.80} where it waits now. It answers: {known}."
+            raise NoQuery(detail, field="query")
         return Answer(_answered(driver, query, arguments), entries)
 
 
