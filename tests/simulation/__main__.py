@@ -38,6 +38,7 @@ from tests.simulation.worlds import (
 )
 from tests.simulation.worlds.batches import grouped as grouped_batches
 from tests.simulation.worlds.batches import world as batches
+from tests.simulation.worlds.flows import bulk as bulk_acts
 from tests.simulation.worlds.flows import composed as composed_flows
 from tests.simulation.worlds.flows import inline as inline_steps
 from tests.simulation.worlds.flows import nested as nested_flows
@@ -49,6 +50,7 @@ from tests.simulation.worlds.semaphores import world as semaphores
 WORLDS: dict[str, Callable[..., None]] = {
     "attempts": attempts.run,
     "batches": batches.run,
+    "bulk_acts": bulk_acts.run,
     "composed_flows": composed_flows.run,
     "document_events": document_events.run,
     "enqueues": enqueues.run,

@@ -33,12 +33,14 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
+from tests.simulation.faults.flows import bulk as bulk_acts
 from tests.simulation.faults.flows import composed, inline, lost, nested, parts, turns
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
+    "bulk_acts": bulk_acts.FAULTS,
     "composed_flows": composed.FAULTS,
     "document_events": document_events.FAULTS,
     "enqueues": enqueues.FAULTS,

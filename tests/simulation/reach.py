@@ -62,6 +62,8 @@ SHARES_GRANTED = "grants of a lane while another one waited"
 LANES_SHARED = "waits in a lane that keys share"
 BEGUN_AGAIN = "generations of flows behind the first"
 STARTED_AGAIN = "flows started under an id that was used before"
+ACTED_ON = "runs acted on by requests for all that match"
+SKIPPED = "runs that such requests have skipped"
 CALLBACKS_LATE = "callbacks used when their run was removed"
 
 REACHED: Counter[str] = Counter()

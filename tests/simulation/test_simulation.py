@@ -12,6 +12,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
+    ACTED_ON,
     ADJUSTMENTS,
     ARCHIVED,
     ARCHIVES_FAILED,
@@ -45,6 +46,7 @@ from tests.simulation.reach import (
     SHARES_GRANTED,
     SHORTENED,
     SIDES_MISSING,
+    SKIPPED,
     SLOW_CALLS,
     STARTED_AGAIN,
     SUSPENDED,
@@ -72,6 +74,7 @@ SEEDS = {
     "attempts": 500,
     "failures": 400,
     "flows": 160,
+    "bulk_acts": 600,
     "nested_flows": 160,
     "inline_steps": 160,
     "composed_flows": 160,
@@ -90,6 +93,7 @@ LONG_SEEDS = 60
 
 REACHED_IN = {
     "flows": (ARCHIVED, ARCHIVES_FAILED, BEGUN_AGAIN, FLOWS_STUCK, NAMES_REUSED, OUTAGES, STARTED_AGAIN, UPGRADED),
+    "bulk_acts": (ACTED_ON, OUTAGES, SKIPPED, TASKS_REFUSED),
     "nested_flows": (NAMES_REUSED, OUTAGES, TASKS_REFUSED),
     "inline_steps": (INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES),
     "composed_flows": (INLINE_STEPS_RUN, BEGUN_AGAIN, NAMES_REUSED, OUTAGES, SUSPENDED, FORKED, QUERIED),

@@ -27,7 +27,7 @@ SEEDS, SEEDS_SLOW = 15, 40
 
 SEEDS_OF_CHANGES = 120
 
-NEW = frozenset({"document_events", "rates"})
+NEW = frozenset({"bulk_acts", "document_events", "rates"})
 """Worlds of subjects that the last release does not have."""
 
 Rename = Callable[[dict[str, Any]], dict[str, Any]]

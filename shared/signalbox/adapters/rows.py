@@ -63,8 +63,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if _kind(name) not in LINES:
         raise BadRows(f"{name} must end in .ndjson or .jsonl, or in one of these and .gz.")
     if name.startswith(CLOUD):
-        bucket, path = _place(name)
-        with _client().bucket(bucket).blob(path).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
+        with _blob(name).open("wb", chunk_size=CHUNK_BYTES) as stream:  # an error discards it
             return _write(name, stream, rows)
     part = Path(f"{name}.{uuid4().hex}.part")  # of this call: two deliveries of a task may write at once
     try:
@@ -79,14 +78,17 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as `write_rows` does, and create the folders of a file.
 
-    Outside of the cloud, an object is a file below `Settings.archives`, unless Google's client has an emulator: a test
-    and the local stack write into no bucket of a deployment. Raises `BadRows`.
+    An object that exists is left as it is: an earlier delivery has written it as a whole, and a bucket with a retention
+    policy refuses to replace it. Outside of the cloud, an object is a file below `Settings.archives`, unless Google's
+    client has an emulator: a test and the local stack write into no bucket of a deployment. Raises `BadRows`.
     """
     place = target
     if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):
         place = str(Path(settings().archives, target.removeprefix(CLOUD)))
     if not place.startswith(CLOUD):
         Path(place).parent.mkdir(parents=True, exist_ok=True)
+    elif _blob(place).exists():
+        return
     write_rows(place, rows)
 
 
@@ -127,6 +129,11 @@ def _place(name: str) -> tuple[str, str]:
     if not (bucket and path):
         raise BadRows(f"{name}: write gs://BUCKET/NAME.")
     return bucket, path
+
+
+def _blob(name: str) -> Any:
+    bucket, path = _place(name)
+    return _client().bucket(bucket).blob(path)
 
 
 def _client() -> Any:

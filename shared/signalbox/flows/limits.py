@@ -134,14 +134,14 @@ class FlowLimits(Limits):
     """The time for which an ended flow is kept: longer than the 31 days for which Cloud Tasks may repeat its start."""
 
     flow_retention_days_max: int = 3_650
-    """Days for which an ended run can be kept: ten years, the longest that laws ask of the records of a business. Each
-    run has at least two records for that time, so keep what is older in an archive."""
+    """Days for which an ended run can be kept: ten years, the longest time for which laws require business records.
+    Each run has at least two records for that time; an archive costs less."""
 
     flow_archive_bytes_max: int = 300
-    """Bytes of the place of an archive, with which the names of its objects begin: they have 1,024 bytes at most."""
+    """Bytes of the place of an archive. The names of its objects begin with it, and have 1,024 bytes at most."""
 
     flow_archive_seconds: int = 600
-    """The interval at which the sweeper repeats the task that archives an ended run: it has failed, or was lost."""
+    """The interval at which the sweeper repeats the task that archives an ended run, if that has failed or was lost."""
 
     flow_batch_bytes_max: int = 300_000
     """Bytes of the calls of a flow's batch, which are sent in one task."""

@@ -79,9 +79,10 @@ class FlowAddress(Address):
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """For how many days an ended run is kept, and the place of its archive, which is written before it is removed.
+    """The retention of an ended run, and the place of its archive, which is written before the run is removed.
 
-    `days` None is as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a folder; empty: none.
+    `days` is None for the default: as long as its start may be repeated. `archive` is ``gs://BUCKET/PREFIX`` or a
+    folder, and empty if the run has no archive.
     """
 
     days: int | None = None
@@ -96,10 +97,11 @@ class Keeping:
         if days is not None and not least <= days <= most:
             raise ValueError(
                 f"retention_days must be {least} to {most:,}, not {days}: a start may be repeated for 31 days, and "
-                "must find the run then"
+                "must find the run"
             )
-        if not isinstance(archive, str) or len(archive.encode()) > LIMITS.flow_archive_bytes_max:
-            raise TypeError(f"archive must be a text of at most {LIMITS.flow_archive_bytes_max} bytes, not {archive!r}")
+        bytes_max = LIMITS.flow_archive_bytes_max
+        if not isinstance(archive, str) or len(archive.encode()) > bytes_max:
+            raise TypeError(f"archive must be a string of at most {bytes_max} bytes, not {archive!r}")
         if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD_STORAGE) and not BUCKET.match(archive)):
             raise ValueError(f"archive must be gs://BUCKET/PREFIX or a folder, not {archive!r}")
         return cls(days, archive.rstrip("/"))
@@ -510,9 +512,17 @@ def check_label(name: Any, value: Any) -> None:
     """Raise `BadFlow` unless these can be a label's name and value."""
     if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
         raise BadFlow(f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not.", field="labels")
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= LIMITS.flow_label_bytes_max:
-        detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes."
+    if not 0 < _label_bytes(value) <= LIMITS.flow_label_bytes_max:
+        detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes of UTF-8."
         raise BadFlow(detail, field="labels")
+
+
+def _label_bytes(value: Any) -> int:
+    """Return the size of a label's value, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
+    try:
+        return len(value.encode()) if isinstance(value, str) else 0
+    except UnicodeEncodeError:
+        return 0
 
 
 def checked_timeout(seconds: Any) -> float | None:

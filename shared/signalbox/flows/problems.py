@@ -54,7 +54,7 @@ class NotArchived(Problem):
 
 class TooManyRuns(Problem):
     status = 409
-    title = "More runs match than one request acts on"
+    title = "Too many runs for one request"
 
 
 class TooManyEvents(Problem):

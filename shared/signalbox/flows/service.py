@@ -458,7 +458,7 @@ def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Me
 
 
 def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:
-    """Return what the code of a flow answers, from a replay of its log. It reads the flow, and does nothing else.
+    """Return what the code of a flow answers, from a replay of its log. Nothing is written or enqueued.
 
     Raises `NoFlow`, `CannotQuery`, `NoQuery`, the `Problem` that the answer raises, and `Unavailable` if this process
     cannot run the code, or if the code has not been started.
@@ -543,7 +543,8 @@ class Runs:
         if self.label:
             check_label(*self.label)
         if self.prefix and self.by_start:
-            raise BadFlow("A list by the start has no prefix: leave out `prefix`, or the times.", field="prefix")
+            detail = "A list by start has no prefix: leave out `prefix`, or the times and `newest_first`."
+            raise BadFlow(detail, field="prefix")
 
     @property
     def by_start(self) -> bool:
@@ -901,7 +902,8 @@ def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck
     now, before = read.mailbox.read_time, header.stuck or {}
     if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
         return
-    reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": rfc3339(now)}
+    since = before.get("at", rfc3339(now))  # another reason is no other state
+    reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": since}
     reason |= {"trace": stuck.trace} if stuck.trace else {}
     address = header.address.to_json()
     ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)

@@ -4,6 +4,7 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from gcp_storage_emulator.server import create_server
 
 from signalbox import Function, NotFound, Unit, batch, read_rows, write_rows
-from signalbox.adapters.rows import LINE_BYTES_MAX, BadRows
+from signalbox.adapters import settings
+from signalbox.adapters.rows import LINE_BYTES_MAX, BadRows, write_archive
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox_infra.local.processes import free_ports
@@ -64,6 +66,17 @@ def test_a_file_that_was_not_written_whole_is_not_there(tmp_path: Path) -> None:
             write_rows(target, failing())
         assert list(read_rows(target)) == ROWS
     assert [path.name for path in tmp_path.iterdir()] == ["out.ndjson"]
+
+
+@pytest.mark.usefixtures("storage")
+def test_an_archive_that_exists_is_not_written_again() -> None:
+    before = settings.bind(replace(settings.settings(), storage_emulator="is set"))
+    try:
+        write_archive("gs://shop/archive/run.ndjson", ROWS)
+        write_archive("gs://shop/archive/run.ndjson", [])  # a bucket with a retention policy would refuse it
+    finally:
+        settings.bind(before)
+    assert list(read_rows("gs://shop/archive/run.ndjson")) == ROWS
 
 
 def test_two_deliveries_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:

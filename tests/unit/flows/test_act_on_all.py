@@ -139,6 +139,25 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
     assert states(harness) == {"g00": "running", **{f"g{number}": "cancelled" for number in range(5)}}
 
 
+def test_two_requests_under_one_key_at_once_are_one_batch(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(harness)
+    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    count: Any = bulk.count_flows
+    others: list[bulk.Begun] = []
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        harness.travel(1)
+        others.append(bulk.act_on_all(runtime.ports(), "mills", wanted, "k"))
+        return count(*arguments)
+
+    monkeypatch.setattr(bulk, "count_flows", overtaken)
+    begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
+    assert [begun] == others
+    harness.run()
+    assert set(states(harness).values()) == {"cancelled"}
+
+
 def unit_of(action: str, state: str = "", label: str = "") -> dict[str, Any]:
     """Return a unit on the run g0, of a request at this time."""
     [read] = runtime.ports().store.read("clock/now")
@@ -161,6 +180,25 @@ def test_a_unit_skips_a_run_that_has_changed_or_is_another_one(harness: Harness)
     harness.run()
     assert bulk.act_on_run(ports, terminate_all) == "skipped"
     assert flows("grinding", "g0").status().state == "running"
+
+
+def test_a_run_that_is_stuck_for_another_reason_than_at_the_request_is_still_stuck(harness: Harness) -> None:
+    mills = Function("mills")
+    missing = ["wind", "sacks"]
+
+    @mills.flow
+    async def grinding() -> None:
+        raise ValueError(missing[0])
+
+    harness.add(mills)
+    grinding.start("g0")
+    harness.run(raise_errors=False)
+    terminate = unit_of("terminate", "stuck")
+    missing.pop(0)
+    flows("grinding", "g0").resume()
+    harness.run(raise_errors=False)
+    assert "sacks" in flows("grinding", "g0").status().problem["detail"]
+    assert bulk.act_on_run(runtime.ports(), terminate) == "done"
 
 
 def test_a_second_delivery_of_a_unit_does_not_undo_what_a_person_did_since(harness: Harness) -> None:
@@ -192,6 +230,7 @@ def test_a_second_delivery_of_a_cancel_is_the_same_cancel(harness: Harness) -> N
         ({"state": "stuck"}, "action"),
         ({"action": "cancel", "state": "tired"}, "state"),
         ({"action": "cancel", "label": "tenant"}, "label"),
+        ({"action": "cancel", "label": "tenant:\ud800"}, "labels"),
         ({"action": "cancel", "state": "stuck", "ids": []}, "ids"),
     ],
 )

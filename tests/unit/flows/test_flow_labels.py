@@ -126,6 +126,7 @@ def test_a_label_that_comes_and_goes_is_replayed_whatever_the_labels_are_now(har
         {"a": ""},
         {"a": 1},
         {"a": "x" * 201},
+        {"a": "\ud800"},
         {f"l{n}": "x" for n in range(11)},
     ],
 )

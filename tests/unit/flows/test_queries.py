@@ -288,6 +288,52 @@ def test_an_open_function_asks_its_rule() -> None:
         assert seen[1:] == [("query", "1", "place"), ("query", "1", "")]
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise TypeError("it has no text")
+
+
+def unspeakable() -> None:
+    raise Unspeakable
+
+
+def of_a_class_that_is_not_there(line: "Lines") -> None:  # type: ignore[name-defined]  # noqa: F821  what is tested
+    ...
+
+
+def by_position(item: str, /) -> str:
+    return item
+
+
+@pytest.mark.parametrize(
+    ("function", "detail"),
+    [
+        (lambda: 10**5_000, "cannot be written as JSON"),
+        (lambda: [{"count": 10**5_000}], "cannot be written as JSON"),
+        (unspeakable, "Unspeakable: its text cannot be shown"),
+        (by_position, "the parameter 'item' cannot be passed by name"),
+        (lambda *items: len(items), "the parameter 'items' cannot be passed by name"),
+        (lambda **items: len(items), "the parameter 'items' cannot be passed by name"),
+        (max, "no signature found for builtin"),
+        ({"tea": 1}.get, "the parameter 'key' cannot be passed by name"),
+        (of_a_class_that_is_not_there, "'Lines' is not defined"),
+        (lambda: flow.continue_as_new(a=1), r"calls `flow.continue_as_new\(\)`\."),
+    ],
+)
+def test_an_answer_that_cannot_be_given_is_refused_and_the_run_continues(function: Any, detail: str) -> None:
+    async def order() -> None:
+        flow.answer("done", function)
+        await flow.event("end")
+
+    shop = Shop(flows_of(order))
+    shop.start("order")
+    with pytest.raises(CannotQuery, match=detail):
+        asked(shop, shop.flows)
+    shop.event("order", "end")
+    shop.settle()
+    assert shop.status("order")["state"] == "completed"
+
+
 # --- code that does not fit its log ---
 
 

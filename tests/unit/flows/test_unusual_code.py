@@ -357,6 +357,14 @@ def test_an_error_that_ends_more_than_the_flow_is_stuck_with_its_place(
     assert stuck_at(harness, ends).startswith(f"{detail} (test_unusual_code.py:")
 
 
+def test_a_result_that_no_text_can_hold_is_an_error_of_the_code(harness: Harness) -> None:
+    async def counts() -> int:
+        await flow.sleep(1)
+        return 10**5_000
+
+    assert stuck_at(harness, counts).startswith("The flow's result cannot be written as JSON: Exceeds the limit")
+
+
 # --- the log ---
 
 

@@ -424,7 +424,7 @@ def continue_as_new(**arguments: Any) -> ContinueAsNew:
     Events that it has not waited for are kept. Raises `WrongArguments` (a `TypeError`) for arguments that do not fit
     the flow.
     """
-    written = running_flow(CONTINUE_AS_NEW).encode(arguments) if is_running() else arguments
+    written = running_flow("flow.continue_as_new").encode(arguments) if is_running() else arguments
     return created(ContinueAsNew(written), CONTINUE_AS_NEW)
 
 

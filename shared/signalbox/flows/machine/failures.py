@@ -67,11 +67,18 @@ def failed(error: BaseException, awaited_at: str = "") -> Stuck:
     cause = error.__cause__ if isinstance(error, RuntimeError) else None  # of a StopIteration, Python shows no place
     places = (location_of_error(each.__traceback__) for each in (error, cause) if each)
     location = next(filter(None, places), awaited_at)
-    detail = f"{type(error).__name__}: {error}"[:DETAIL_LETTERS_MAX]
+    detail = f"{type(error).__name__}: {_text_of(error)}"[:DETAIL_LETTERS_MAX]
     if isinstance(error, RuntimeError) and "event loop" in detail:
         detail = f"{detail}. {NO_EVENT_LOOP}"
     traces = (trace_of(each) for each in (cause, error) if each)
     return Stuck("flow-failed", f"{detail}{_at(location)}", location, next(filter(None, traces), ""))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  an error whose text raises another one is still the error to report
+        return "its text cannot be shown"
 
 
 def too_large(detail: str, location: str = "") -> Stuck:
@@ -83,10 +90,12 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     """Return a value as JSON. Raises `Stuck` if it is not of its type or too large."""
     try:
         written = encode(codec, value, name)
+        size_bytes = len(json.dumps(written))
     except WrongValue as error:
         detail = str(error)
         raise Stuck("flow-failed", f"{detail[0].upper()}{detail[1:]}.") from error
-    size_bytes = len(json.dumps(written))
+    except ValueError as error:  # an integer of more digits than Python writes
+        raise Stuck("flow-failed", f"{name[0].upper()}{name[1:]} cannot be written as JSON: {error}.") from error
     if size_bytes > bytes_max:
         raise too_large(f"{name[0].upper()}{name[1:]} has {size_bytes:,} bytes; the limit is {bytes_max:,}.")
     return written

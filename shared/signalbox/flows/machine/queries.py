@@ -1,7 +1,7 @@
 """Queries: what the code of a run answers about itself, at the last entry of its log. All pure.
 
-The code names its answers with `flow.answer`. A query replays the log up to the last entry that the code can receive,
-calls the function, and drops the code. Nothing is scheduled, stored or sent, and what the function does is refused.
+The code registers its answers with `flow.answer`. A query replays the log up to the last entry that the code can
+receive, calls the function, and drops the code. Nothing is scheduled, stored or sent: a function that acts is refused.
 
     if the code                                               a query
     --------------------------------------------------------  -------------------------------------------
@@ -12,21 +12,21 @@ calls the function, and drops the code. Nothing is scheduled, stored or sent, an
     answers with a function that raises a Problem             is refused with that Problem
     answers with a function that raises another error         CannotQuery
     answers with a function that creates a command, or reads  CannotQuery
+    answers with a function that no request can call          CannotQuery
     answers with what is not JSON, or is too large            CannotQuery
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from signalbox.core.codec import JSON, WrongValue, encode, encode_unannotated
+from signalbox.core.codec import JSON, WrongValue, encode_unannotated
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.commands import running
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.failures import Cancelled, Stuck, failed
+from signalbox.flows.machine.failures import Cancelled, Stuck, failed, stored_json
 from signalbox.flows.model import FlowDefinition, FlowHeader, Message
 from signalbox.flows.problems import CannotQuery, NoQuery
 from signalbox.tasks.requests.signatures import Signature
@@ -47,7 +47,8 @@ def answer(
     with _replayed(definition, header, log) as (driver, entries):
         if query not in driver.answers:
             known = ", ".join(sorted(driver.answers)) or "none"
-            raise NoQuery(f"The code has not answered {query!r} at its place. It answers: {known}.", field="query")
+            detail = f"The code has no answer to {query!r:.80} where it waits now. It answers: {known}."
+            raise NoQuery(detail, field="query")
         return Answer(_answered(driver, query, arguments), entries)
 
 
@@ -91,7 +92,7 @@ def _drop(driver: Driver) -> None:
 
 def _answered(driver: Driver, query: str, arguments: Mapping[str, Any]) -> Any:
     function = driver.answers[query]
-    signature = replace(Signature.from_function(function), task=f"the query {query}")
+    signature = _signature_of(function, query)
     bound = signature.bind(arguments, None)
     driver.answering = query
     try:
@@ -100,6 +101,16 @@ def _answered(driver: Driver, query: str, arguments: Mapping[str, Any]) -> Any:
     finally:
         driver.answering = ""
     return _checked(value, signature, query)
+
+
+def _signature_of(function: Callable[..., Any], query: str) -> Signature:
+    """Return the signature of a function that answers. Raises `CannotQuery` if no request can call it."""
+    try:
+        return replace(Signature.from_function(function), task=f"the query {query}")
+    except Exception as error:  # an annotation may have a name that Python cannot resolve
+        raise CannotQuery(
+            f"The function that answers {query!r} cannot be called: {error}. Write a `lambda`."
+        ) from error
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any], query: str) -> Any:
@@ -113,13 +124,11 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any], query: s
 
 def _checked(value: Any, signature: Signature, query: str) -> Any:
     """Return an answer as JSON. Raises `CannotQuery`."""
-    name = f"the answer of the query {query!r}"
+    name, codec = f"the answer of the query {query!r}", signature.result
     try:
-        codec = signature.result
-        written = encode_unannotated(value, name) if codec is JSON else encode(codec, value, name)
+        written = encode_unannotated(value, name) if codec is JSON else value
+        return stored_json(written, name, CORE_LIMITS.result_bytes_max, codec)
     except WrongValue as error:
         raise CannotQuery(f"{error}.") from error
-    if (size_bytes := len(json.dumps(written))) > CORE_LIMITS.result_bytes_max:
-        most = f"{CORE_LIMITS.result_bytes_max:,}"
-        raise CannotQuery(f"{name} has {size_bytes:,} bytes; the limit is {most}. Answer with a part of it.")
-    return written
+    except Stuck as stuck:
+        raise CannotQuery(stuck.detail) from stuck

@@ -1,13 +1,13 @@
-"""The task that writes the archive of a run that has ended: all that is known of it, as lines of JSON.
+"""The task that writes the archive of a run that has ended, as lines of JSON.
 
-The first line has the run, the others the entries of its log, in order. An ended run does not change, so a repeat
-writes the same content under the same name. A reader of the place sees a whole file or none.
+The first line has the run, the others the entries of its log, in order. An ended run does not change, so a repeat has
+the same content and the same name. Readers find the whole file or none.
 
     end: commit ──► task: write the file ──► commit: note it in the listing ──► the sweeper may remove the run
                       ▲      │ failed: a line of the severity ERROR
                       └──────┴── every ten minutes, by the sweeper
 
-The note has the header as its guard, and a removal needs the note. So what is removed has been written.
+The guard of the note's commit is the header, and a removal needs the note. So each run that is removed has an archive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from signalbox.flows.storage import archived_writes, header_of, read_log
 from signalbox.mailboxes.model import header_path
 
 WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]
-"""Write rows to a file, which is replaced as a whole or not at all (`write_rows`)."""
+"""Write rows to a file, as a whole or not at all (`write_archive`)."""
 
 
 def is_archive(payload: Mapping[str, Any]) -> bool:
@@ -30,7 +30,7 @@ def is_archive(payload: Mapping[str, Any]) -> bool:
 
 
 def archive(ports: Ports, payload: Mapping[str, Any], write: WriteRows) -> None:
-    """Write the archive of an ended run, and note it. If it cannot be written, the sweeper enqueues another task."""
+    """Write the archive of an ended run, and note it in the listing. After a failure, the sweeper repeats the task."""
     address = FlowAddress.of_base(payload["flow"])
     [read] = ports.store.read(header_path(address.base))
     header = header_of(read, address)

@@ -3,9 +3,9 @@
     count ──► create the batch, open ──► list the runs by id, a page of units at a time ──► seal ──► units act ──► …
 
 The runs are listed once, in the order of their ids, while the request waits. If its process dies, a repeat under the
-same key continues after the last id that the batch has, so each run is in the batch once. A unit acts on the run that
-was there at the request, and only while it matches: one that has been started or changed since is skipped. A second
-delivery of a unit finds that its run has been cancelled (by the batch's id), ended, resumed or removed.
+same key continues after the last id that the batch has, so each run is in the batch once. A unit acts on a run that
+existed at the request, and only if it still matches; otherwise it skips the run. A second delivery of a unit finds that
+its run has been cancelled (under an id made of the batch's), ended, resumed or removed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.batches.model.batches import Page, header_of
+from signalbox.batches.model.batches import Header, Page, header_of
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
@@ -24,7 +24,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN
-from signalbox.core.ports import Ports
+from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
@@ -46,7 +46,7 @@ ACTIONS: Mapping[str, Act] = {
     "terminate": lambda ports, run, of: sweep.terminate(ports, run, of["reason"]),
     "delete": lambda ports, run, _: sweep.delete(ports, run),
 }
-"""The actions on all runs that match."""
+"""The actions on all runs that match, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +91,36 @@ class Begun:
 def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> Begun:
     """Create the batch that acts on all runs that match, whose code `function` has. A repeat under a key is the same.
 
-    Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat is
-    being handled.
+    Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat loads
+    the batch at the same time.
     """
-    batch = name_of("runs", function, wanted.runs.flow, key)
+    batch = batch_of(function, wanted.runs.flow, key)
     [read] = ports.store.read(batch_path(batch))
     before = header_of(read.data)
     if before is None:
         _check_count(ports, wanted.runs)
-    until = before.task.payload["until"] if before and before.task else rfc3339(read.read_time)
-    task = Call(function, ACT_ON_RUN, wanted.payload(batch, until))
+    task = Call(function, ACT_ON_RUN, wanted.payload(batch, _time_of(before, read)))
     spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
-    status = batches.populate(ports, batch, spec).status
+    try:
+        status = batches.populate(ports, batch, spec).status
+    except OtherBody:
+        if before is None:  # another repeat has created it since, with its own time
+            return act_on_all(ports, function, wanted, key)
+        raise
     try:
         return Begun(batch, _populated(ports, batch, wanted.runs) if status.state == "open" else status.counts.size)
     except (BatchSealed, OtherBody, PageOutOfOrder) as error:
-        raise Unavailable("another repeat of this request populates the batch") from error
+        raise Unavailable("another repeat of this request loads the batch") from error
+
+
+def batch_of(function: str, flow: str, key: str) -> str:
+    """Return the id of the batch of a request."""
+    return name_of("runs", function, flow, key)
+
+
+def _time_of(before: Header | None, read: Snapshot) -> str:
+    """Return the time of the first request under a key: that in its batch, or now."""
+    return str(before.task.payload["until"]) if before and before.task else rfc3339(read.read_time)
 
 
 def _check_count(ports: Ports, runs: Runs) -> None:
@@ -167,7 +181,7 @@ def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
 
 
 def _matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[str, Any]) -> bool:
-    """Return whether a run is the one that was there at the request, and has not changed in what chose it."""
+    """Return whether a run existed at the request, and has neither lost the label nor left the state since."""
     until, (name, _, value) = datetime.fromisoformat(payload["until"]), payload["label"].partition(":")
     if created_at is None or created_at > until or (name and header.labels.get(name) != value):
         return False
@@ -179,7 +193,7 @@ def _matches(header: FlowHeader, created_at: datetime | None, payload: Mapping[s
 
 
 def _state_since(header: FlowHeader) -> datetime | None:
-    """Return since when a run is in its state, or None if it runs."""
+    """Return the time since which a run has been in its state, or None if it is running."""
     if header.end:
         return header.end.at
     reason = header.suspended or header.stuck
