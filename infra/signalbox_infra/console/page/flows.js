@@ -33,6 +33,7 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", star
   const wanted = { state, label, prefix, started_after: earliest(started), newest_first: prefix ? "" : "true" };
   const listed = await get(path, { ...wanted, page_token });
   const filtered = state || label || prefix || HOURS[started];
+  const chosen = HOURS[started] ? null : { ...(state && { state }), ...(label && { label }), ...(prefix && { prefix }) };
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
@@ -42,7 +43,7 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", star
     choices("Started within", here, "started", Object.keys(HOURS), started, "any time"),
     filtered &&
       listed.flows.length > 0 &&
-      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows" }),
+      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows", runs: chosen }),
     table(
       prefix ? "By id" : "The newest first",
       ["id", "state", "started", "ended", "took", "labels"],
