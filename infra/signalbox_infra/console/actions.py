@@ -137,6 +137,24 @@ ACTIONS: Mapping[str, Action] = {
         "The permit goes to the next waiter, although the holder may still work: it is not stopped.",
         reason="query",
     ),
+    "pause-semaphore": Action(
+        "Pause",
+        "POST",
+        "/semaphores/{name}/pause",
+        "No permit is granted until it is resumed. Leases continue, and waiters keep their places.",
+    ),
+    "resume-semaphore": Action(
+        "Resume",
+        "POST",
+        "/semaphores/{name}/resume",
+        "Free permits are granted again, to those that wait first.",
+    ),
+    "pause-rate": Action(
+        "Pause", "POST", "/rates/{name}/pause", "No permit is granted until it is resumed. Waits keep their places."
+    ),
+    "resume-rate": Action(
+        "Resume", "POST", "/rates/{name}/resume", "Permits are granted again, to those that wait first."
+    ),
     "edit-document": Action(
         "Edit",
         "PUT",

@@ -213,6 +213,33 @@ def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: 
     assert "its holder is gone" in str(harness.log.infos)
 
 
+def test_a_semaphore_and_a_rate_are_paused_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    page = console.page
+    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
+    harness.put("rates/mails", json={"per_minute": 60, "burst": 5})
+    console.open("semaphores/printer", "printer")
+    assert "paused" not in console.facts()
+    confirm(page, "pause-semaphore", reason="out of paper")
+    page.wait_for_selector("button[data-action=resume-semaphore]")
+    assert console.facts()["paused"].startswith("paused ")
+    assert harness.post("semaphore-wait/printer", json={}).json == {"acquired": False, "paused": True}
+    console.open("semaphores", "Semaphores")
+    assert [row[0] for row in console.rows("By name")] == ["printer paused"]
+    confirm(page, "pause-rate", reason="the provider is down")
+    page.wait_for_selector("button[data-action=resume-rate]")
+    assert [row[0] for row in console.rows("Rates, by name")] == ["mails paused"]
+    confirm(page, "resume-rate", reason="it is back")
+    page.wait_for_selector("button[data-action=pause-rate]")
+    console.open("semaphores/printer", "printer")
+    confirm(page, "resume-semaphore", reason="new paper")
+    page.wait_for_selector("button[data-action=pause-semaphore]")
+    done = [values["call"] for message, values in harness.log.infos if message == "console action"]
+    assert done == [
+        f"POST /{path}"
+        for path in ("semaphores/printer/pause", "rates/mails/pause", "rates/mails/resume", "semaphores/printer/resume")
+    ]
+
+
 def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run_and_an_object(
     page: Page, base: str, harness: Harness
 ) -> None:

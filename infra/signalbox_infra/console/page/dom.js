@@ -99,8 +99,8 @@ export const choices = (label, parts, name, values, chosen, none = "all") =>
   );
 
 /** Return a link to the next page of a list, if there is one. */
-export const nextPage = (parts, query, token) =>
-  token && h("p", {}, h("a", { href: place(parts, { ...query, page_token: token }), rel: "next" }, "Next page"));
+export const nextPage = (parts, query, token, name = "page_token") =>
+  token && h("p", {}, h("a", { href: place(parts, { ...query, [name]: token }), rel: "next" }, "Next page"));
 
 /** Return a moment as its time and how long ago it was, or in how long it will be. Its title has the date. */
 export function moment(at) {
