@@ -59,7 +59,7 @@ class LocalQueues:
     def _change(self, method: str, name: str) -> None:
         chosen = settings()
         try:
-            getattr(stillness.queues_client(chosen), method)(name=f"{stillness.parent_of(chosen)}/queues/{name}")
+            getattr(stillness.queues_client(chosen), method)(name=stillness.queue_path(chosen, name))
         except GoogleAPICallError as error:
             raise http_client.HttpError(str(error)) from error
 
