@@ -57,8 +57,12 @@ def wait(request: Request, name: str) -> Response:
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
         look = partial(service.acquire_within, ports, name, wanted)
-        return Response(200, _answer(_acquires.in_turn((id(ports.store), name), seconds, look) or NOT_ACQUIRED))
-    return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
+        answer = _acquires.in_turn((id(ports.store), name), seconds, look) or NOT_ACQUIRED
+    else:
+        answer = service.wait(ports, name, wanted)
+    seconds_until_next = answer.retry_after_seconds(ports.clock.jitter())
+    headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
+    return Response(202 if wanted.continuation else 200, _answer(answer), headers)
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")
