@@ -314,7 +314,13 @@ def test_objects_standings_and_failures_are_listed_and_shown(console: Console, h
     assert "true" not in console.page.inner_text("main")
     console.open("standings/likes", "likes")
     assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
-    assert "Order by: count sum average min max" in console.page.inner_text("main")
+    heads = "all => all.map((each) => `${each.textContent} ${each.ariaSort}`)"
+    console.page.click("th a >> text=sum")
+    console.page.wait_for_function("() => document.querySelector('th:nth-child(3)').ariaSort === 'descending'")
+    orders = [
+        f"{name} {'descending' if name == 'sum' else 'none'}" for name in ("count", "sum", "average", "min", "max")
+    ]
+    assert console.page.eval_on_selector_all("th", heads)[1:] == orders
     console.open("failures", "Failures")
     [failure] = console.rows("The newest first")
     assert failure[1:3] == ["shop.charge", "failed"]
@@ -401,6 +407,45 @@ def test_a_list_is_sorted_by_a_column_and_its_address_says_so(console: Console, 
     console.open("semaphores?sort=name", "Semaphores")
     console.page.wait_for_selector("th[aria-sort=ascending]")
     assert [row[0] for row in console.rows("By name")] == ["a-2", "a-10", "b"]
+
+
+def test_of_a_list_with_several_pages_only_the_shown_rows_are_sorted_and_it_says_so(
+    console: Console, harness: Harness
+) -> None:
+    for number in range(51):
+        harness.put(f"semaphores/s-{number:02}", json={"permits": 60 - number, "lease_seconds": 60})
+    page, note = console.page, "Only the {} rows shown are sorted by permits: the list has other pages."
+    console.open("semaphores", "Semaphores")
+    assert page.locator("text=rows shown are sorted").count() == 0
+    console.open("semaphores?sort=permits", "Semaphores")
+    page.wait_for_selector(f"text={note.format(50)}")
+    assert [row[0] for row in console.rows("By name")][:2] == ["s-49", "s-48"]
+    page.click("text=Next page")
+    page.wait_for_selector("text=First page")
+    assert [row[0] for row in console.rows("By name")] == ["s-50"]
+    page.click("text=First page")
+    page.wait_for_selector(f"text={note.format(50)}")
+    assert page.url.endswith("#/semaphores?sort=permits")
+
+
+def test_runs_and_documents_are_sorted_by_the_api(console: Console, harness: Harness) -> None:
+    for key in ("a-10", "a-2", "b"):
+        harness.put(f"documents/{key}", json={})
+        harness.post(f"shop/flows/ship/{key}", json={"arguments": {"order": key, "item": "cup"}})
+        harness.travel(1, raise_errors=False)
+    page = console.page
+    console.open("documents", "Documents")
+    for order in (["b", "a-2", "a-10"], ["a-10", "a-2", "b"]):
+        page.click("th a >> text=key")
+        page.wait_for_function("first => document.querySelector('td').textContent === first", arg=order[0])
+        assert [row[0] for row in console.rows("By key")] == order
+    console.open("flows/shop/ship", "Runs of ship")
+    assert [row[0] for row in console.rows("The newest first")] == ["b", "a-2", "a-10"]
+    page.click("th a >> text=id")
+    page.wait_for_selector("caption >> text=By id")
+    assert [row[0] for row in console.rows("By id")] == ["a-10", "a-2", "b"]
+    page.click("th a >> text=started")
+    page.wait_for_selector("caption >> text=The newest first")
 
 
 SORTED_AS_ADDRESSED = """() => {

@@ -2,7 +2,7 @@
 
 import { address, get, since, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, facts, finder, h, link, moment, nextPage, table } from "./dom.js";
+import { badge, facts, finder, h, link, moment, pager, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Semaphores";
@@ -50,7 +50,7 @@ async function all({ prefix = "", page_token, rates_token }, about) {
         ends(each),
       ]),
     ),
-    nextPage(["semaphores"], { prefix, rates_token }, listed.next_page_token),
+    pager(["semaphores"], { prefix, page_token, rates_token }, listed.next_page_token),
     rates.rates.length > 0 && [
       h("h2", {}, "Rates"),
       table(
@@ -65,7 +65,7 @@ async function all({ prefix = "", page_token, rates_token }, about) {
           buttons(about, [each.paused_at ? "resume-rate" : "pause-rate"], { name: each.name }) ?? "",
         ]),
       ),
-      nextPage(["semaphores"], { prefix, page_token }, rates.next_page_token, "rates_token"),
+      pager(["semaphores"], { prefix, page_token, rates_token }, rates.next_page_token, "rates_token"),
     ],
   ];
 }
