@@ -2,7 +2,7 @@
 
 import { address, clock, get, tagged } from "./api.js";
 import { buttons } from "./actions.js";
-import { finder, h, json, link, moment, pager, served, short, table } from "./dom.js";
+import { finder, h, json, link, moment, pager, short, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Documents";
@@ -12,20 +12,20 @@ const DRAWN = 12;
 
 export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], query, about) : all(query));
 
-async function all({ prefix = "", order = "key", page_token }) {
+async function all({ prefix = "", page_token }) {
   const where = prefix ? [`key>=${JSON.stringify(prefix)}`, `key<=${JSON.stringify(prefix + LAST)}`] : [];
-  const listed = await get("/documents", { where, order_by: order, limit: LISTED, page_token });
+  const listed = await get("/documents", { where, order_by: "key", limit: LISTED, page_token });
   return [
     h("h1", {}, TITLE),
     finder("Key of a document", ["documents"]),
     finder("Keys that begin with", ["documents"], { name: "prefix", value: prefix }),
     table(
       "By key",
-      [served("key", ["documents"], { prefix, order: order === "key" ? "-key" : "" }, order === "key" ? "ascending" : "descending", true), "content"],
+      ["key", "content"],
       listed.documents.map(({ key, ...content }) => [link(["documents", key]), short(content, 160)]),
       prefix ? "none match." : "none. PUT /documents/KEY stores one.",
     ),
-    pager(["documents"], { prefix, order, page_token }, listed.next_page_token),
+    pager(["documents"], { prefix, page_token }, listed.next_page_token),
   ];
 }
 

@@ -139,11 +139,11 @@ const SORTED = { "1": "ascending", "-1": "descending" };
  *  that are shown, which a note says of a list with other pages. The API sorts by a column that is `served`. */
 export function sortable(root, parts, { sort = "", ...query }) {
   for (const { tHead, tBodies, parentNode: whole } of root.querySelectorAll("table")) {
-    if (tBodies[0].rows.length < 2) continue;
     [...tHead.rows[0].cells].forEach((head, at) => {
       const name = head.textContent;
       const own = head.querySelector("[data-served]");
       if (own) return head.setAttribute("aria-sort", sort ? "none" : own.dataset.served);
+      if (tBodies[0].rows.length < 2) return;
       if (tBodies[0].rows[0].cells[at].querySelector("button, svg")) return;
       const by = sort === name ? 1 : sort === `-${name}` ? -1 : 0;
       const next = { "0": name, "1": `-${name}`, "-1": "" }[by];
