@@ -183,11 +183,13 @@ unlock: $(READY) ## Release the lock on Terraform's state that a killed command 
 rollback: $(READY) ## Send traffic back to the revisions before the last deployment, without a build (PROJECT=my-project)
 	@$(TO_CLOUD)
 
-pause: $(READY) ## Pause all queues and schedules, of the local stack or of a deployment (PROJECT=my-project)
-	@$(SIGNALBOX) pause $(OF_WHICH)
+NAMED = $(if $(QUEUE),--queue=$(QUEUE)) $(if $(SCHEDULE),--schedule=$(SCHEDULE))
 
-resume: $(READY) ## Resume what `make pause` has paused (PROJECT=my-project)
-	@$(SIGNALBOX) resume $(OF_WHICH)
+pause: $(READY) ## Pause all queues and schedules, or one (QUEUE=, SCHEDULE=; PROJECT=my-project: of a deployment)
+	@$(SIGNALBOX) pause $(OF_WHICH) $(NAMED)
+
+resume: $(READY) ## Resume all queues and schedules, or one (QUEUE=, SCHEDULE=; PROJECT=my-project: of a deployment)
+	@$(SIGNALBOX) resume $(OF_WHICH) $(NAMED)
 
 restore: $(READY) ## Restore the newest backup into a database of its own (PROJECT=my-project ENV=prod)
 	@$(TO_CLOUD)

@@ -74,6 +74,9 @@ export async function ok<T>(
   throw new ApiError(response.status, isProblem(error) ? error : { detail: String(error ?? "").slice(0, 300) });
 }
 
+/** Return when an answer asks to try again; 0 if it does not say. A refused acquire of a semaphore or of a rate does. */
+export const retryAfterSeconds = (response: Response): number => Number(response.headers.get("Retry-After")) || 0;
+
 /** Yield all pages of a list: `pages((page_token) => client.GET("/documents", { params: { query: { page_token } } }))`. */
 export async function* pages<Page extends object>(
   get: (token: string) => Promise<{ readonly data?: Page; readonly error?: unknown; readonly response: Response }>,
@@ -101,7 +104,7 @@ function sender(baseUrl: string, { token, retrySeconds = 60, fetch: inner = fetc
     for (let number = 0; ; number++) {
       const [response, failure] = await attempt(inner, request.clone());
       if (response && !RETRIED.has(response.status)) return response;
-      const pause = pauseSeconds(number, Number(response?.headers.get("Retry-After")) || 0);
+      const pause = pauseSeconds(number, response ? retryAfterSeconds(response) : 0);
       if (request.signal.aborted || Date.now() + pause * 1000 > endsAt) {
         if (response) return response;
         throw failure;

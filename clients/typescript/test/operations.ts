@@ -3,7 +3,7 @@
  * another one than expected. `POST :travel` lets five seconds pass at the server.
  */
 import assert from "node:assert/strict";
-import { ApiError, connect, ok, pages } from "../src/index.js";
+import { ApiError, connect, ok, pages, retryAfterSeconds } from "../src/index.js";
 
 const [baseUrl = ""] = process.argv.slice(2);
 const client = connect({ baseUrl, retrySeconds: 5 });
@@ -67,6 +67,8 @@ async function semaphores(): Promise<void> {
   await ok(client.PUT("/semaphores/{name}", { ...till, body: { permits: 2, lease_seconds: 60 } }));
   await ok(client.PATCH("/semaphores/{name}", { ...till, body: { permits: 1 } }));
   const lease = String((await ok(client.POST("/semaphore-wait/{name}", { ...till, body: {} })))?.lease?.id);
+  const { data, response } = await client.POST("/semaphore-wait/{name}", { ...till, body: {} });
+  assert(data?.acquired === false && retryAfterSeconds(response) >= 1);
   await ok(client.POST("/semaphore-renew/{name}", { ...till, body: { lease } }));
   await ok(client.POST("/semaphore-wait/{name}", { ...till, body: { id: "w", continuation: paint } }));
   await ok(client.DELETE("/semaphore-wait/{name}/{id}", { params: { path: { name: "till", id: "w" } } }));

@@ -1,4 +1,4 @@
-"""The commands that call functions by the package's client: documents, semaphores, failures and batches."""
+"""The commands that call functions by the package's client: documents, semaphores, rates, failures and batches."""
 
 import json
 import os
@@ -222,7 +222,7 @@ def _progress(file: IO[str]) -> Iterator[Iterable[str]]:
 
 @click.group()
 def semaphores() -> None:
-    """Show semaphores, and run a command under a lease."""
+    """Show and pause semaphores, and run a command under a lease."""
 
 
 @semaphores.command("ls")
@@ -243,6 +243,24 @@ def show_semaphore(name: str, **place: str) -> None:
     """Print a semaphore with its leases and waiters."""
     with opened(**place) as client:
         show(client.semaphore(name).show())
+
+
+@semaphores.command("pause")
+@click.argument("name")
+@of_a_place
+def pause_semaphore(name: str, **place: str) -> None:
+    """Grant no permits until `resume`. Leases continue, and waiters keep their places."""
+    with opened(**place) as client:
+        show(client.semaphore(name).pause())
+
+
+@semaphores.command("resume")
+@click.argument("name")
+@of_a_place
+def resume_semaphore(name: str, **place: str) -> None:
+    """Grant permits again, to those that wait first."""
+    with opened(**place) as client:
+        show(client.semaphore(name).resume())
 
 
 @semaphores.command("run", context_settings={"ignore_unknown_options": True})
@@ -289,6 +307,50 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+# --- rates ---
+
+
+@click.group()
+def rates() -> None:
+    """Show and pause rates."""
+
+
+@rates.command("ls")
+@JSON_LINES
+@of_a_place
+def list_rates(as_json: bool, **place: str) -> None:
+    """List rates: name, permits a minute, burst, and free permits."""
+    with opened(**place) as client:
+        show_each(client.rates.list(), ("name", "per_minute", "burst", "free"), as_json=as_json)
+
+
+@rates.command("show")
+@click.argument("name")
+@of_a_place
+def show_rate(name: str, **place: str) -> None:
+    """Print a rate's limits, its free permits and the number of its waits."""
+    with opened(**place) as client:
+        show(client.rate(name).show())
+
+
+@rates.command("pause")
+@click.argument("name")
+@of_a_place
+def pause_rate(name: str, **place: str) -> None:
+    """Grant no permits until `resume`. Waits keep their places."""
+    with opened(**place) as client:
+        show(client.rate(name).pause())
+
+
+@rates.command("resume")
+@click.argument("name")
+@of_a_place
+def resume_rate(name: str, **place: str) -> None:
+    """Grant permits again, to those that wait first."""
+    with opened(**place) as client:
+        show(client.rate(name).resume())
 
 
 # --- failures ---
@@ -375,4 +437,4 @@ def retry_batch(id: str, units: tuple[int, ...], **place: str) -> None:
         client.batch(id).retry(list(units) or None)
 
 
-GROUPS = (documents, semaphores, batches)
+GROUPS = (documents, semaphores, rates, batches)

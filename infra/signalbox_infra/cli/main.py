@@ -8,7 +8,7 @@ say what), and 2 for a wrong command line.
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -339,24 +339,44 @@ def console(project: str, environment: str, region: str, port: int, act: bool) -
 def _still(name: str, text: str) -> None:
     @cli.command(name, help=text)
     @of_a_deployment(required=False)
-    def still(project: str, environment: str, region: str) -> None:
-        from signalbox.catalogue.reading import CatalogueError
+    @click.option("--schedule", "schedules", multiple=True, help="Only this schedule.")
+    @click.option("--queue", "queues", multiple=True, help="Only this queue of the catalogue.")
+    def still(project: str, environment: str, region: str, queues: tuple[str, ...], schedules: tuple[str, ...]) -> None:
+        from google.api_core.exceptions import GoogleAPICallError
+
+        from signalbox.catalogue.reading import CatalogueError, load
         from signalbox_infra.deploy.commands import CommandFailed, run
         from signalbox_infra.deploy.stillness import Stillness
         from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 
-        with _refusals(NoStack, CommandFailed, CatalogueError):
-            if project:
-                getattr(Stillness(reachable(project, environment, region), click.echo, run), name)()
+        with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
+            place = reachable(project, environment, region) if project else None
+            catalogue = place.catalogue if place else load()
+            is_chosen = bool(queues or schedules)
+            chosen = (
+                _among("queue", catalogue.queues, queues) if is_chosen else tuple(catalogue.queues),
+                _among("schedule", catalogue.schedules, schedules) if is_chosen else tuple(catalogue.schedules),
+            )
+            if place:
+                getattr(Stillness(place, *chosen, click.echo, run), name)()
             else:
                 from signalbox_infra.local import stillness
 
-                queues = getattr(stillness, name)(RunningStack.of(Project.find().state))
-                click.echo(f"{name.capitalize()}d all schedules and {queues} queues of the local stack.")
+                getattr(stillness, name)(RunningStack.of(Project.find().state), *chosen)
+                counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
+                click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
 
-_still("pause", "Pause all queues and schedules.")
-_still("resume", "Resume what `pause` has paused.")
+def _among(kind: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of the catalogue as they were given. An unknown one ends the command."""
+    for each in names:
+        if each not in known:
+            raise click.BadParameter(f"the catalogue has no {kind} {each!r}. It has {', '.join(sorted(known))}.")
+    return names
+
+
+_still("pause", "Pause all queues and schedules, or those that are named.")
+_still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 # --- in the cloud ---

@@ -4,8 +4,9 @@ The local stack's console has them all. That of a deployment has none unless it 
 relay forwards exactly these calls, with gcloud's identity, and logs each with its reason.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ class Action:
     field of the body that the person writes as JSON; ``*`` is the body itself, which begins as what the page shows.
     `fields` are further fields of the body, a text each, or a number if the name is in `NUMBERS`.
     `is_of_seen`: the call is made only if the resource is still what the page showed, by its entity tag.
+    `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Action:
     value: str = ""
     is_of_seen: bool = False
     fields: tuple[str, ...] = ()
+    on_all: str = ""
 
     def matches(self, method: str, segments: Sequence[str]) -> bool:
         """Return whether a request, by the segments of its path, is this call."""
@@ -45,6 +48,7 @@ class Action:
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
         shown |= {"fields": [{"name": name, "number": name in NUMBERS} for name in self.fields]} if self.fields else {}
+        shown |= {"on_all": self.on_all} if self.on_all else {}
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
@@ -54,6 +58,9 @@ NUMBERS = ("from_entry",)
 
 RUN = "/{function}/flows/{flow}/{id}"
 
+ACT_ON_RUNS = "act-on-runs"
+"""The action on all runs that match. The page calls it instead of an action on each run that has an `on_all`."""
+
 ACTIONS: Mapping[str, Action] = {
     "cancel": Action(
         "Cancel",
@@ -61,12 +68,14 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/cancel",
         "The run's code receives the cancel at its next await and can clean up. What the run has done remains.",
         reason="body",
+        on_all="cancel",
     ),
     "resume": Action(
         "Resume",
         "POST",
         f"{RUN}/resume",
         "A suspended run continues. A stuck one is replayed now: with fixed code it continues.",
+        on_all="resume",
     ),
     "suspend": Action(
         "Suspend",
@@ -88,6 +97,7 @@ ACTIONS: Mapping[str, Action] = {
         f"{RUN}/terminate",
         "The run ends at once without a clean-up of its code. Its locks and leases are released, its sub-flows end.",
         reason="body",
+        on_all="terminate",
     ),
     "send": Action(
         "Send an event",
@@ -96,7 +106,15 @@ ACTIONS: Mapping[str, Action] = {
         "The event is kept until the run waits for it.",
         value="value",
     ),
-    "delete-run": Action("Delete", "DELETE", RUN, "The run and its log are removed. Its id is free for another run."),
+    "delete-run": Action(
+        "Delete", "DELETE", RUN, "The run and its log are removed. Its id is free for another run.", on_all="delete"
+    ),
+    ACT_ON_RUNS: Action(
+        "All that match",
+        "POST",
+        "/{function}/flows/{flow}/:act",
+        "A batch resumes, cancels, terminates or deletes each run that matches now.",
+    ),
     "retry-failure": Action(
         "Retry", "POST", "/failures/{id}/retry", "The task is enqueued again with the same payload."
     ),
@@ -118,6 +136,24 @@ ACTIONS: Mapping[str, Action] = {
         "/semaphores/{name}/leases/{id}",
         "The permit goes to the next waiter, although the holder may still work: it is not stopped.",
         reason="query",
+    ),
+    "pause-semaphore": Action(
+        "Pause",
+        "POST",
+        "/semaphores/{name}/pause",
+        "No permit is granted until it is resumed. Leases continue, and waiters keep their places.",
+    ),
+    "resume-semaphore": Action(
+        "Resume",
+        "POST",
+        "/semaphores/{name}/resume",
+        "Free permits are granted again, to those that wait first.",
+    ),
+    "pause-rate": Action(
+        "Pause", "POST", "/rates/{name}/pause", "No permit is granted until it is resumed. Waits keep their places."
+    ),
+    "resume-rate": Action(
+        "Resume", "POST", "/rates/{name}/resume", "Permits are granted again, to those that wait first."
     ),
     "edit-document": Action(
         "Edit",
@@ -164,3 +200,13 @@ OF_QUEUES = ("pause-queue", "resume-queue")
 def action_of(method: str, segments: Sequence[str]) -> str | None:
     """Return the name of the action that a request is; None if it is none of them."""
     return next((name for name, action in ACTIONS.items() if action.matches(method, segments)), None)
+
+
+def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
+    """Return what the log has of an action's body: all of `ACT_ON_RUNS`, whose address does not name what it does."""
+    if name != ACT_ON_RUNS:
+        return {}
+    try:
+        return {"asked": json.loads(body())}
+    except ValueError:
+        return {}

@@ -21,7 +21,7 @@ import httpx
 from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.reading import Catalogue
-from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of
+from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of, logged_body
 from signalbox_infra.console.pages import BARE_HEADERS, Console, is_file, own_answer, problem
 from signalbox_infra.console.tokens import Tokens
 from signalbox_infra.deploy.commands import CommandFailed
@@ -96,7 +96,8 @@ class Relay:
             return problem(413, "Not passed on", detail)
         answer = own_answer(lambda: self.console.act(_segments(path))) or self._passed_on(path, request)
         done = {"message": "console action", "action": name, "account": self.account, "reason": reason}
-        self.log({**done, "call": f"{request.method} {path}", "status": answer.status_code})
+        call = {"call": f"{request.method} {path}", **logged_body(name, request.get_data)}
+        self.log({**done, **call, "status": answer.status_code})
         return answer
 
     def _refusal(self, request: Request) -> Response | None:

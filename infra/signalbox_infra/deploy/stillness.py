@@ -1,11 +1,11 @@
-"""Pause the queues and schedules of a deployment, and resume them: for who wants a still system.
+"""Pause queues and schedules of a deployment, all or some, and resume them.
 
 Schedules are paused first, since they enqueue tasks, and resumed last. What has the wanted state already is left alone,
 so both commands can be repeated after an interruption.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,11 @@ and calls of people still reach the functions; the tasks that they enqueue wait.
 
 @dataclass(frozen=True, slots=True)
 class Stillness:
-    """The steps of `make pause` and `make resume`."""
+    """The steps of `make pause` and `make resume`, with the names of the queues and schedules in the catalogue."""
 
     target: Target
+    queues: Sequence[str]
+    schedules: Sequence[str]
     say: Callable[[str], None]
     run: Run
 
@@ -42,9 +44,10 @@ class Stillness:
         self.say(f"Resumed {queues} queues and {schedules} schedules.")
 
     def _set(self, kind: tuple[str, str], command: str, wanted: str) -> int:
-        """Bring all queues or schedules of the deployment into a state; return the number of those that changed."""
-        catalogue = self.target.catalogue
-        own = {self.target.service(name) for name in (catalogue.queues if kind == QUEUES else catalogue.schedules)}
+        """Bring the queues or schedules into a state; return the number of those that changed."""
+        own = {self.target.service(name) for name in (self.queues if kind == QUEUES else self.schedules)}
+        if not own:
+            return 0
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*kind, "list", "--format=json") or "[]")
         states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "")) for each in listed}
         names = sorted(name for name in own & states.keys() if STATES.get(states[name], states[name]) != wanted)

@@ -30,7 +30,7 @@ def clear(folder: Path, service_names: Sequence[str], databases: bool) -> None:
     for name in service_names:
         (folder / f"{name}.log").unlink(missing_ok=True)
     (folder / spans.FILE).unlink(missing_ok=True)
-    for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle", PAUSED_FILE) if databases else ():
+    for name in ("cloud-tasks.sqlite*", "events.sqlite*", "store.pickle", PAUSED_FILE.format("*")) if databases else ():
         for leftover in folder.glob(name):
             leftover.unlink()
 

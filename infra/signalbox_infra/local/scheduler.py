@@ -23,8 +23,8 @@ from signalbox_infra import http_client
 
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
-PAUSED_FILE = "schedules.paused"
-"""A file in the stack's folder: while it is there, nothing is called."""
+PAUSED_FILE = "{}.schedule-paused"
+"""A file in the stack's folder: while it is there, the schedule of this name is not called."""
 
 SWEEPER = "sweep"
 QUIET_CALLS = 10
@@ -63,8 +63,8 @@ class Caller:
     account: str
     identity_url: str
     stats_urls: Sequence[str] = ()
-    paused: Path | None = None
-    """The file that pauses all calls while it is there."""
+    folder: Path | None = None
+    """The folder that has the files of paused schedules."""
 
     def call_for_ever(self, schedule: Schedule) -> None:
         """Call one schedule's function at its interval, forever."""
@@ -77,8 +77,8 @@ class Caller:
                 log.warning("schedule %s: %s", schedule.name, error)
 
     def call_unless_paused(self, schedule: Schedule) -> None:
-        """Call a schedule's function once, unless schedules are paused. Raises as `call` does."""
-        if self.paused is None or not self.paused.exists():
+        """Call a schedule's function once, unless it is paused. Raises as `call` does."""
+        if self.folder is None or not (self.folder / PAUSED_FILE.format(schedule.name)).exists():
             self.call(schedule)
 
     def call(self, schedule: Schedule) -> None:
@@ -120,10 +120,10 @@ def main() -> None:
     parser.add_argument("--account", required=True, help="the account that schedules act for")
     parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
     parser.add_argument("--stats-url", action="append", default=[], help="an address whose answer shows activity")
-    parser.add_argument("--paused", type=Path, help="a file: while it is there, nothing is called")
+    parser.add_argument("--folder", type=Path, help="where a file pauses a schedule")
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.paused)
+    caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.folder)
     for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
         thread.start()
     Event().wait()  # also without a schedule: the supervisor would restart what ends

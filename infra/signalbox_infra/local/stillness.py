@@ -1,5 +1,6 @@
-"""Pause the queues and schedules of a running local stack, and resume them."""
+"""Pause queues and schedules of a running local stack, and resume them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
@@ -11,28 +12,28 @@ from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.local.scheduler import PAUSED_FILE
 
 
-def pause(stack: RunningStack) -> int:
-    """Pause the schedules, then all queues; return the number of queues."""
-    (Path(stack.folder) / PAUSED_FILE).touch()
-    client, queues = _queues(stack)
-    for queue in queues:
-        client.pause_queue(name=queue)
-    return len(queues)
-
-
-def resume(stack: RunningStack) -> int:
-    """Resume all queues, then the schedules; return the number of queues."""
-    client, queues = _queues(stack)
-    for queue in queues:
-        client.resume_queue(name=queue)
-    (Path(stack.folder) / PAUSED_FILE).unlink(missing_ok=True)
-    return len(queues)
-
-
-def _queues(stack: RunningStack) -> tuple[CloudTasksClient, list[str]]:
+def pause(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
+    """Pause schedules, then queues."""
+    for schedule in schedules:
+        _file(stack, schedule).touch()
     settings = from_environment(stack.environment)
     client = queues_client(settings)
-    return client, [queue.name for queue in client.list_queues(parent=parent_of(settings))]
+    for queue in queues:
+        client.pause_queue(name=queue_path(settings, queue))
+
+
+def resume(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
+    """Resume queues, then schedules."""
+    settings = from_environment(stack.environment)
+    client = queues_client(settings)
+    for queue in queues:
+        client.resume_queue(name=queue_path(settings, queue))
+    for schedule in schedules:
+        _file(stack, schedule).unlink(missing_ok=True)
+
+
+def _file(stack: RunningStack, schedule: str) -> Path:
+    return Path(stack.folder) / PAUSED_FILE.format(schedule)
 
 
 def queues_client(settings: Settings) -> CloudTasksClient:
@@ -41,6 +42,6 @@ def queues_client(settings: Settings) -> CloudTasksClient:
     return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
 
 
-def parent_of(settings: Settings) -> str:
-    """Return the name below which the queues are."""
-    return f"projects/{settings.project}/locations/{settings.location}"
+def queue_path(settings: Settings, queue: str) -> str:
+    """Return the name of a queue as Cloud Tasks has it."""
+    return f"projects/{settings.project}/locations/{settings.location}/queues/{queue}"

@@ -70,10 +70,15 @@ class Answered:
     @property
     def retry_after_seconds(self) -> float:
         """The pause that the answer demands; 0 if it demands none in seconds."""
-        try:
-            return max(0.0, float(self.headers.get("Retry-After", 0)))
-        except ValueError:
-            return 0.0
+        return retry_after_seconds(self.headers)
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float:
+    """Return the pause that an answer asks for; 0 if it asks for none in seconds."""
+    try:
+        return max(0.0, float(headers.get("Retry-After", 0)))
+    except ValueError:
+        return 0.0
 
 
 @dataclass(slots=True)
@@ -134,9 +139,9 @@ class Patience:
     ends_at: float
     pause: float = 0.1
 
-    def next_pause(self, now: float, what: str) -> float:
-        """Return the next pause, in seconds."""
+    def next_pause(self, now: float, what: str, least: float = 0.0) -> float:
+        """Return the next pause, in seconds: at least `least`, unless the time is over before."""
         if now >= self.ends_at:
             raise TimeoutError(f"{what} after the given time")
         pause, self.pause = self.pause, min(self.pause * 1.5, 2.0)
-        return min(pause, self.ends_at - now)
+        return min(max(pause, least), self.ends_at - now)

@@ -57,8 +57,12 @@ def wait(request: Request, name: str) -> Response:
     wanted = WaitRequest.from_request(request.json_object(), id_)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
-        return Response(200, _answer(acquire_in_turn(_acquires, ports, name, wanted, seconds)))
-    return Response(202 if wanted.continuation else 200, _answer(service.wait(ports, name, wanted)))
+        answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
+    else:
+        answer = service.wait(ports, name, wanted)
+    seconds_until_next = answer.retry_after_seconds(ports.clock.jitter())
+    headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
+    return Response(202 if wanted.continuation else 200, _answer(answer), headers)
 
 
 def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:

@@ -46,6 +46,13 @@ class SemaphoreLimits(Limits):
     acquire_pause_seconds_max: float = 0.5
     """The longest such pause. A process reads the semaphore about twice a second, however many of its requests wait."""
 
+    acquire_retry_seconds_max: int = 4
+    """The longest `Retry-After` of an acquire that was refused. Each answer draws one, from a second, so that callers
+    that ask again do not come together."""
+
+    paused_retry_seconds_max: int = 60
+    """The same while the semaphore is paused: nothing is granted until a person resumes it."""
+
     ended_leases_max: int = 50
     """Ended leases that the record keeps, to recognise a repeated call."""
 

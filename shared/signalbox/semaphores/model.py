@@ -309,6 +309,13 @@ class WaitAnswer:
         """Whether the wait has its permits."""
         return self.lease is not None
 
+    def retry_after_seconds(self, jitter: float) -> int | None:
+        """Return when a caller that was refused should ask again; None if asking again under the id changes nothing."""
+        if self.lease or self.waiting or self.ended:
+            return None
+        most = LIMITS.paused_retry_seconds_max if self.paused else LIMITS.acquire_retry_seconds_max
+        return min(1 + int(jitter * most), most)
+
 
 WAITING = WaitAnswer(waiting=True)
 NOT_ACQUIRED = WaitAnswer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -77,18 +78,72 @@ def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Consol
     assert state_of(harness, "o-2-2") == "completed"
 
 
-def test_all_runs_that_match_are_counted_and_then_resumed(console: Console, harness: Harness) -> None:
+def confirm_all(page: Page, button: str, count: int, reason: str) -> None:
+    """Press a button for all that match, wait for their number, and confirm it."""
+    page.click(f"button[data-action={button}]")
+    page.wait_for_function("text => document.querySelector('#action-what').textContent === text", arg=f"{count} match.")
+    page.fill("dialog [name=reason]", reason)
+    page.keyboard.press("Enter")
+
+
+def posts(page: Page) -> list[str]:
+    """Return the addresses to which the page posts from now on."""
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(urlsplit(request.url).path) if request.method == "POST" else None)
+    return sent
+
+
+def test_all_runs_that_match_are_counted_and_then_resumed_by_one_batch(console: Console, harness: Harness) -> None:
     ids = [f"o-{n}" for n in range(6)]
     stuck_at_the_dock(harness, *ids)
     console.open("flows/shop/ship?state=stuck", "Runs of ship")
-    page = console.page
-    page.click("button[data-action=resume]")
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === '6 match.'")
-    page.fill("dialog [name=reason]", "the dock is there")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#action:not([open])", state="attached")
+    page, sent = console.page, posts(console.page)
+    confirm_all(page, "resume", 6, "the dock is there")
+    page.wait_for_selector("dialog[open] progress[max='6'][value='0']", state="attached")
+    batch = page.text_content("#action-what a") or ""
     harness.run()
+    page.wait_for_selector("#action:not([open])", state="attached")
+    assert sent == ["/shop/flows/ship/:act"]
     assert {state_of(harness, id_) for id_ in ids} == {"completed"}
+    assert harness.get(f"batches/{batch.removeprefix('batch ')}").json["succeeded"] == 6
+    [line] = [values for message, values in harness.log.infos if message == "console action"]
+    asked = {"action": "resume", "state": "stuck"}
+    done = {"action": "act-on-runs", "call": "POST /shop/flows/ship/:act", "status": 202, "asked": asked}
+    assert line == {**done, "account": getpass.getuser(), "reason": "the dock is there"}
+
+
+def waiting_for_approval(harness: Harness, *ids: str) -> None:
+    """Start orders whose runs wait for an event."""
+    harness.post("shop/objects/Stock/cup/put", json={"count": 9})
+    for id_ in ids:
+        order = {"order": id_, "item": "cup", "count": 1, "amount": 90_000}
+        harness.post(f"shop/flows/checkout/{id_}", json={"arguments": order})
+    harness.run(due_only=True)
+
+
+def test_runs_that_refuse_an_action_on_all_that_match_are_counted(page: Page, base: str, harness: Harness) -> None:
+    console = Console(page, base)
+    waiting_for_approval(harness, "o-1", "o-2")
+    harness.post("shop/flows/checkout/o-2/terminate", json={})
+    console.open("flows/shop/checkout?prefix=o-", "Runs of checkout")
+    refused = json.dumps({"action": "delete", "prefix": "o-"})  # by the run that has not ended
+    page.route("**/:act", lambda route: route.continue_(post_data=refused))
+    confirm_all(page, "terminate", 2, "a test")
+    page.wait_for_selector("#action-what a")
+    harness.run(due_only=True, raise_errors=False)
+    page.wait_for_selector("dialog[open] >> text=1 were refused. o-1: A running flow cannot be deleted")
+    page.click("#action-what a")
+    page.wait_for_selector("#action:not([open])", state="attached")
+    page.wait_for_function("() => document.querySelector('dd')?.textContent === 'completed'")
+
+
+def test_all_runs_that_match_are_suspended_one_by_one(console: Console, harness: Harness) -> None:
+    waiting_for_approval(harness, "o-1", "o-2")
+    console.open("flows/shop/checkout?state=running", "Runs of checkout")
+    sent = posts(console.page)
+    confirm_all(console.page, "suspend", 2, "an inventory")
+    console.page.wait_for_selector("#action:not([open])", state="attached")
+    assert sorted(sent) == [f"/shop/flows/checkout/{id_}/suspend" for id_ in ("o-1", "o-2")]
 
 
 def test_all_runs_that_have_ended_are_counted_and_then_deleted(console: Console, harness: Harness) -> None:
@@ -97,12 +152,10 @@ def test_all_runs_that_have_ended_are_counted_and_then_deleted(console: Console,
         harness.post(f"shop/flows/ship/o-{number}", json={"arguments": {"order": str(number), "item": "cup"}})
     harness.run()
     console.open("flows/shop/ship?state=completed", "Runs of ship")
-    page = console.page
-    page.click("button[data-action=delete-run]")
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === '5 match.'")
-    page.fill("dialog [name=reason]", "last year's")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#action:not([open])", state="attached")
+    confirm_all(console.page, "delete-run", 5, "last year's")
+    console.page.wait_for_selector("#action-what a")
+    harness.run()
+    console.page.wait_for_selector("#action:not([open])", state="attached")
     assert harness.get("shop/flows/ship?count=true").json == {"count": 0}
 
 
@@ -121,20 +174,14 @@ def test_all_failures_are_counted_and_then_retried(console: Console, harness: Ha
         harness.post("tasks", json={"function": "shop", "task": "charge", "payload": payload})
     harness.run(due_only=True)
     console.open("failures?state=failed", "Failures")
-    console.page.click("button[data-action=retry-failure]")
-    console.page.wait_for_function("() => document.querySelector('#action-what').textContent === '5 match.'")
-    console.page.fill("dialog [name=reason]", "the price is right now")
-    console.page.keyboard.press("Enter")
+    confirm_all(console.page, "retry-failure", 5, "the price is right now")
     console.page.wait_for_selector("#action:not([open])", state="attached")
     assert harness.get("failures?count=true").json == {"count": 0}
 
 
 def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: Harness) -> None:
     console = Console(page, base)  # a page that has lost its failure logs the 410
-    harness.post("shop/objects/Stock/cup/put", json={"count": 1})
-    order = {"order": "o-1", "item": "cup", "count": 1, "amount": 90_000}
-    harness.post("shop/flows/checkout/o-1", json={"arguments": order})
-    harness.run(due_only=True)
+    waiting_for_approval(harness, "o-1")
     console.open("flows/shop/checkout/o-1", "checkout/o-1")
     page.click("button[data-action=send]")
     page.fill("dialog [name=name]", "approval")
@@ -167,6 +214,33 @@ def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: 
     confirm(page, "end-lease", reason="its holder is gone")
     assert harness.get("semaphores/printer").json["leases"] == []
     assert "its holder is gone" in str(harness.log.infos)
+
+
+def test_a_semaphore_and_a_rate_are_paused_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
+    page = console.page
+    harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})
+    harness.put("rates/mails", json={"per_minute": 60, "burst": 5})
+    console.open("semaphores/printer", "printer")
+    assert "paused" not in console.facts()
+    confirm(page, "pause-semaphore", reason="out of paper")
+    page.wait_for_selector("button[data-action=resume-semaphore]")
+    assert console.facts()["paused"].startswith("paused ")
+    assert harness.post("semaphore-wait/printer", json={}).json == {"acquired": False, "paused": True}
+    console.open("semaphores", "Semaphores")
+    assert [row[0] for row in console.rows("By name")] == ["printer paused"]
+    confirm(page, "pause-rate", reason="the provider is down")
+    page.wait_for_selector("button[data-action=resume-rate]")
+    assert [row[0] for row in console.rows("Rates, by name")] == ["mails paused"]
+    confirm(page, "resume-rate", reason="it is back")
+    page.wait_for_selector("button[data-action=pause-rate]")
+    console.open("semaphores/printer", "printer")
+    confirm(page, "resume-semaphore", reason="new paper")
+    page.wait_for_selector("button[data-action=pause-semaphore]")
+    done = [values["call"] for message, values in harness.log.infos if message == "console action"]
+    assert done == [
+        f"POST /{path}"
+        for path in ("semaphores/printer/pause", "rates/mails/pause", "rates/mails/resume", "semaphores/printer/resume")
+    ]
 
 
 def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run_and_an_object(
@@ -248,13 +322,17 @@ def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_ma
     page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
     harness.delete("semaphores/dock")
     stuck_at_the_dock(harness, "o-2")
-    page.click("dialog [name=confirm]")
+    with page.expect_request("**/shop/flows/ship?*count=true*"):
+        page.click("dialog [name=confirm]")
+    held[1].continue_()
     page.wait_for_selector("dialog >> text=More match now")
     assert page.inner_text("#action-what") == "2 match."
     harness.run(due_only=True)
     assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"stuck"}
     page.unroute("**/shop/flows/ship?*count=true*")
     page.click("dialog [name=confirm]")
+    page.wait_for_selector("#action-what a")
+    harness.run()
     page.wait_for_selector("#action:not([open])", state="attached")
     harness.run()
     assert {state_of(harness, id_) for id_ in ("o-1", "o-2")} == {"completed"}

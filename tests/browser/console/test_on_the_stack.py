@@ -52,7 +52,7 @@ def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, 
     shown.open("traces?search=link_refresh", "Traces")
     [latest, *_] = shown.rows("The newest first")
     assert (latest[0], latest[3:]) == ("documents PUT /documents/town", ["5", "0"])
-    shown.page.click("table a")
+    shown.page.click("td a")
     shown.page.wait_for_selector(".span")
     spans = shown.spans()
     assert spans[:5] == [

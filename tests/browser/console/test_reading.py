@@ -110,7 +110,7 @@ def test_a_flow_is_a_timeline_that_ends_with_what_it_waits_for(console: Console,
     console.open("flows/shop/checkout", "Runs of checkout")
     [run] = console.rows("The newest first")
     assert (run[:2], run[3]) == (["7", "running"], "")
-    console.page.click("table a")
+    console.page.click("td a")
     console.page.wait_for_selector(".span.pending")
     spans = console.spans()
     assert spans[0] == ("done", "step shop.charge")
@@ -314,12 +314,18 @@ def test_objects_standings_and_failures_are_listed_and_shown(console: Console, h
     assert "true" not in console.page.inner_text("main")
     console.open("standings/likes", "likes")
     assert console.rows("The largest first") == [["tea", "1", "3", "3", "3", "3"]]
-    assert "Order by: count sum average min max" in console.page.inner_text("main")
+    heads = "all => all.map((each) => `${each.textContent} ${each.ariaSort}`)"
+    console.page.click("th a >> text=sum")
+    console.page.wait_for_function("() => document.querySelector('th:nth-child(3)').ariaSort === 'descending'")
+    orders = [
+        f"{name} {'descending' if name == 'sum' else 'none'}" for name in ("count", "sum", "average", "min", "max")
+    ]
+    assert console.page.eval_on_selector_all("th", heads)[1:] == orders
     console.open("failures", "Failures")
     [failure] = console.rows("The newest first")
     assert failure[1:3] == ["shop.charge", "failed"]
     assert "An amount is positive." in failure[4]
-    console.page.click("table a")
+    console.page.click("td a")
     console.page.wait_for_function("() => document.querySelector('h1').textContent === 'shop.charge'")
     assert '"order": "1"' in console.page.inner_text("pre")
 
@@ -403,6 +409,39 @@ def test_a_list_is_sorted_by_a_column_and_its_address_says_so(console: Console, 
     assert [row[0] for row in console.rows("By name")] == ["a-2", "a-10", "b"]
 
 
+def test_of_a_list_with_several_pages_only_the_shown_rows_are_sorted_and_it_says_so(
+    console: Console, harness: Harness
+) -> None:
+    for number in range(51):
+        harness.put(f"semaphores/s-{number:02}", json={"permits": 60 - number, "lease_seconds": 60})
+    page, note = console.page, "Only the {} rows shown are sorted by permits: the list has other pages."
+    console.open("semaphores", "Semaphores")
+    assert page.locator("text=rows shown are sorted").count() == 0
+    console.open("semaphores?sort=permits", "Semaphores")
+    page.wait_for_selector(f"text={note.format(50)}")
+    assert [row[0] for row in console.rows("By name")][:2] == ["s-49", "s-48"]
+    page.click("text=Next page")
+    page.wait_for_selector("text=First page")
+    assert [row[0] for row in console.rows("By name")] == ["s-50"]
+    page.click("text=First page")
+    page.wait_for_selector(f"text={note.format(50)}")
+    assert page.url.endswith("#/semaphores?sort=permits")
+
+
+def test_runs_are_sorted_by_the_api(console: Console, harness: Harness) -> None:
+    for id_ in ("a-10", "a-2", "b"):
+        harness.post(f"shop/flows/ship/{id_}", json={"arguments": {"order": id_, "item": "cup"}})
+        harness.travel(1, raise_errors=False)
+    page = console.page
+    console.open("flows/shop/ship", "Runs of ship")
+    assert [row[0] for row in console.rows("The newest first")] == ["b", "a-2", "a-10"]
+    page.click("th a >> text=id")
+    page.wait_for_selector("caption >> text=By id")
+    assert [row[0] for row in console.rows("By id")] == ["a-10", "a-2", "b"]
+    page.click("th a >> text=started")
+    page.wait_for_selector("caption >> text=The newest first")
+
+
 SORTED_AS_ADDRESSED = """() => {
     const sort = new URLSearchParams(location.hash.split("?")[1]).get("sort");
     const heads = [...document.querySelectorAll("th[aria-sort]:not([aria-sort=none])")];
@@ -455,7 +494,7 @@ def test_names_and_errors_are_text_wherever_they_stand(console: Console, harness
     complete(harness, range(1))
     console.open("semaphores", "Semaphores")
     assert console.rows("By name")[0][0] == name
-    console.page.click("table a")
+    console.page.click("td a")
     console.page.wait_for_function("text => document.querySelector('h1').textContent === text", arg=name)
     assert console.rows("Live leases")[0][0].startswith("<b>lease")
     assert console.page.title().startswith(name)
@@ -500,7 +539,7 @@ def test_j_and_k_go_from_row_to_row_and_a_question_mark_lists_the_keys(console: 
         harness.put(f"semaphores/{name}", json={"permits": 1, "lease_seconds": 60})
     page, focused = console.page, "document.activeElement.textContent"
     console.open("semaphores", "Semaphores")
-    page.wait_for_selector("table a")
+    page.wait_for_selector("td a")
     reached = []
     for key in "jjjjkk":
         page.keyboard.press(key)

@@ -59,7 +59,8 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
     place = target.read(PROJECT, "prod", root=project.folder)
     before = {each for each in project.google.cloud.existing if each[0].startswith("google_firestore")}
     said: list[str] = []
-    Stillness(place, said.append, project.run).pause()
+    queues, schedules = tuple(place.catalogue.queues), tuple(place.catalogue.schedules)
+    Stillness(place, queues, schedules, said.append, project.run).pause()
     Recovery(place, said.append, lambda _: "y", project.run).restore()
     assert project.gcloud.count("gcloud scheduler jobs pause") == len(load().schedules)
     assert project.gcloud.count("gcloud firestore databases restore") == 1

@@ -1,12 +1,18 @@
 """Pausing stops schedules before queues, resuming starts queues first, and both leave alone what is as it should be."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import target
+from signalbox.catalogue.reading import load
+from signalbox_infra.cli.main import main
+from signalbox_infra.deploy import commands, target
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.deploy.stillness import Stillness
+from signalbox_infra.local import stillness as local
+from signalbox_infra.local.folder.running_stack import RunningStack
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 
@@ -34,16 +40,22 @@ def changes(script: Script) -> list[str]:
     ]
 
 
+def stillness(script: Script, say: Callable[[str], None]) -> Stillness:
+    """Return the steps for all queues and schedules."""
+    place = target.read(PROJECT, "dev")
+    return Stillness(place, tuple(place.catalogue.queues), tuple(place.catalogue.schedules), say, script)
+
+
 def test_pausing_stops_the_schedules_and_then_the_queues_of_this_environment(script: Script) -> None:
     said: list[str] = []
-    Stillness(target.read(PROJECT, "dev"), said.append, script).pause()
+    stillness(script, said.append).pause()
     assert changes(script) == ["scheduler jobs pause dev-sweep", "tasks queues pause dev-tasks"]
     assert said[0].startswith("Paused 1 schedules and 1 queues.\nDeliveries that have begun end")
 
 
 def test_resuming_starts_the_queues_and_then_the_schedules(script: Script) -> None:
     said: list[str] = []
-    Stillness(target.read(PROJECT, "dev"), said.append, script).resume()
+    stillness(script, said.append).resume()
     assert changes(script) == ["tasks queues resume dev-links", "scheduler jobs resume dev-verify"]
     assert said == ["Resumed 1 queues and 1 schedules."]
 
@@ -51,4 +63,69 @@ def test_resuming_starts_the_queues_and_then_the_schedules(script: Script) -> No
 def test_what_gcloud_refuses_ends_it(script: Script) -> None:
     script.answers["gcloud tasks queues pause"] = None
     with pytest.raises(CommandFailed, match="refused"):
-        Stillness(target.read(PROJECT, "dev"), print, script).pause()
+        stillness(script, print).pause()
+
+
+@pytest.mark.parametrize(
+    ("options", "changed", "said"),
+    [
+        (("--queue=tasks",), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queues."),
+        (("--schedule=sweep",), ["scheduler jobs pause dev-sweep"], "Paused 1 schedules and 0 queues."),
+        (("--queue=tasks", "--schedule=verify"), ["tasks queues pause dev-tasks"], "Paused 0 schedules and 1 queues."),
+        ((), ["scheduler jobs pause dev-sweep", "tasks queues pause dev-tasks"], "Paused 1 schedules and 1 queues."),
+    ],
+)
+def test_the_command_pauses_what_it_names_or_all(
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    changed: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(commands, "run", script)
+    assert main(["pause", *options, "-p", PROJECT]) == 0
+    assert [each for each in changes(script) if "pause" in each] == changed
+    assert capsys.readouterr().out.startswith(said)
+
+
+@pytest.mark.parametrize(("option", "kind"), [("--queue=dev-tasks", "queue"), ("--schedule=swep", "schedule")])
+def test_the_command_refuses_a_name_that_the_catalogue_lacks(
+    script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, kind: str
+) -> None:
+    monkeypatch.setattr(commands, "run", script)
+    assert main(["pause", option, "-p", PROJECT]) == 2
+    assert f"the catalogue has no {kind} '{option.partition('=')[2]}'. It has " in capsys.readouterr().err
+    assert changes(script) == []
+
+
+@pytest.fixture
+def queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Return what a local stack's queues were told; its folder is `tmp_path`."""
+    told: list[str] = []
+
+    class Client:
+        def __getattr__(self, method: str) -> Callable[..., None]:
+            return lambda name: told.append(f"{method} {name.rpartition('/')[2]}")
+
+    monkeypatch.setattr(local, "queues_client", lambda _: Client())
+    monkeypatch.setattr(RunningStack, "of", lambda _: RunningStack(str(tmp_path), 1, "", "", "", "", {}))
+    return told
+
+
+def test_the_command_pauses_what_it_names_or_all_of_the_local_stack(
+    queues: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pause", "--queue", "links", "--schedule", "sweep"]) == 0
+    assert (queues, [each.name for each in tmp_path.iterdir()]) == (["pause_queue links"], ["sweep.schedule-paused"])
+    assert main(["pause"]) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {f"{name}.schedule-paused" for name in load().schedules}
+    assert main(["resume", "--schedule", "sweep"]) == 0
+    assert not (tmp_path / "sweep.schedule-paused").exists()
+    assert main(["resume"]) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert queues == [
+        *("pause_queue links", *(f"pause_queue {name}" for name in load().queues)),
+        *(f"resume_queue {name}" for name in load().queues),
+    ]
+    assert "Paused 1 schedules and 1 queues of the local stack.\n" in capsys.readouterr().out

@@ -14,6 +14,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.client import ApiError, AsyncClient, Client, LeaseLost, PreconditionFailed, Unavailable, call
+from signalbox.client.blocking import semaphores as blocking_semaphores
 from signalbox.client.blocking import transport as blocking_transport
 from signalbox.client.identity import NoIdentity, Tokens, default_token, expiry
 from signalbox.client.machine import LOAD_DOCUMENTS_MAX, Answered, Attempts, EventReader, Group, Patience
@@ -161,8 +162,22 @@ def test_pauses_grow_and_have_an_end() -> None:
     assert pauses[-1] < 8
     patience = Patience(ends_at=5.0)
     assert patience.next_pause(4.9, "it") == pytest.approx(0.1)
+    assert patience.next_pause(0.0, "it", least=3.0) == 3.0
+    assert patience.next_pause(4.0, "it", least=3.0) == 1.0
     with pytest.raises(TimeoutError, match="it has not ended"):
         patience.next_pause(5.0, "it has not ended")
+
+
+def test_a_lease_is_asked_for_again_when_the_function_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(blocking_semaphores, "sleep", slept.append)
+    refused = [httpx.Response(200, json={"acquired": False}, headers={"Retry-After": text}) for text in ("4", "3", "")]
+    granted = httpx.Response(200, json={"acquired": True, "lease": {"id": "a~1", "token": 1, "ends_at": ""}})
+    function = Function(*refused, granted, httpx.Response(200, json={"released": True}))
+    with function.client() as client, client.semaphore("till").lease(timeout_seconds=60, lease_seconds=60):
+        assert slept[:2] == [4, 3]
+        assert slept[2] < 1
+    assert len({json.loads(request.content)["id"] for request in function.requests[:4]}) == 1
 
 
 # --- tokens ---

@@ -109,6 +109,18 @@ def test_no_permit_in_time_is_an_error(client: Client, capsys: pytest.CaptureFix
     assert "no-semaphore" in capsys.readouterr().err
 
 
+def test_semaphores_and_rates_are_paused_and_resumed(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.semaphore("till").ensure(permits=2)
+    client.rate("mails").ensure(per_minute=60, burst=5)
+    for group, name in (("semaphores", "till"), ("rates", "mails")):
+        assert "paused_at" in shown(capsys, group, "pause", name)[0]
+        assert "paused_at" in shown(capsys, group, "show", name)[0]
+        assert "paused_at" not in shown(capsys, group, "resume", name)[0]
+    assert shown(capsys, "rates", "ls", "--json")[0]["name"] == "mails"
+    assert main(["rates", "pause", "none"]) == 1
+    assert "404 no-rate" in capsys.readouterr().err
+
+
 def test_semaphores_and_batches_are_listed(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,13 @@ def test_an_action_is_passed_on_with_its_body_and_logged(
     assert lines == [{"message": "console action", "account": "ann@example.com", "reason": "why not", **call}]
 
 
+def test_an_action_on_all_that_match_is_logged_with_what_it_does(opened: Opened, acting: Acting) -> None:
+    client, lines, headers = acting
+    path, asked = "/shop/flows/checkout/:act", {"action": "cancel", "label": "tenant:a", "reason": "late"}
+    assert client.post(path, base_url=str(opened[0].base_url), json=asked, headers=headers).status_code == 200
+    assert [(line["action"], line["call"], line["asked"]) for line in lines] == [("act-on-runs", f"POST {path}", asked)]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -164,10 +171,18 @@ def test_an_action_is_passed_on_with_its_body_and_logged(
         ("DELETE", "/documents/a/versions"),
         ("DELETE", "/semaphores/a"),
         ("PUT", "/semaphores/a"),
+        ("POST", "/semaphores/a"),
+        ("POST", "/semaphore-wait/a"),
+        ("POST", "/rates/a/acquire"),
+        ("PUT", "/rates/a"),
         ("POST", "/shop/flows/checkout/o-1"),
         ("POST", "/shop/objects/Stock/cup/put"),
         ("POST", "/shop/flows/checkout/o-1/resume/more"),
         ("POST", "/shop/flows/checkout/o-1/delete"),
+        ("DELETE", "/shop/flows/checkout"),
+        ("POST", "/shop/flows/checkout"),
+        ("POST", "/shop/flows/:act"),
+        ("POST", "/tasks/flows/checkout/:act"),
         ("POST", "/tasks/flows/checkout/o-1/resume"),
         ("POST", "/quilt"),
         ("DELETE", "/failures"),

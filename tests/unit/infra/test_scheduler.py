@@ -1,11 +1,12 @@
 """The local scheduler's pace: the sweeper slows down while nothing happens, a user's schedule never does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from signalbox.catalogue.reading import Schedule
-from signalbox_infra.local.scheduler import QUIET_CALLS, QUIET_FACTOR, Caller, Pace
+from signalbox_infra.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
 
 
 def schedule(function: str) -> Schedule:
@@ -26,11 +27,14 @@ def test_a_users_schedule_keeps_its_interval_and_so_does_a_sweeper_that_cannot_s
     assert {pace.seconds() for pace in (tidy, blind) for _ in range(50)} == {2}
 
 
-def test_nothing_is_called_while_the_file_of_a_pause_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_is_not_called_while_its_file_of_a_pause_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called: list[str] = []
     monkeypatch.setattr(Caller, "call", lambda _, each: called.append(each.function))
-    caller = Caller("http://x/", "", "", paused=tmp_path / "paused")
+    caller = Caller("http://x/", "", "", folder=tmp_path)
     caller.call_unless_paused(schedule("sweep"))
-    (tmp_path / "paused").touch()
+    (tmp_path / PAUSED_FILE.format("each")).touch()
     caller.call_unless_paused(schedule("tidy"))
-    assert called == ["sweep"]
+    caller.call_unless_paused(replace(schedule("report"), name="another"))
+    assert called == ["sweep", "report"]

@@ -11,7 +11,7 @@ import pytest
 from signalbox.adapters import runtime
 from signalbox.core.ports import Change, Put, Query
 from signalbox.semaphores import service, tasks
-from signalbox.semaphores.model import waiter_path
+from signalbox.semaphores.model import NOT_ACQUIRED, PAUSED, waiter_path
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import read_waiter
 from signalbox.testing.limits import replaced
@@ -65,6 +65,27 @@ def test_a_semaphore_is_created_shown_changed_and_deleted(world: World) -> None:
     assert world.ask("GET", "semaphores/fork")[1] == created | {"permits": 3, "free": 3, "waiters": []}
     assert world.ask("DELETE", "semaphores/fork") == (204, None)
     assert world.ask("GET", "semaphores/fork")[0] == 404
+
+
+def test_a_refused_acquire_says_when_to_ask_again(fork: World) -> None:
+    def asked(**body: Any) -> tuple[Any, str | None]:
+        answer = fork.call("semaphore_wait", "/fork", method="POST", json=body, headers={})
+        return json.loads(answer.data), answer.headers.get("Retry-After")
+
+    lease, none = asked(id="a")
+    assert none is None
+    assert asked(id="b") == ({"acquired": False}, "3")  # the clock's jitter is always the half
+    assert asked(id="c", continuation=CALL) == ({"acquired": False, "waiting": True}, None)
+    fork.ask("POST", "semaphores/fork/pause", {})
+    assert asked(id="b") == ({"acquired": False, "paused": True}, "31")
+    fork.ask("POST", "semaphore-signal/fork", {"lease": lease["lease"]["id"]})
+    assert asked(id="a") == ({"acquired": False, "ended": True}, None)
+
+
+def test_the_time_to_ask_again_is_drawn_between_a_second_and_the_limit() -> None:
+    draws = [n / 100 for n in range(100)]
+    assert {NOT_ACQUIRED.retry_after_seconds(jitter) for jitter in (*draws, 1.0)} == {1, 2, 3, 4}
+    assert {PAUSED.retry_after_seconds(jitter) for jitter in (*draws, 1.0)} == set(range(1, 61))
 
 
 def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:

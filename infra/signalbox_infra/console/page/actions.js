@@ -1,15 +1,18 @@
 // What a person can do: buttons for the calls that the page's server permits, and the dialog that asks before each.
 
-import { get, Problem, send } from "./api.js";
-import { h } from "./dom.js";
+import { address, get, Problem, send } from "./api.js";
+import { h, link } from "./dom.js";
 
 const WHOLE = "*"; // the value is the body
 const BODY = "body "; // in the name of an input: a field of the body
 const AT_ONCE = 4; // calls of an action for all that match
+const ON_RUNS = "act-on-runs"; // the action that is one call for all runs that match
+const FOLLOWED_MILLISECONDS = 500;
 
 /** Return buttons for actions. `values` are the parts of their addresses. With `all`, a list {path, query, items}, an
- *  action is for each item of all its pages, whose id is the part `id`. `seen` is what the page shows: {value, etag}, and
- *  `fields` are proposals for fields of the body. */
+ *  action is for each item of all its pages, whose id is the part `id`; with `runs` in it, which chooses the same runs for
+ *  the function, one call does it, if there is one. `seen` is what the page shows: {value, etag}, and `fields` are
+ *  proposals for fields of the body. */
 export const buttons = ({ actions }, names, values, all = null, seen = null, fields = null) => {
   const known = names.filter((name) => Object.hasOwn(actions, name));
   if (!known.length) return null;
@@ -43,7 +46,8 @@ export async function ask(button, { actions }, done) {
   const all = button.dataset.all ? JSON.parse(button.dataset.all) : null;
   const values = JSON.parse(button.dataset.values);
   const seen = button.dataset.seen ? JSON.parse(button.dataset.seen) : null;
-  const mine = { action, all, values, seen, done, stopped: false, count: 0 };
+  const batch = all?.runs && action.on_all && actions[ON_RUNS];
+  const mine = { action, all, batch, values, seen, done, stopped: false, count: 0, key: crypto.randomUUID() };
   asked = mine;
   const proposed = button.dataset.fields ? JSON.parse(button.dataset.fields) : {};
   const missing = action.names.filter((name) => !(name in values) && !(all && name === "id"));
@@ -114,8 +118,9 @@ export async function act(form) {
   said(form, null);
   try {
     const body = bodyOf(action, given);
-    if (all) await forEach(form, mine, (id) => call(action, { ...values, id }, body, given.reason));
-    else await call(action, { ...given, ...values }, body, given.reason, seen?.etag);
+    if (mine.batch) await asBatch(form, mine, given.reason);
+    else if (all) await forEach(form, mine, (id) => call(action, { ...values, id }, body, given.reason));
+    else await call(action, { ...given, ...values }, body, given.reason, { etag: seen?.etag });
     if (form.isConnected) dialog.close();
   } catch (problem) {
     said(form, problem);
@@ -137,14 +142,46 @@ function bodyOf({ method, reason: place, value, fields }, given) {
   }
 }
 
-function call({ method, path, reason: place }, values, body, reason, etag) {
+function call({ method, path, reason: place }, values, body, reason, options) {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name]));
   const query = place === "query" ? `?${new URLSearchParams({ reason })}` : "";
-  return send(method, filled + query, body, reason, etag);
+  return send(method, filled + query, body, reason, options);
 }
 
-/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. If there are more
- *  than were counted, none is acted on, and they are to be confirmed again. */
+/** Throw a `Problem` if more match than were counted: they are to be confirmed again. */
+function checked(form, mine, count) {
+  if (count <= mine.count) return;
+  counted(form, mine, count);
+  throw new Problem(0, { title: "More match now", detail: "Nothing was sent. Confirm again to act on all of them." });
+}
+
+/** Throw a `Problem` if some were refused. */
+function refusedBy(count, first) {
+  if (count) throw new Problem(0, { title: `${count.toLocaleString("en")} were refused`, detail: first });
+}
+
+/** Let the function act on all runs that match, as a batch, and show its progress until it has ended. */
+async function asBatch(form, mine, reason) {
+  const { action, all, batch, values } = mine;
+  checked(form, mine, (await get(all.path, { ...all.query, count: "true" })).count);
+  const body = { action: action.on_all, ...all.runs, ...(action.reason === "body" && { reason }) };
+  const begun = await call(batch, values, body, reason, { key: mine.key });
+  mine.key = crypto.randomUUID(); // a repeat without an answer is the same batch, another confirmation another one
+  const place = link(["batches", begun.batch], `batch ${begun.batch}`);
+  place.addEventListener("click", () => dialog.close());
+  form.querySelector("#action-what").replaceChildren("The ", place, ` acts on ${begun.count.toLocaleString("en")}, also if this is closed.`);
+  const path = address("batches", begun.batch);
+  const bar = form.querySelector("progress");
+  while (!mine.stopped) {
+    const { state, size, succeeded, failed } = await get(path);
+    Object.assign(bar, { hidden: false, max: Math.max(size, 1), value: succeeded + failed });
+    if (state === "cancelled") throw new Problem(0, { title: "The batch was cancelled", detail: `${succeeded.toLocaleString("en")} were done.` });
+    if (state === "completed") return refusedBy(failed, failed && (await get(`${path}/units`, { state: "failed" })).units[0]?.error);
+    await new Promise((resume) => setTimeout(resume, FOLLOWED_MILLISECONDS));
+  }
+}
+
+/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. */
 async function forEach(form, mine, one) {
   const { path, query, items } = mine.all;
   const bar = form.querySelector("progress");
@@ -154,10 +191,7 @@ async function forEach(form, mine, one) {
     ids.push(...page[items].map(({ id }) => id));
     token = page.next_page_token;
   }
-  if (ids.length > mine.count) {
-    counted(form, mine, ids.length);
-    throw new Problem(0, { title: "More match now", detail: "Nothing was sent. Confirm again to act on all of them." });
-  }
+  checked(form, mine, ids.length);
   Object.assign(bar, { hidden: false, max: Math.max(ids.length, 1), value: 0 });
   const refused = [];
   const worker = async () => {
@@ -167,9 +201,8 @@ async function forEach(form, mine, one) {
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  if (!refused.length) return;
-  const [[id, first]] = refused;
-  throw new Problem(0, { title: `${refused.length} were refused`, detail: `${id}: ${first.body.detail ?? first.message}` });
+  const [[id, first] = []] = refused;
+  refusedBy(refused.length, first && `${id}: ${first.body.detail ?? first.message}`);
 }
 
 function said(form, problem) {

@@ -50,8 +50,8 @@ export async function tagged(path) {
 }
 
 /** Send an action, with the reason that the person gave, and return the answer's JSON. With an entity tag it is refused if
- *  the resource has changed. Throws `Problem`. */
-export const send = (method, path, body, reason, etag) =>
+ *  the resource has changed, and repeats under a key are one. Throws `Problem`. */
+export const send = (method, path, body, reason, { etag, key = crypto.randomUUID() } = {}) =>
   answered(path, {
     method,
     headers: {
@@ -59,7 +59,7 @@ export const send = (method, path, body, reason, etag) =>
       ...(etag && { "If-Match": etag }),
       "X-Signalbox-Reason": encodeURIComponent(reason),
       ...(body && { "Content-Type": "application/json" }),
-      ...(method === "POST" && { "Idempotency-Key": crypto.randomUUID() }),
+      ...(method === "POST" && { "Idempotency-Key": key }),
     },
     body: body && JSON.stringify(body),
   });

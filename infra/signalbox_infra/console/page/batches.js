@@ -2,7 +2,7 @@
 
 import { Events, address, get, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, link, moment, nextPage, short, svg, table } from "./dom.js";
+import { badge, choices, facts, finder, h, link, moment, pager, short, svg, table } from "./dom.js";
 
 export const TITLE = "Batches";
 const STREAMED_UNITS = 2_000; // a stream begins with every unit that has ended: beyond so many, only counts are read
@@ -33,7 +33,7 @@ async function all({ state = "", prefix = "", page_token }) {
       ]),
       state || prefix ? "none match." : "none. POST /batches creates one.",
     ),
-    nextPage(["batches"], { state, prefix }, listed.next_page_token),
+    pager(["batches"], { state, prefix, page_token }, listed.next_page_token),
     h("p", { class: "note" }, "The counts are there once a batch has ended; its own page counts while it runs."),
   ];
 }

@@ -2,7 +2,7 @@
 
 import { address, clock, get, tagged } from "./api.js";
 import { buttons } from "./actions.js";
-import { finder, h, json, link, moment, nextPage, short, table } from "./dom.js";
+import { finder, h, json, link, moment, pager, short, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Documents";
@@ -25,7 +25,7 @@ async function all({ prefix = "", page_token }) {
       listed.documents.map(({ key, ...content }) => [link(["documents", key]), short(content, 160)]),
       prefix ? "none match." : "none. PUT /documents/KEY stores one.",
     ),
-    nextPage(["documents"], { prefix }, listed.next_page_token),
+    pager(["documents"], { prefix, page_token }, listed.next_page_token),
   ];
 }
 
@@ -68,7 +68,7 @@ async function one(key, { field = "", version, page_token }, about) {
       ]),
       "none are kept of this document.",
     ),
-    nextPage(["documents", key], { field }, versions.next_page_token),
+    pager(["documents", key], { field, page_token }, versions.next_page_token),
   ];
 }
 

@@ -98,9 +98,19 @@ export const choices = (label, parts, name, values, chosen, none = "all") =>
     ]),
   );
 
-/** Return a link to the next page of a list, if there is one. */
-export const nextPage = (parts, query, token) =>
-  token && h("p", {}, h("a", { href: place(parts, { ...query, page_token: token }), rel: "next" }, "Next page"));
+/** Return links to the first and the next page of a list that has several. The query has the token of the shown one. */
+export const pager = (parts, query, token, name = "page_token") =>
+  (token || query[name]) &&
+  h(
+    "p",
+    { class: "pages" },
+    query[name] && [h("a", { href: place(parts, { ...query, [name]: "" }), rel: "first" }, "First page"), " "],
+    token && h("a", { href: place(parts, { ...query, [name]: token }), rel: "next" }, "Next page"),
+  );
+
+/** Return the head of a column by which the API can sort a list: a link to the list in that order. */
+export const served = (name, parts, query, direction, isChosen) =>
+  h("a", { href: place(parts, query), "data-served": isChosen ? direction : "none" }, name);
 
 /** Return a moment as its time and how long ago it was, or in how long it will be. Its title has the date. */
 export function moment(at) {
@@ -125,22 +135,28 @@ export const skeleton = () => [
 
 const SORTED = { "1": "ascending", "-1": "descending" };
 
-/** Let the columns of each table sort it, by `sort=COLUMN` of the address, or `-COLUMN` for the largest first. Only the
- *  rows of the page are sorted. */
+/** Let the columns of each table sort it, by `sort=COLUMN` of the address, or `-COLUMN` for the largest first: the rows
+ *  that are shown, which a note says of a list with other pages. The API sorts by a column that is `served`. */
 export function sortable(root, parts, { sort = "", ...query }) {
-  for (const { tHead, tBodies } of root.querySelectorAll("table")) {
-    if (tBodies[0].rows.length < 2) continue;
+  for (const { tHead, tBodies, parentNode: whole } of root.querySelectorAll("table")) {
     [...tHead.rows[0].cells].forEach((head, at) => {
       const name = head.textContent;
+      const own = head.querySelector("[data-served]");
+      if (own) return head.setAttribute("aria-sort", sort ? "none" : own.dataset.served);
+      if (tBodies[0].rows.length < 2) return;
       if (tBodies[0].rows[0].cells[at].querySelector("button, svg")) return;
       const by = sort === name ? 1 : sort === `-${name}` ? -1 : 0;
       const next = { "0": name, "1": `-${name}`, "-1": "" }[by];
       head.setAttribute("aria-sort", SORTED[by] ?? "none");
       head.replaceChildren(h("a", { href: place(parts, { ...query, sort: next }) }, name));
-      if (by) tBodies[0].append(...[...tBodies[0].rows].sort((one, other) => by * compared(one.cells[at], other.cells[at])));
+      if (!by) return;
+      tBodies[0].append(...[...tBodies[0].rows].sort((one, other) => by * compared(one.cells[at], other.cells[at])));
+      const pages = whole.nextElementSibling;
+      if (pages?.matches(".pages"))
+        pages.before(h("p", { class: "note" }, `Only the ${tBodies[0].rows.length} rows shown are sorted by ${name}: the list has other pages.`));
     });
   }
-  if (sort) for (const next of root.querySelectorAll("a[rel=next]")) next.href += `&${new URLSearchParams({ sort })}`;
+  if (sort) for (const page of root.querySelectorAll(".pages a")) page.href += `${page.href.includes("?") ? "&" : "?"}${new URLSearchParams({ sort })}`;
 }
 
 /** Compare two cells by their times, numbers or texts. An empty one is the smallest. */

@@ -2,7 +2,7 @@
 
 import { address, get, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, link, moment, nextPage, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, link, moment, pager, short, table } from "./dom.js";
 
 export const TITLE = "Failures";
 const STATES = ["failed", "retrying"];
@@ -30,7 +30,7 @@ async function all({ state = "", page_token }, about) {
       ]),
       state ? "none match." : "none. A task that is given up appears here.",
     ),
-    nextPage(["failures"], { state }, listed.next_page_token),
+    pager(["failures"], { state, page_token }, listed.next_page_token),
   ];
 }
 

@@ -2,7 +2,7 @@
 
 import { address, found, get, now } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, choices, facts, finder, h, json, lasting, link, moment, nextPage, short, table } from "./dom.js";
+import { badge, choices, facts, finder, h, json, lasting, link, moment, pager, served, short, table } from "./dom.js";
 import { happened, timeline } from "./timeline.js";
 
 export const TITLE = "Flows";
@@ -27,12 +27,14 @@ const kinds = (listed) => [
   ),
 ];
 
-async function runs(function_, flow, { state = "", label = "", prefix = "", started = "", page_token }, about) {
+async function runs(function_, flow, { state = "", label = "", prefix = "", started = "", order = "", page_token }, about) {
   const path = address(function_, "flows", flow);
   const here = ["flows", function_, flow];
-  const wanted = { state, label, prefix, started_after: earliest(started), newest_first: prefix ? "" : "true" };
+  const byId = Boolean(prefix) || (order === "id" && !HOURS[started]);
+  const wanted = { state, label, prefix, started_after: earliest(started), newest_first: byId ? "" : "true" };
   const listed = await get(path, { ...wanted, page_token });
   const filtered = state || label || prefix || HOURS[started];
+  const chosen = HOURS[started] ? null : { ...(state && { state }), ...(label && { label }), ...(prefix && { prefix }) };
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
@@ -42,10 +44,17 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", star
     choices("Started within", here, "started", Object.keys(HOURS), started, "any time"),
     filtered &&
       listed.flows.length > 0 &&
-      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows" }),
+      buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows", runs: chosen }),
     table(
-      prefix ? "By id" : "The newest first",
-      ["id", "state", "started", "ended", "took", "labels"],
+      byId ? "By id" : "The newest first",
+      [
+        HOURS[started] ? "id" : served("id", here, { state, label, prefix, order: "id" }, "ascending", byId),
+        "state",
+        prefix ? "started" : served("started", here, { state, label, started }, "descending", !byId),
+        "ended",
+        "took",
+        "labels",
+      ],
       listed.flows.map((each) => [
         link([...here, each.id]),
         badge(each.state),
@@ -56,7 +65,7 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", star
       ]),
       filtered ? "none match." : `none. POST ${path} starts one.`,
     ),
-    nextPage(here, { state, label, prefix, started }, listed.next_page_token),
+    pager(here, { state, label, prefix, started, order, page_token }, listed.next_page_token),
   ];
 }
 

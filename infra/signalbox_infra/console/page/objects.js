@@ -2,7 +2,7 @@
 
 import { address, get } from "./api.js";
 import { buttons } from "./actions.js";
-import { badge, facts, finder, h, json, link, nextPage, table } from "./dom.js";
+import { badge, facts, finder, h, json, link, pager, table } from "./dom.js";
 
 export const TITLE = "Objects";
 
@@ -33,7 +33,7 @@ async function listed(function_, class_, { prefix = "", page_token }) {
       page.objects.map(({ key }) => [link([...here, key])]),
       prefix ? "none match." : `none. POST ${address(function_, "objects", class_, "KEY", "METHOD")} creates one.`,
     ),
-    nextPage(here, { prefix }, page.next_page_token),
+    pager(here, { prefix, page_token }, page.next_page_token),
   ];
 }
 

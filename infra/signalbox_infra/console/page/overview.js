@@ -96,7 +96,10 @@ function counts(about) {
   const of = (text, parts, path, name, query = {}, bad = false, item = ({ id }) => link([...parts, id], id)) =>
     counted(path, query, name).then(({ count, first }) => ({ text, parts, query, count, bad, items: first.map(item) }));
   const failure = (each) => link(["failures", each.id], `${taskName(each)}: ${each.detail || each.error || ""}`);
-  const semaphore = ({ name, waiting }) => [link(["semaphores", name]), ` ${waiting.toLocaleString("en")} waiting`];
+  const semaphore = ({ name, waiting, paused_at }) => [
+    link(["semaphores", name]),
+    ` ${waiting.toLocaleString("en")} waiting${paused_at ? ", paused" : ""}`,
+  ];
   const circle = (steps) => steps.map(({ holder }) => holder).join(" → ");
   return [
     of("Failures", ["failures"], "/failures", "failures", { state: "failed" }, true, failure),

@@ -2,18 +2,18 @@
 
 import { address, get, since, taskName } from "./api.js";
 import { buttons } from "./actions.js";
-import { facts, finder, h, link, moment, nextPage, table } from "./dom.js";
+import { badge, facts, finder, h, link, moment, pager, table } from "./dom.js";
 import { graph } from "./graph.js";
 
 export const TITLE = "Semaphores";
 const GRAPH_SEMAPHORES = 12;
 
-export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query));
+export const show = ({ about, parts, query }) => (parts.length ? one(parts[0], about) : all(query, about));
 
-async function all({ prefix = "", page_token }) {
+async function all({ prefix = "", page_token, rates_token }, about) {
   const [listed, rates, waiting, waits] = await Promise.all([
     get("/semaphores", { prefix, page_token }),
-    get("/rates").catch(() => ({ rates: [] })), // a project may deploy no rates
+    get("/rates", { prefix, page_token: rates_token }).catch(() => ({ rates: [] })), // a project may deploy no rates
     get("/semaphores", { waiting: "true" }),
     get("/semaphores", { deadlocks: "true" }),
   ]);
@@ -31,7 +31,7 @@ async function all({ prefix = "", page_token }) {
       "The first 50 that have waiters",
       ["name", "waiting", "permits", "free", "next lease ends"],
       waiting.semaphores.map((each) => [
-        link(["semaphores", each.name]),
+        [link(["semaphores", each.name]), paused(each)],
         each.waiting,
         each.permits,
         each.free,
@@ -43,22 +43,30 @@ async function all({ prefix = "", page_token }) {
       "By name",
       ["name", "permits", "free", "lease seconds", "next lease ends"],
       listed.semaphores.map((each) => [
-        link(["semaphores", each.name]),
+        [link(["semaphores", each.name]), paused(each)],
         each.permits,
         each.free,
         each.lease_seconds,
         ends(each),
       ]),
     ),
-    nextPage(["semaphores"], { prefix }, listed.next_page_token),
-    rates.rates.length ? h("h2", {}, "Rates") : null,
-    rates.rates.length
-      ? table(
-          "The first 50 by name",
-          ["name", "per minute", "burst", "free", "waiting"],
-          rates.rates.map((each) => [each.name, each.per_minute, each.burst, each.free, each.waiting ?? 0]),
-        )
-      : null,
+    pager(["semaphores"], { prefix, page_token, rates_token }, listed.next_page_token),
+    rates.rates.length > 0 && [
+      h("h2", {}, "Rates"),
+      table(
+        "Rates, by name",
+        ["name", "per minute", "burst", "free", "waiting", "action"],
+        rates.rates.map((each) => [
+          [each.name, paused(each)],
+          each.per_minute,
+          each.burst,
+          each.free,
+          each.waiting ?? 0,
+          buttons(about, [each.paused_at ? "resume-rate" : "pause-rate"], { name: each.name }) ?? "",
+        ]),
+      ),
+      pager(["semaphores"], { prefix, page_token, rates_token }, rates.next_page_token, "rates_token"),
+    ],
   ];
 }
 
@@ -67,6 +75,8 @@ function owner(task) {
   const [flow, id] = task?.flow ? task.flow.split(/\/(.*)/s, 2) : [];
   return flow ? [link(["flows", task.function.replaceAll("_", "-"), flow, id], task.flow), ` step ${task.step}`] : taskName(task);
 }
+
+const paused = ({ paused_at }) => paused_at && [" ", badge("paused")];
 
 const ends = ({ leases }) => moment(leases.map(({ ends_at }) => ends_at).sort()[0]);
 
@@ -142,11 +152,13 @@ async function one(name, about) {
   return [
     h("h1", {}, shown.name),
     facts({
+      paused: shown.paused_at && [badge("paused"), " ", moment(shown.paused_at)],
       permits: shown.permits,
       free: shown.free,
       "lease seconds": shown.lease_seconds,
       "deleted when unused for": shown.delete_after_seconds && `${shown.delete_after_seconds} s`,
     }),
+    buttons(about, [shown.paused_at ? "resume-semaphore" : "pause-semaphore"], { name }),
     shown.lanes ? h("h2", {}, "Lanes") : null,
     shown.lanes
       ? table(

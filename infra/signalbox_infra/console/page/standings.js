@@ -1,11 +1,10 @@
 // Standings: the kinds that are declared, the leaderboard of one, and one standing.
 
 import { address, get, taskName } from "./api.js";
-import { choices, facts, finder, h, link, nextPage, table } from "./dom.js";
+import { facts, finder, h, link, pager, served, table } from "./dom.js";
 
 export const TITLE = "Standings";
-const FIRST_ORDER = "count"; // that of the API, if none is named
-const ORDERS = [FIRST_ORDER, "sum", "average", "min", "max"];
+const ORDERS = ["count", "sum", "average", "min", "max"];
 
 export function show({ parts: [kind, id], query }) {
   if (!kind) return kinds();
@@ -31,18 +30,17 @@ async function kinds() {
   ];
 }
 
-async function leaderboard(kind, { order_by = "", page_token }) {
+async function leaderboard(kind, { order_by = ORDERS[0], page_token }) {
   const page = await get(address("standings", kind), { order_by, page_token });
   return [
     h("h1", {}, kind),
     finder("Id of a standing", ["standings", kind]),
-    choices("Order by", ["standings", kind], "order_by", ORDERS.slice(1), order_by === FIRST_ORDER ? "" : order_by, FIRST_ORDER),
     table(
       "The largest first",
-      ["id", ...ORDERS],
+      ["id", ...ORDERS.map((name) => served(name, ["standings", kind], { order_by: name }, "descending", name === order_by))],
       page.standings.map((each) => [link(["standings", kind, each.id]), ...ORDERS.map((name) => each[name] ?? "")]),
     ),
-    nextPage(["standings", kind], { order_by }, page.next_page_token),
+    pager(["standings", kind], { order_by, page_token }, page.next_page_token),
   ];
 }
 

@@ -1,20 +1,23 @@
 """The console of the local stack: its pages, its queues and its spans, and a line of the log for each action."""
 
 import getpass
+import io
 import json
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from google.api_core.exceptions import GoogleAPICallError
+from werkzeug.wrappers import Request
 
 from signalbox.adapters import runtime
 from signalbox.adapters.settings import settings
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra import http_client
-from signalbox_infra.console.actions import REASON_HEADER, action_of
+from signalbox_infra.console.actions import REASON_HEADER, action_of, logged_body
 from signalbox_infra.console.pages import Console
 from signalbox_infra.local import stillness
 from signalbox_infra.local.functions import spans
@@ -56,7 +59,7 @@ class LocalQueues:
     def _change(self, method: str, name: str) -> None:
         chosen = settings()
         try:
-            getattr(stillness.queues_client(chosen), method)(name=f"{stillness.parent_of(chosen)}/queues/{name}")
+            getattr(stillness.queues_client(chosen), method)(name=stillness.queue_path(chosen, name))
         except GoogleAPICallError as error:
             raise http_client.HttpError(str(error)) from error
 
@@ -73,15 +76,23 @@ def actions_logged(app: "WSGIApplication") -> "WSGIApplication":
         path = str(environ.get("RAW_URI") or environ["PATH_INFO"]).partition("?")[0]
         method = environ["REQUEST_METHOD"]
         name = action_of(method, [unquote(each) for each in path.split("/")[1:]])
+        asked = logged_body(name, partial(_body, environ))
 
         def noting(status: str, headers: Any, error: Any = None) -> Any:
-            done = {"action": name, "account": _user(), "reason": unquote(environ[REASON_KEY])}
+            done = {"action": name, "account": _user(), "reason": unquote(environ[REASON_KEY]), **asked}
             runtime.log().info("console action", **done, call=f"{method} {path}", status=int(status[:3]))
             return start_response(status, headers, error) if error else start_response(status, headers)
 
         return app(environ, noting if name else start_response)
 
     return logged
+
+
+def _body(environ: "WSGIEnvironment") -> bytes:
+    """Return the body of a request, which the function reads again."""
+    body = Request(environ).get_data()
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
 
 
 def _user() -> str:

@@ -12,7 +12,6 @@ from signalbox_infra import http_client
 from signalbox_infra.local import processes
 from signalbox_infra.local.functions import gunicorn_hooks, spans
 from signalbox_infra.local.own_environment import own_environment
-from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.services.child import RETIRED_SECONDS_MAX
 from signalbox_infra.local.services.environment import environment_of
 from signalbox_infra.local.services.layout import StackLayout
@@ -176,8 +175,8 @@ def _scheduler(layout: StackLayout) -> Service:
     where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
     who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
     stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
-    paused = f"--paused={layout.folder / PAUSED_FILE}"
-    command = _module("signalbox_infra.local.scheduler", *where, *who, *stats_urls, paused)
+    folder = f"--folder={layout.folder}"
+    command = _module("signalbox_infra.local.scheduler", *where, *who, *stats_urls, folder)
     return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
 
 

@@ -1,21 +1,20 @@
 # Generated from client/aio/semaphores.py by `make client`: change that one.
 """Semaphores, leases that renew themselves, and critical sections."""
 
-import random
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import Repeated, sleep
-from signalbox.client.machine import Patience
+from signalbox.client.machine import Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
-from signalbox.client.requests import given, keyed
+from signalbox.client.requests import given, keyed, request
 
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""
@@ -93,9 +92,18 @@ class Semaphore:
 
         It may return None earlier, if too many requests wait. A repeat under an `id` returns the lease it has.
         """
-        fields = given(id=id or str(uuid.uuid4()), lease_seconds=lease_seconds)
-        waited = self._wait({"permits": permits, **fields}, wait_seconds)
-        return waited.get("lease") if waited["acquired"] else None
+        lease, _ = self._acquire(id or str(uuid.uuid4()), permits, lease_seconds, wait_seconds)
+        return lease
+
+    def _acquire(
+        self, id: str, permits: int, lease_seconds: float | None, wait_seconds: float | None
+    ) -> tuple[Lease | None, float]:
+        """Acquire permits. Without a lease, the number is the seconds after which the function asks to try again."""
+        body = {"id": id, "permits": permits, **given(lease_seconds=lease_seconds)}
+        parameters = {"wait_seconds": wait_seconds}
+        asked = request("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
+        response, waited = self._transport.send(asked)
+        return waited.get("lease"), retry_after_seconds(response.headers)
 
     def wait(
         self,
@@ -116,25 +124,20 @@ class Semaphore:
 
         Keys (of tenants, users) and priorities share the permits by weight while others wait.
         """
-        return self._wait(
-            given(
-                id=id or str(uuid.uuid4()),
-                continuation=continuation,
-                permits=permits,
-                lease_seconds=lease_seconds,
-                deadline_seconds=deadline_seconds,
-                on_timeout=on_timeout,
-                release_on_return=release_on_return,
-                release_on_failure=release_on_failure,
-                holder=holder,
-                key=key,
-                priority=priority,
-            )
+        body = given(
+            id=id or str(uuid.uuid4()),
+            continuation=continuation,
+            permits=permits,
+            lease_seconds=lease_seconds,
+            deadline_seconds=deadline_seconds,
+            on_timeout=on_timeout,
+            release_on_return=release_on_return,
+            release_on_failure=release_on_failure,
+            holder=holder,
+            key=key,
+            priority=priority,
         )
-
-    def _wait(self, body: dict[str, Any], wait_seconds: float | None = None) -> Waited:
-        parameters = {"wait_seconds": wait_seconds}
-        found: Waited = self._transport.json("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
+        found: Waited = self._transport.json("POST", "semaphore-wait", self.name, body=body)
         return found
 
     def cancel(self, id: str) -> bool:
@@ -171,11 +174,12 @@ class Semaphore:
         ended. Permits that are waited for here have no place in the queue: tasks that `wait` come first.
         """
         ends_at = time.monotonic() + timeout_seconds
-        wait: Any = {"id": str(uuid.uuid4()), "permits": permits, "lease_seconds": lease_seconds}
-        patience = Patience(ends_at)
-        while (found := self.acquire(**wait, wait_seconds=_wait_until(ends_at))) is None:
-            pause = patience.next_pause(time.monotonic(), f"{self.name} has no free permit")
-            sleep(pause * (0.5 + random.random()))  # noqa: S311 (a pause)
+        id_, patience = str(uuid.uuid4()), Patience(ends_at)
+        while True:
+            found, least = self._acquire(id_, permits, lease_seconds, _wait_until(ends_at))
+            if found is not None:
+                break
+            sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
         seconds = lease_seconds or float((self.show())["lease_seconds"])
         with HeldLease(self, found, seconds) as held:
             yield held
