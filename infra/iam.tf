@@ -141,7 +141,7 @@ locals {
 resource "google_storage_bucket_iam_member" "archive" {
   for_each = local.archives
   bucket   = each.value.bucket
-  role     = "roles/storage.objectUser" # a repeat replaces an object
+  role     = "roles/storage.objectUser" # creates objects, and looks whether one exists
   member   = google_service_account.runtime[each.value.account].member
 }
 
