@@ -113,6 +113,16 @@ def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world:
     assert granted.count(True) == 1
 
 
+def test_a_pause_brings_no_permit_back(world: World) -> None:
+    burst = world.ask("GET", "/openai").json["burst"]
+    assert world.ask("POST", "/openai/acquire", {"weight": burst}).json["granted"]
+    world.ask("POST", "/openai/pause")
+    world.ask("POST", "/openai/resume")
+    for task in [task for task in world.tasks if task.task == "rate_admit"]:
+        world.deliver_task(task)
+    assert not world.ask("POST", "/openai/acquire", {}).json["granted"]
+
+
 def test_limits_change_in_a_pause_and_no_other_rate_is_paused(world: World) -> None:
     world.ask("POST", "/openai/pause")
     assert world.ask("PATCH", "/openai", {"burst": 5}).json["paused_at"]
