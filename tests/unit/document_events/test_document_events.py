@@ -1,5 +1,6 @@
 """Events of documents that are handled in order: the machine's table row by row, then what their handlers observe."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem
 from signalbox.adapters import runtime
+from signalbox.adapters.settings import settings
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
 from signalbox.document_events.machine import Turn
@@ -95,17 +97,20 @@ class Refused(Problem):
 
 
 class Mirror:
-    """A function whose handler copies what it is given, in order. `raises` is what it raises instead."""
+    """A function whose handler copies what it is given, in order, after `meanwhile`; or it raises `raises`."""
 
     def __init__(self, harness: Harness) -> None:
         self.seen = list[Any]()
         self.raises: Exception | None = None
+        self.meanwhile = list[Callable[[], None]]()
         app = Function("mirror")
 
         @app.on_document("parcels/{id}", in_order=True)
         def mirrored(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
             if self.raises:
                 raise self.raises
+            while self.meanwhile:
+                self.meanwhile.pop()()
             self.seen.append(event.after and event.after["n"])
 
         harness.add(app)
@@ -178,6 +183,41 @@ def test_an_event_whose_handler_raised_is_begun_again_at_once(harness: Harness) 
     assert harness.deliver_task(task).status == 500
     mirror.raises = None
     assert harness.deliver_task(task).status == 204
+    assert mirror.seen == [1]
+
+
+def test_the_next_event_waits_for_as_long_as_a_request_may_run(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    first, second = write(harness, 1, 2)
+    harness.deliver_event(first)
+    running = harness.take("mirrored")
+    harness.deliver_event(second)
+    waiting, statuses = harness.take("mirrored"), list[int]()
+
+    def meanwhile() -> None:
+        for seconds in (0, settings().timeout_seconds - 1, 2):
+            harness.advance(seconds)
+            statuses.append(harness.deliver_task(waiting).status)
+
+    mirror.meanwhile.append(meanwhile)
+    harness.deliver_task(running)
+    assert statuses == [503, 503, 204]
+    [begun] = harness.ids("document_events")
+    assert harness.record(f"document_events/{begun}").keys() >= {"begun_at", "place"}
+
+
+def test_a_delivery_whose_end_is_not_known_to_be_stored_is_not_acknowledged(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, handled: bool) -> None:
+        raise Unavailable("no answer")
+
+    mirror = Mirror(harness)
+    harness.deliver_event(*write(harness, 1))
+    task = harness.take("mirrored")
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "end", lost)
+        assert harness.deliver_task(task).status == 503
     assert mirror.seen == [1]
 
 
