@@ -34,7 +34,8 @@ def copied(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the pattern
 
 def _copied(id_: str) -> list[int]:
     [read] = runtime.ports().store.read(f"copies/{id_}")
-    return (read.data or {}).get("numbers", [])
+    numbers: list[int] = (read.data or {}).get("numbers", [])
+    return numbers
 
 
 copying = app.entry_point()

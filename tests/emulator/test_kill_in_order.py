@@ -1,6 +1,7 @@
 """Events of one document, handled in order on the real stack while its parts are killed.
 
-The functions are not killed, which the simulation does: the next event would wait for the rest of the hold, nine minutes.
+The functions are not killed: the next event would wait for the rest of the hold, for nine minutes. The simulation
+kills them.
 """
 
 import pytest

@@ -12,6 +12,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, noticed
 from tests.simulation.reach import (
+    ACQUIRES_IN_LINE,
     ACTED_ON,
     ADJUSTMENTS,
     ARCHIVED,
@@ -104,7 +105,16 @@ REACHED_IN = {
     "rates": (NAMES_REUSED, OUTAGES, RUN_AGAIN, TASKS_PURGED, TASKS_REFUSED),
     "resources": (DELETIONS_REFUSED, DEPENDENTS_DELETED, EVENTS_LATE, LISTED_BY_COPIES, OUTAGES, TASKS_REFUSED),
     "sections": (EXPIRED, OUTAGES, RUN_AGAIN, TASKS_REFUSED),
-    "semaphores": (LANES_SHARED, NAMES_REUSED, OUTAGES, RUN_AGAIN, SHARES_GRANTED, TASKS_PURGED, TASKS_REFUSED),
+    "semaphores": (
+        ACQUIRES_IN_LINE,
+        LANES_SHARED,
+        NAMES_REUSED,
+        OUTAGES,
+        RUN_AGAIN,
+        SHARES_GRANTED,
+        TASKS_PURGED,
+        TASKS_REFUSED,
+    ),
     "batches": (NAMES_REUSED, OUTAGES, PERMITS_WAITED, RUN_AGAIN, TASKS_REFUSED, UNITS_FAILED_BY_HAND),
     "grouped_batches": (CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, NAMES_REUSED, OUTAGES, TASKS_PURGED, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),

@@ -52,13 +52,20 @@ class Gathering(Generic[Item, Answer]):
             self._enter(key, request)
             request.ready.wait()
             if request.group:
-                request.answers = _handled(request.group, handle)
+                request.answers = self._handled(request.group, handle)
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             self._leave(key, request)
         if isinstance(request.answer, Exception):
             raise request.answer
         assert request.answer is not None, "a group has an answer for each of its items"
         return request.answer
+
+    @staticmethod
+    def _handled(group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> Mapping[str, Answer | Exception]:
+        try:
+            return handle({request.id: request.item for request in group})
+        except Exception as error:  # noqa: BLE001  each request of the group raises it
+            return {request.id: error for request in group}
 
     def _enter(self, key: Hashable, request: _Request[Item, Answer]) -> None:
         with self._lock:
@@ -96,13 +103,6 @@ class Gathering(Generic[Item, Answer]):
         self._waiting[key] = [request for request in waiting if request not in group]
         group[0].group = group
         return group[0]
-
-
-def _handled(group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> Mapping[str, Answer | Exception]:
-    try:
-        return handle({request.id: request.item for request in group})
-    except Exception as error:  # noqa: BLE001  each request of the group raises it
-        return {request.id: error for request in group}
 
 
 def _of_different_ids(requests: list[_Request[Item, Answer]]) -> list[_Request[Item, Answer]]:

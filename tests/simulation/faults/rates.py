@@ -77,6 +77,13 @@ def _without_a_run(rate: Rate, _: datetime) -> Rate:
     return replace(rate, paused_at=None)
 
 
+def _with_a_full_bucket(rate: Rate, now: datetime) -> Rate:
+    return replace(resume(rate, now), full_at=0) if rate.paused_at else rate
+
+
+resume = original("rates.resume")
+
+
 def _by_since(page: Sequence[RateWait], *, more: bool) -> tuple[RateWait, ...]:
     return tuple(page)
 
@@ -106,5 +113,6 @@ FAULTS = (
     _rates("rate-10", "refusing acquires in a pause", "rates.acquire", _in_a_pause),
     _rates("rate-10", "admit runs that sleep in a pause", "rates.is_asleep", machine._waits_for_alarm),
     _rates("rate-10", "the admit run of a resume", "rates.resume", _without_a_run),
+    _rates("rate-10", "the permits in use at a resume", "rates.resume", _with_a_full_bucket),
     _rates("outbox", "the outbox", "core.commit", _tasks_afterwards),
 )

@@ -74,7 +74,7 @@ def test_a_look_that_raises_leaves_its_place(pool: ThreadPoolExecutor) -> None:
 
     with pytest.raises(ConnectionError):
         lines.in_turn("k", SECONDS, look, nothing)
-    assert lines.in_turn("k", SECONDS, lambda seconds: 0 < seconds <= SECONDS, nothing)
+    assert lines.in_turn("k", SECONDS, lambda seconds: 0 < seconds < SECONDS, nothing)
 
 
 def test_a_request_finds_what_it_has_in_any_place_and_once_more_when_its_time_is_over(pool: ThreadPoolExecutor) -> None:

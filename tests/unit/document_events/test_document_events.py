@@ -1,5 +1,6 @@
 """Events of documents that are handled in order: the machine's table row by row, then what their handlers observe."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 
 from signalbox import DocumentEvent, Function, Problem
+from signalbox.adapters import runtime
+from signalbox.adapters.settings import settings
 from signalbox.core.problems import Unavailable
-from signalbox.document_events import machine
+from signalbox.document_events import machine, service
 from signalbox.document_events.machine import Turn
-from signalbox.document_events.model import Begun, place_of, place_of_read
+from signalbox.document_events.model import Begun, OrderedEvent, place_of, place_of_read
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.transition_tables import Row, tables
@@ -74,6 +77,17 @@ def test_a_deletion_lies_between_the_version_that_it_deletes_and_the_next() -> N
     assert place_of_read(None, later) == again
 
 
+def test_the_end_of_a_delivery_whose_hold_has_ended_leaves_the_next_ones_record(harness: Harness) -> None:
+    ports, earlier = runtime.ports(), OrderedEvent("document_events/x", "parcels/7", "e1", PLACE)
+    _, late = service.begin(ports, earlier, 60)
+    harness.advance(61)
+    service.begin(ports, replace(earlier, id="e2", place=PLACE + 1), 60)
+    record = harness.record(earlier.path)
+    assert late is not None
+    service.end(ports, earlier, late, handled=True)
+    assert harness.record(earlier.path) == record
+
+
 # --- handlers ---
 
 
@@ -83,17 +97,20 @@ class Refused(Problem):
 
 
 class Mirror:
-    """A function whose handler copies what it is given, in order. `refuses` makes it raise a `Problem`."""
+    """A function whose handler copies what it is given, in order, after `meanwhile`; or it raises `raises`."""
 
     def __init__(self, harness: Harness) -> None:
         self.seen = list[Any]()
-        self.refuses = False
+        self.raises: Exception | None = None
+        self.meanwhile = list[Callable[[], None]]()
         app = Function("mirror")
 
         @app.on_document("parcels/{id}", in_order=True)
         def mirrored(event: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
-            if self.refuses:
-                raise Refused(id)
+            if self.raises:
+                raise self.raises
+            while self.meanwhile:
+                self.meanwhile.pop()()
             self.seen.append(event.after and event.after["n"])
 
         harness.add(app)
@@ -125,10 +142,10 @@ def test_an_event_that_arrives_after_a_later_one_is_left_out_and_the_last_is_alw
 def test_a_failure_lets_later_events_pass_and_its_retry_does_not_overtake_them(harness: Harness) -> None:
     mirror = Mirror(harness)
     first, second = write(harness, 1, 2)
-    mirror.refuses = True
+    mirror.raises = Refused("7")
     handle(harness, first)
     [failure] = harness.get("failures").json["failures"]
-    mirror.refuses = False
+    mirror.raises = None
     handle(harness, second)
     assert harness.post(f"failures/{failure['id']}/retry").status == 202
     harness.run()
@@ -138,10 +155,10 @@ def test_a_failure_lets_later_events_pass_and_its_retry_does_not_overtake_them(h
 
 def test_the_failure_of_the_newest_event_can_be_retried(harness: Harness) -> None:
     mirror = Mirror(harness)
-    mirror.refuses = True
+    mirror.raises = Refused("7")
     handle(harness, *write(harness, 1))
     [failure] = harness.get("failures").json["failures"]
-    mirror.refuses = False
+    mirror.raises = None
     assert harness.post(f"failures/{failure['id']}/retry").status == 202
     harness.run()
     assert mirror.seen == [1]
@@ -155,6 +172,53 @@ def test_an_event_without_its_data_has_the_place_of_what_its_handler_reads(harne
     assert mirror.seen == [None, 2]
     handle(harness, first)
     assert mirror.seen == [None, 2]
+
+
+def test_an_event_whose_handler_raised_is_begun_again_at_once(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    [event] = write(harness, 1)
+    harness.deliver_event(event)
+    task = harness.take("mirrored")
+    mirror.raises = RuntimeError("try again")
+    assert harness.deliver_task(task).status == 500
+    mirror.raises = None
+    assert harness.deliver_task(task).status == 204
+    assert mirror.seen == [1]
+
+
+def test_the_next_event_waits_for_as_long_as_a_request_may_run(harness: Harness) -> None:
+    mirror = Mirror(harness)
+    first, second = write(harness, 1, 2)
+    harness.deliver_event(first)
+    running = harness.take("mirrored")
+    harness.deliver_event(second)
+    waiting, statuses = harness.take("mirrored"), list[int]()
+
+    def meanwhile() -> None:
+        for seconds in (0, settings().timeout_seconds - 1, 2):
+            harness.advance(seconds)
+            statuses.append(harness.deliver_task(waiting).status)
+
+    mirror.meanwhile.append(meanwhile)
+    harness.deliver_task(running)
+    assert statuses == [503, 503, 204]
+    [begun] = harness.ids("document_events")
+    assert harness.record(f"document_events/{begun}").keys() >= {"begun_at", "place"}
+
+
+def test_a_delivery_whose_end_is_not_known_to_be_stored_is_not_acknowledged(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, handled: bool) -> None:
+        raise Unavailable("no answer")
+
+    mirror = Mirror(harness)
+    harness.deliver_event(*write(harness, 1))
+    task = harness.take("mirrored")
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "end", lost)
+        assert harness.deliver_task(task).status == 503
+    assert mirror.seen == [1]
 
 
 def test_a_second_delivery_of_a_handled_event_does_not_run_its_handler(harness: Harness) -> None:

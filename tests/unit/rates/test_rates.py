@@ -7,12 +7,13 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.rates import service, sweep
+from signalbox.rates import machine, service, sweep
 from signalbox.rates.limits import LIMITS
-from signalbox.rates.model import Rate, WaitAnswer, path_of, waits_of
+from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
 from signalbox.rates.storage import wait_of
+from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 BAD_SETTINGS = ((0, 1), (-1, 1), ("60", 1), (True, 1), (float("inf"), 1), (30_001, 1), (60, 0), (60, 10_001), (60, 1.5))
@@ -68,6 +69,21 @@ def world() -> World:
 def seconds(times: dict[int, datetime]) -> list[float]:
     """Return the times after the first, in seconds."""
     return [round((time - min(times.values())).total_seconds(), 3) for _, time in sorted(times.items())]
+
+
+def test_a_grant_of_a_later_time_is_not_due_and_its_task_is_not_lost(world: World) -> None:
+    ahead = RateWait("w", 1, Call("quilt", "paint", {}), state="granted", granted_at=world.now, unit="{}")
+    assert machine.repeated_wait("r", ahead, world.now - timedelta(seconds=0.5)) == WaitAnswer("w", "granted")
+    assert machine.repeated_wait("r", ahead, world.now).due
+
+
+def test_a_run_removes_as_many_waits_of_units_of_a_deleted_rate_as_their_tasks_fit_into_its_commit(
+    world: World,
+) -> None:
+    waits = tuple(RateWait(f"w{n}", 1, Call("quilt", "paint", {"n": n}), unit="{}") for n in range(3))
+    with replaced(rate_grant_bytes_max=1):
+        admitted = machine.admit(machine.Loaded("r", None, 0, world.now, waits))
+    assert (admitted.stale, admitted.again) == (waits[:1], True)
 
 
 def test_permits_are_granted_up_to_the_burst_and_come_back_by_time(world: World) -> None:

@@ -88,7 +88,8 @@ def test_a_rate_of_the_catalogue_is_checked() -> None:
 
 
 def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world: World) -> None:
-    assert world.ask("POST", "/openai/acquire", {"weight": 2}).json == {"granted": True}
+    first = {"weight": 2, "id": "first"}
+    assert world.ask("POST", "/openai/acquire", first).json == {"granted": True}
     paused = world.ask("POST", "/openai/pause").json
     assert paused["paused_at"]
     assert world.ask("POST", "/openai/pause").json == paused
@@ -100,6 +101,7 @@ def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world:
     refused = world.ask("POST", "/openai/acquire", {})
     assert refused.json == {"granted": False, "retry_after_seconds": 60, "paused": True}
     assert refused.headers["Retry-After"] == "60"
+    assert world.ask("POST", "/openai/acquire", first).json == {"granted": True}  # a repeat takes nothing
     assert world.ask("GET", "/openai").json == {**paused, "waiting": 1}
     assert "paused_at" not in world.ask("POST", "/openai/resume").json
     assert world.ask("POST", "/openai/acquire", {}).json["granted"] is False  # the wait is first
@@ -109,6 +111,16 @@ def test_a_paused_rate_grants_nothing_and_a_resumed_one_its_burst_at_most(world:
     assert world.ask("POST", "/openai/waits", {"id": "w", "continuation": CALL}).json["state"] == "granted"
     granted = [world.ask("POST", "/openai/acquire", {}).json["granted"] for _ in range(3)]
     assert granted.count(True) == 1
+
+
+def test_a_pause_brings_no_permit_back(world: World) -> None:
+    burst = world.ask("GET", "/openai").json["burst"]
+    assert world.ask("POST", "/openai/acquire", {"weight": burst}).json["granted"]
+    world.ask("POST", "/openai/pause")
+    world.ask("POST", "/openai/resume")
+    for task in [task for task in world.tasks if task.task == "rate_admit"]:
+        world.deliver_task(task)
+    assert not world.ask("POST", "/openai/acquire", {}).json["granted"]
 
 
 def test_limits_change_in_a_pause_and_no_other_rate_is_paused(world: World) -> None:

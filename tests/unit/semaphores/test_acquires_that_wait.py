@@ -8,6 +8,7 @@ import pytest
 from signalbox.adapters.line import Lines
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import http, service
+from signalbox.semaphores.model import PAUSED
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from tests.unit.cost_table import row_cost, total
 from tests.unit.semaphores.test_semaphores_http import CALL, World
@@ -101,6 +102,23 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
     assert (repeated["acquired"], repeated["lease"]["id"]) == (True, first.id)
     service.signal(world.ports, "door", SignalRequest(first.id))
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]["ended"]
+
+
+def test_each_semaphore_has_a_line_of_its_own(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, found = Lines(2), list[object]()
+    monkeypatch.setattr(http, "_acquires", lines)
+    monkeypatch.setattr(service, "acquire_within", lambda *_: found.extend(lines._lines))
+    for name in ("door", "gate", "door"):
+        world.ask("POST", f"semaphore-wait/{name}?wait_seconds=5", {})
+    assert len(found) == 3
+    assert len(set(found)) == 2
+
+
+def test_a_paused_semaphore_is_not_polled(world: Polled) -> None:
+    service.pause_grants(world.ports, "door")
+    world.slept_seconds.clear()
+    assert service.acquire_within(world.ports, "door", WaitRequest("me"), 10) == PAUSED
+    assert world.slept_seconds == []
 
 
 def test_a_request_without_a_place_is_answered_at_once_by_the_record(

@@ -12,7 +12,13 @@ from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model import PLAIN, Lane, Semaphore, path_of, shared_lane_id, waiter_path
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import (
+    SemaphoreSettings,
+    SemaphoresQuery,
+    SettingsPatch,
+    SignalRequest,
+    WaitRequest,
+)
 from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -254,6 +260,45 @@ def test_many_empty_lanes_are_closed_over_several_runs() -> None:
         for _ in range(4):
             world.settle()
     assert (world.semaphore.mode, world.semaphore.lanes) == ("open", ())
+
+
+def test_a_signal_that_reads_only_empty_lanes_asks_for_an_admit_run() -> None:
+    world = World()
+    for number in range(3):
+        world.wait(f"w{number}", f"k{number}")
+    assert service.cancel(world.ports, "s", "w0")
+    assert service.cancel(world.ports, "s", "w1")
+    world.tasks.clear()
+    with replaced(lanes_read_max=2):
+        service.signal(world.ports, "s", SignalRequest(world.held))
+        while admits := [task for task in world.tasks if task.task == "admit"]:
+            world.tasks.remove(admits[0])
+            world.pass_time(1)
+            tasks.TASKS["admit"](world.ports, admits[0].payload)
+            if granted := [task.context["lease"]["id"] for task in world.tasks if task.task == "eat"]:
+                break
+    assert granted[0].startswith("w2~")
+
+
+def test_a_list_of_semaphores_counts_the_waits_of_all_lanes() -> None:
+    world = World()
+    world.wait("plain")
+    world.wait("a", "a")
+    world.wait("b", "b", "low")
+    query = SemaphoresQuery.from_request({"waiting": "true"})
+    assert [view.waiting for view in service.find(world.ports, query).semaphores] == [3]
+
+
+def test_the_record_has_a_limited_number_of_known_waiters_of_all_lanes() -> None:
+    world = World()
+    for number in range(8):
+        world.wait(f"a{number}", "a")
+        world.wait(f"b{number}", "b")
+    with replaced(lane_heads_max=4):
+        world.grants(4)
+    known = [len(lane.known.ids) for lane in world.semaphore.lanes]
+    assert any(known)
+    assert max(known) <= 2
 
 
 # --- which lane ---

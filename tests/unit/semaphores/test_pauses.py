@@ -117,6 +117,9 @@ def test_only_a_paused_record_has_the_field_and_its_format(harness: Harness, pag
     assert harness.record(path_of("printer"))["format"] == 3
     semaphore("printer").resume()
     assert not {"paused_at", "format"} & harness.record(path_of("printer")).keys()
+    semaphore("printer").ensure(permits=1, weights={"pro": 3})
+    semaphore("printer").pause()
+    assert harness.record(path_of("printer"))["format"] == 3
 
 
 def test_a_pause_and_a_resume_cost_what_the_table_says(harness: Harness, page: Any) -> None:

@@ -136,6 +136,8 @@ def test_a_unit_that_is_delivered_twice_waits_once(harness: Harness, shop: Any) 
     for task in deliver_first(harness):
         harness.deliver_task(task)
     assert waiting() == 3
+    waits = harness.ids(waits_of("openai"))
+    assert {harness.record(f"{waits_of('openai')}/{id_}")["format"] for id_ in waits} == {3}
     harness.run()
     assert sorted(n for n, _ in RAN) == [0, 1, 2]
 
@@ -233,6 +235,22 @@ def test_the_waits_of_a_cancelled_batch_leave_the_queue(harness: Harness, shop: 
     rate("openai").wait(shop.ask.call(n=7))
     harness.travel(30)
     assert len(RAN) <= 4
+
+
+def test_waits_behind_those_of_a_cancelled_batch_are_granted_as_soon_as_their_own_permits_are_there(
+    harness: Harness, shop: Any
+) -> None:
+    rate("openai").ensure(per_minute=6, burst=2)
+    assert rate("openai").acquire(weight=2)
+    shop.questions(1, weight=2)
+    deliver_first(harness)
+    rate("openai").wait(shop.ask.call(n=7))
+    harness.travel(1)
+    assert waiting() == 2
+    forget_liveness()
+    batch("b").cancel()
+    harness.travel(11)  # a permit comes back in 10 seconds, two in 20
+    assert waiting() == 0
 
 
 def test_a_grant_answers_a_repeat_although_the_rate_was_deleted(harness: Harness, shop: Any) -> None:
