@@ -143,14 +143,13 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 def test_two_requests_under_one_key_at_once_are_one_batch(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(harness)
     wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
-    count: Any = bulk.count_flows
     others: list[bulk.Begun] = []
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
         harness.travel(1)
         others.append(bulk.act_on_all(runtime.ports(), "mills", wanted, "k"))
-        return count(*arguments)
+        return service.count_flows(*arguments)
 
     monkeypatch.setattr(bulk, "count_flows", overtaken)
     begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")

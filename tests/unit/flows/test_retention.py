@@ -314,7 +314,7 @@ def test_a_note_of_a_removed_run_does_not_count_for_the_next_one_under_the_id() 
         ended_and_not_archived(shop)
         write(name, rows)
 
-    shop.write = slow  # type: ignore[method-assign]
+    shop.write = slow  # type: ignore[method-assign]  # as above
     shop.deliver(task)
     with pytest.raises(NotArchived):
         sweep.delete(shop.ports, KEPT)
