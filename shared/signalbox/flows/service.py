@@ -551,11 +551,6 @@ class Runs:
         """Whether the list is sorted by the starts."""
         return self.newest_first or self.started_after is not None or self.started_before is not None
 
-    @property
-    def mark(self) -> str:
-        """What page tokens of the list begin with."""
-        return f"{FlowAddress.COLLECTION} by start" if self.by_start else FlowAddress.COLLECTION
-
     def query(self) -> Query:
         """Return the query of the listings.
 
@@ -595,13 +590,13 @@ def count_flows(ports: Ports, runs: Runs) -> int:
 def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
     """Return runs in the order of their ids, or by their starts."""
     most = LIMITS.flows_listed_max
-    after = read_page_token(page_token, runs.mark, int(runs.by_start)) if page_token else ()
+    after = read_page_token(page_token, FlowAddress.COLLECTION, int(runs.by_start)) if page_token else ()
     page = ports.store.query(replace(runs.query(), limit=most, after=after))
     if len(page) < most:
         return FlowsPage([_shown(listing) for listing in page])
     last = page[-1]
     place = [(last.data or {})[CREATED_AT]] if runs.by_start else []
-    return FlowsPage([_shown(listing) for listing in page], write_page_token(runs.mark, place, last.id))
+    return FlowsPage([_shown(listing) for listing in page], write_page_token(FlowAddress.COLLECTION, place, last.id))
 
 
 def _shown(listing: Snapshot) -> dict[str, Any]:

@@ -76,6 +76,18 @@ def test_a_call_is_repeated_with_its_key_until_there_is_an_answer(pauses: list[f
     assert {request.headers["Authorization"] for request in function.requests} == {f"Bearer for {URL}tasks"}
 
 
+def test_what_draws_an_id_is_repeated_under_one_key() -> None:
+    calls: list[tuple[dict[str, str], Callable[[Any], str]]] = [
+        ({"flow": "f", "id": "i"}, lambda errands: str(errands.start_new(what="tea").id)),
+        ({"batch": "i"}, lambda errands: str(errands.act_on_all("cancel", state="running").id)),
+    ]
+    for answer, send in calls:
+        function = Function(httpx.ConnectError("lost"), httpx.Response(502), httpx.Response(201, json=answer))
+        with function.client() as client:
+            assert send(client.flow("office", "errand")) == "i"
+        assert len({request.headers["Idempotency-Key"] for request in function.requests}) == 1
+
+
 def test_it_gives_up_after_a_time(pauses: list[float]) -> None:
     busy = Function(httpx.Response(503, text="busy"))
     with busy.client(retry_seconds=0) as client, pytest.raises(Unavailable) as failed:

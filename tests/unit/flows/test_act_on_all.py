@@ -8,6 +8,7 @@ from signalbox import Function, batch, flow, flows
 from signalbox.adapters import runtime
 from signalbox.batches.service import batches
 from signalbox.core.ports import Query
+from signalbox.core.problems import Unavailable
 from signalbox.flows import service
 from signalbox.flows.tasks import bulk
 from signalbox.testing import Harness
@@ -142,20 +143,60 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 def test_two_requests_under_one_key_at_once_are_one_batch(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(harness)
     wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
-    count: Any = bulk.count_flows
     others: list[bulk.Begun] = []
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
         harness.travel(1)
         others.append(bulk.act_on_all(runtime.ports(), "mills", wanted, "k"))
-        return count(*arguments)
+        return service.count_flows(*arguments)
 
     monkeypatch.setattr(bulk, "count_flows", overtaken)
     begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
     assert [begun] == others
     harness.run()
     assert set(states(harness).values()) == {"cancelled"}
+
+
+def test_a_repeat_that_finds_pages_which_another_one_has_loaded_is_sent_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(harness)
+    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    listed: Any = bulk._ids
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        assert bulk.act_on_all(runtime.ports(), "mills", wanted, "k").count == 4
+        return [*listed(*arguments), "g9"]
+
+    monkeypatch.setattr(bulk, "_ids", overtaken)
+    with pytest.raises(Unavailable, match="another repeat"):
+        bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
+    assert bulk.act_on_all(runtime.ports(), "mills", wanted, "k").count == 4
+
+
+def test_runs_are_chosen_by_the_beginning_of_their_ids(harness: Harness) -> None:
+    begin(harness)
+    grinding.start("g1-again")
+    assert act(harness, {"action": "terminate", "prefix": "g1"}).json["count"] == 2
+    harness.run()
+    assert {id_ for id_, state in states(harness).items() if state == "cancelled"} == {"g1", "g1-again"}
+
+
+def test_a_run_that_is_removed_while_its_unit_acts_is_skipped(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(harness)
+    terminate, matches = unit_of("terminate"), bulk._matches
+
+    def removed(*arguments: Any) -> bool:
+        flows("grinding", "g0").terminate()
+        flows("grinding", "g0").delete()
+        return matches(*arguments)
+
+    monkeypatch.setattr(bulk, "_matches", removed)
+    assert bulk.act_on_run(runtime.ports(), terminate) == "skipped"
 
 
 def unit_of(action: str, state: str = "", label: str = "") -> dict[str, Any]:

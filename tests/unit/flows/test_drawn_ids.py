@@ -26,6 +26,12 @@ def begin(order: str) -> None:
     started.append(purchase.start_new(order).id)
 
 
+@app.task
+def sort_out() -> None:
+    orders = ("8", "7") if started else ("7", "8")
+    started.extend([purchase.start_new(order).id for order in orders])
+
+
 @other.task
 def begin_there(order: str) -> None:
     started.append(flows("purchase").with_(labels={"by": "other"}).start(order=order).id)
@@ -78,6 +84,13 @@ def test_a_second_delivery_of_a_task_starts_the_same_runs_and_equal_starts_are_d
     begin.call(order="7").enqueue()
     harness.run(Faults(duplicate=0.8, lose_answer=0.8, reorder=True, seed=seed))
     assert (len(started) > 3, len({*started})) == (True, 3)
+    assert sorted({*started}) == listed(harness)
+
+
+def test_a_delivery_that_starts_runs_in_another_order_starts_the_same_runs(harness: Harness) -> None:
+    sort_out.call().enqueue()
+    harness.run(Faults(lose_answer=1))
+    assert (len(started), len({*started})) == (4, 2)
     assert sorted({*started}) == listed(harness)
 
 

@@ -83,6 +83,14 @@ def test_times_are_those_of_the_starts_with_each_filter(harness: Harness, starts
     assert listed(harness, started_after=with_zone.isoformat().replace("+00:00", "+02:00")) == ["w", "x"]
 
 
+def test_a_run_that_was_started_at_the_time_is_after_it_and_not_before(
+    harness: Harness, starts: list[datetime]
+) -> None:
+    of_x = next(run for run in harness.get("shop/flows/order").json["flows"] if run["id"] == "x")
+    assert listed(harness, started_after=of_x["created_at"]) == ["w", "x"]
+    assert listed(harness, started_before=of_x["created_at"]) == ["y", "z"]
+
+
 def test_it_is_counted(harness: Harness, starts: list[datetime]) -> None:
     for query, count in (
         ("newest_first=true", 4),

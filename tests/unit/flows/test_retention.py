@@ -303,6 +303,23 @@ def test_a_late_task_of_a_removed_run_writes_nothing() -> None:
     assert len(shop.archives) == 1
 
 
+def test_a_note_of_a_removed_run_does_not_count_for_the_next_one_under_the_id() -> None:
+    shop = shop_of(archive=ARCHIVE)
+    task, write = ended_and_not_archived(shop), shop.write
+
+    def slow(name: str, rows: Any) -> None:
+        shop.write = write  # type: ignore[method-assign]  # this write takes longer than the run exists
+        shop.deliver(task)
+        sweep.delete(shop.ports, KEPT)
+        ended_and_not_archived(shop)
+        write(name, rows)
+
+    shop.write = slow  # type: ignore[method-assign]  # as above
+    shop.deliver(task)
+    with pytest.raises(NotArchived):
+        sweep.delete(shop.ports, KEPT)
+
+
 @pytest.mark.parametrize(
     "archive", ["gs://", "gs:///x", "gs://Shop/x", "gs://shop/a*", "gs://shop/a\nb", "gs://s", "x" * 301, 7]
 )

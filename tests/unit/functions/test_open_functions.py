@@ -254,6 +254,42 @@ def test_the_rule_receives_the_action_and_its_subject() -> None:
     ]
 
 
+def test_each_address_of_a_flow_asks_the_rule_for_its_own_action() -> None:
+    app, asked = Function("shop"), []
+
+    @app.flow
+    async def order() -> None:
+        await flow.event("paid")
+
+    @app.access("order")
+    def note(access: Access) -> bool:
+        asked.append(access.action)
+        return False
+
+    requests = {
+        "list": ("GET", ""),
+        "start": ("POST", ""),
+        "act_on_all": ("POST", "/:act"),
+        "get": ("GET", "/r"),
+        "fork": ("POST", "/r/fork"),
+        "delete": ("DELETE", "/r"),
+        "log": ("GET", "/r/log"),
+        "query": ("GET", "/r/queries"),
+        "event": ("POST", "/r/events/paid"),
+        "cancel": ("POST", "/r/cancel"),
+        "terminate": ("POST", "/r/terminate"),
+        "suspend": ("POST", "/r/suspend"),
+        "resume": ("POST", "/r/resume"),
+    }
+    with Harness() as harness:
+        harness.add(app, public=True, exposes=["order"])
+        sent = {
+            action: harness.request(method, f"shop/flows/order{path}") for action, (method, path) in requests.items()
+        }
+        assert {action: answer.status for action, answer in sent.items()} == dict.fromkeys(requests, 403)
+    assert asked == [*requests]
+
+
 def test_a_rule_that_raises_a_problem_answers_it_and_one_without_an_answer_refuses() -> None:
     app = Function("shop")
 
