@@ -334,6 +334,9 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     deadlock(harness)
     harness.post("batches", json={"id": "b", "units": [1], "sealed": True})
     harness.post("tasks", json={"function": "shop", "task": "charge", "payload": {"order": "1", "amount": 0}})
+    harness.put("rates/mails", json={"per_minute": 60, "burst": 5})
+    harness.put("rates/openai", json={"per_minute": 60, "burst": 5})
+    harness.post("rates/mails/pause", json={})
     harness.run(due_only=True)
     console.open("", "Overview")
     attention, runs = console.cards("Needs attention"), console.cards("Runs and waits")
@@ -343,6 +346,7 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     }
     assert runs == {
         "Semaphores with waiters": ("5", [f"t-fork-{number} 1 waiting" for number in range(3)]),
+        "Rates, paused": ("1", ["mails 0 waiting"]),
         "Batches, sealed": ("1", ["b"]),
     }
     console.page.click(".card a >> text=An amount is positive.")
@@ -426,6 +430,23 @@ def test_of_a_list_with_several_pages_only_the_shown_rows_are_sorted_and_it_says
     page.click("text=First page")
     page.wait_for_selector(f"text={note.format(50)}")
     assert page.url.endswith("#/semaphores?sort=permits")
+
+
+def test_filters_of_runs_are_combined(console: Console, harness: Harness) -> None:
+    for id_, label in (("a", "x"), ("b", "y")):
+        order = {"arguments": {"order": id_, "item": "cup"}, "labels": {"tenant": label}}
+        harness.post(f"shop/flows/ship/{id_}", json=order)
+    harness.travel(1, raise_errors=False)
+    harness.post("shop/flows/ship/b/terminate", json={})
+    page = console.page
+    console.open("flows/shop/ship?state=stuck", "Runs of ship")
+    page.fill("[name=label]", "tenant:x")
+    page.press("[name=label]", "Enter")
+    page.wait_for_function("() => location.hash.endsWith('?state=stuck&label=tenant%3Ax')")
+    page.wait_for_selector("td a >> text=a")
+    page.click(".choices a >> text=cancelled")
+    page.wait_for_selector(".empty >> text=none match.")
+    assert page.url.endswith("?label=tenant%3Ax&state=cancelled")
 
 
 def test_runs_are_sorted_by_the_api(console: Console, harness: Harness) -> None:

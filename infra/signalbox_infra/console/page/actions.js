@@ -167,9 +167,9 @@ async function asBatch(form, mine, reason) {
   const body = { action: action.on_all, ...all.runs, ...(action.reason === "body" && { reason }) };
   const begun = await call(batch, values, body, reason, { key: mine.key });
   mine.key = crypto.randomUUID(); // a repeat without an answer is the same batch, another confirmation another one
-  const place = link(["batches", begun.batch], `batch ${begun.batch}`);
+  const place = link(["batches", begun.batch], "batch");
   place.addEventListener("click", () => dialog.close());
-  form.querySelector("#action-what").replaceChildren("The ", place, ` acts on ${begun.count.toLocaleString("en")}, also if this is closed.`);
+  form.querySelector("#action-what").replaceChildren("A ", place, ` acts on all ${begun.count.toLocaleString("en")}. Closing this does not stop it.`);
   const path = address("batches", begun.batch);
   const bar = form.querySelector("progress");
   while (!mine.stopped) {

@@ -17,8 +17,8 @@ async function all({ state = "", prefix = "", page_token }) {
   return [
     h("h1", {}, TITLE),
     finder("Id of a batch", ["batches"]),
-    finder("Ids that begin with", ["batches"], { name: "prefix", value: prefix }),
-    choices("State", ["batches"], "state", STATES, state),
+    finder("Ids that begin with", ["batches"], { name: "prefix", value: prefix, kept: { state } }),
+    choices("State", ["batches"], "state", STATES, state, "all", { prefix }),
     table(
       "By id",
       ["id", "state", "units", "succeeded", "failed", "task", "deadline"],

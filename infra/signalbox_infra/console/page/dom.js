@@ -34,7 +34,7 @@ export function place(parts, query = {}) {
 export const link = (parts, text = parts.at(-1), query = {}) => h("a", { href: place(parts, query) }, text);
 
 /** Return a table; a row is an array of cells, or {class, cells}. Without rows it is the sentence `empty`. */
-export function table(caption, heads, rows, empty = "None.") {
+export function table(caption, heads, rows, empty = "none.") {
   if (!rows.length) return h("p", { class: "empty" }, h("strong", {}, caption), `: ${empty}`);
   const counted = heads.map((_, at) => {
     const filled = rows.map((row) => (row.cells ?? row)[at]).filter((value) => value !== "");
@@ -78,14 +78,16 @@ export const facts = (pairs) =>
       .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
   );
 
-/** Return a form with one field, which leads to the place that it names; `name` puts it into the query instead. */
-export function finder(label, parts, { name = "", value = "" } = {}) {
+/** Return a form with one field, which leads to the place that it names; `name` puts it into the query instead, next to
+ *  what is `kept` of it. */
+export function finder(label, parts, { name = "", value = "", kept = {} } = {}) {
   const field = h("input", { name: name || "part", value, size: 32, autocomplete: "off", spellcheck: "false" });
-  return h("form", { "data-to": JSON.stringify(parts) }, h("label", {}, `${label} `, field), h("button", {}, "Show"));
+  return h("form", { "data-to": JSON.stringify(parts), "data-kept": JSON.stringify(kept) }, h("label", {}, `${label} `, field), h("button", {}, "Show"));
 }
 
-/** Return links that choose a value of a query's parameter, as of a state; `none` is what it is called without one. */
-export const choices = (label, parts, name, values, chosen, none = "all") =>
+/** Return links that choose a value of a query's parameter, as of a state; `none` is what it is called without one, and
+ *  `kept` are the other parameters. */
+export const choices = (label, parts, name, values, chosen, none = "all", kept = {}) =>
   h(
     "p",
     { class: "choices" },
@@ -94,7 +96,7 @@ export const choices = (label, parts, name, values, chosen, none = "all") =>
       " ",
       value === chosen
         ? h("strong", { "aria-current": "true" }, value || none)
-        : link(parts, value || none, { [name]: value }),
+        : link(parts, value || none, { ...kept, [name]: value }),
     ]),
   );
 

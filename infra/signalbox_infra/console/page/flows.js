@@ -38,10 +38,10 @@ async function runs(function_, flow, { state = "", label = "", prefix = "", star
   return [
     h("h1", {}, `Runs of ${flow}`),
     finder("Id of a run", here),
-    finder("Ids that begin with", here, { name: "prefix", value: prefix }),
-    finder("Label, as name:value", here, { name: "label", value: label }),
-    choices("State", here, "state", STATES, state),
-    choices("Started within", here, "started", Object.keys(HOURS), started, "any time"),
+    finder("Ids that begin with", here, { name: "prefix", value: prefix, kept: { state, label } }),
+    finder("Label, as name:value", here, { name: "label", value: label, kept: { state, prefix, started } }),
+    choices("State", here, "state", STATES, state, "all", { label, prefix, started }),
+    choices("Started within", here, "started", Object.keys(HOURS), started, "any time", { state, label }),
     filtered &&
       listed.flows.length > 0 &&
       buttons(about, OF_STATE[state] ?? ACTIONS, { function: function_, flow }, { path, query: wanted, items: "flows", runs: chosen }),

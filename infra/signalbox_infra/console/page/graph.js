@@ -53,8 +53,9 @@ function positions(nodes) {
 function around([first, ...others]) {
   const radius = Math.min(215, 140 + 10 * others.length);
   const middle = { x: WIDTH / 2, y: radius * 0.8 + NODE.height };
+  const places = others.length + ((others.length + 1) % 2); // an odd number: no line leads behind the middle
   const placed = others.map(({ id }, index) => {
-    const angle = (2 * Math.PI * index) / others.length - Math.PI / 2;
+    const angle = (2 * Math.PI * index) / places - Math.PI / 2;
     return [id, { x: middle.x + 1.65 * radius * Math.cos(angle), y: middle.y + 0.8 * radius * Math.sin(angle) }];
   });
   return new Map([[first.id, middle], ...placed]);

@@ -188,7 +188,7 @@ function submitted(event) {
   if (event.target.dataset.do) return shown.visit.act();
   const parts = JSON.parse(event.target.dataset.to);
   const { part, ...query } = Object.fromEntries(new FormData(event.target));
-  location.hash = place(part ? [...parts, part] : parts, query);
+  location.hash = place(part ? [...parts, part] : parts, { ...JSON.parse(event.target.dataset.kept), ...query });
 }
 
 document.getElementById("where").textContent = about.where;

@@ -27,7 +27,7 @@ export async function show({ about, parts: [chosen] }) {
     h("h1", {}, TITLE),
     h(
       "p",
-      { class: "note" },
+      { class: "note drawn" },
       "Left what calls functions, right the queues. A line leads from a function to the queues that it fills, a dashed one from a queue to the functions that it calls.",
     ),
     chosen &&

@@ -89,6 +89,14 @@ function cards(caption, rows, empty) {
   ];
 }
 
+/** Return the first rates that are paused: an API list of them alone does not exist, so of the first page. */
+async function pausedRates() {
+  const { rates, next_page_token } = await get("/rates").catch(() => ({ rates: [] })); // a project may deploy no rates
+  const paused = rates.filter(({ paused_at }) => paused_at);
+  const items = paused.slice(0, NAMED_MAX).map(({ name, waiting = 0 }) => `${name} ${waiting.toLocaleString("en")} waiting`);
+  return { text: "Rates, paused", parts: ["semaphores"], count: `${paused.length}${paused.length && next_page_token ? "+" : ""}`, items };
+}
+
 const status = ({ name, text, well }) => [name, h("span", { class: well ? null : "bad" }, text)];
 
 /** Return how many there are of each, as far as one page of its list has them, and the first of them. */
@@ -106,6 +114,7 @@ function counts(about) {
     of("Tasks that are retried", ["failures"], "/failures", "failures", { state: "retrying" }, false, failure),
     of("Semaphores with waiters", ["semaphores"], "/semaphores", "semaphores", { waiting: "true" }, false, semaphore),
     of("Deadlocks", ["semaphores"], "/semaphores", "deadlocks", { deadlocks: "true" }, true, circle),
+    pausedRates(),
     ...RUNNING.map((state) => of(`Batches, ${state}`, ["batches"], "/batches", "batches", { state })),
     ...about.flows
       .slice(0, FLOWS_MAX)

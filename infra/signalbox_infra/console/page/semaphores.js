@@ -152,7 +152,7 @@ async function one(name, about) {
   return [
     h("h1", {}, shown.name),
     facts({
-      paused: shown.paused_at && [badge("paused"), " ", moment(shown.paused_at)],
+      state: shown.paused_at && [badge("paused"), " ", moment(shown.paused_at)],
       permits: shown.permits,
       free: shown.free,
       "lease seconds": shown.lease_seconds,
