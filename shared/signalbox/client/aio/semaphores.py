@@ -89,7 +89,8 @@ class Semaphore:
     ) -> Lease | None:
         """Acquire permits if they are free now, or within `wait_seconds` (at most 30); else return None.
 
-        It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns the lease it has.
+        It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns
+        the lease that it has.
         """
         lease, _ = await self._acquire(id or str(uuid.uuid4()), permits, lease_seconds, wait_seconds)
         return lease
