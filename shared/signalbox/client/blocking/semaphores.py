@@ -91,7 +91,8 @@ class Semaphore:
     ) -> Lease | None:
         """Acquire permits if they are free now, or within `wait_seconds` (at most 30); else return None.
 
-        It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns the lease it has.
+        It may return None earlier, if the semaphore is paused or too many requests wait. A repeat under an `id` returns
+        the lease that it has.
         """
         fields = given(id=id or str(uuid.uuid4()), lease_seconds=lease_seconds)
         waited = self._wait({"permits": permits, **fields}, wait_seconds)
