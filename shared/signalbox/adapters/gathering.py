@@ -19,7 +19,7 @@ Handle = Callable[[Mapping[str, Item]], Mapping[str, Answer | Exception]]
 """Handle a group of items by their ids: return each one's answer, or the error to raise."""
 
 
-ENDED = "the thread that handled this request has ended"
+ENDED = "the request that this one was handled with has failed"
 
 
 @dataclass(slots=True, eq=False)
@@ -46,26 +46,22 @@ class Gathering(Generic[Item, Answer]):
         self._waiting: dict[Hashable, list[_Request[Item, Answer]]] = {}
 
     def answer(self, key: Hashable, id_: str, item: Item, handle: Handle[Item, Answer]) -> Answer:
-        """Return the answer to an item, which is handled alone or in a group. Raises what it was answered with."""
+        """Return the answer to an item, which is handled alone or in a group, or raise the error that is its answer.
+
+        If `handle` raises, the request that called it does, and the others of its group raise `Unavailable`.
+        """
         request = _Request[Item, Answer](id_, item)
         try:
             self._enter(key, request)
             request.ready.wait()
             if request.group:
-                request.answers = self._handled(request.group, handle)
+                request.answers = handle({member.id: member.item for member in request.group})
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             self._leave(key, request)
         if isinstance(request.answer, Exception):
             raise request.answer
         assert request.answer is not None, "a group has an answer for each of its items"
         return request.answer
-
-    @staticmethod
-    def _handled(group: list[_Request[Item, Answer]], handle: Handle[Item, Answer]) -> Mapping[str, Answer | Exception]:
-        try:
-            return handle({request.id: request.item for request in group})
-        except Exception as error:  # noqa: BLE001  each request of the group raises it
-            return {request.id: error for request in group}
 
     def _enter(self, key: Hashable, request: _Request[Item, Answer]) -> None:
         with self._lock:

@@ -80,18 +80,33 @@ def test_a_group_is_bounded_and_has_each_id_once(pool: ThreadPoolExecutor) -> No
     assert handler.groups == [["a"], ["b", "c"], ["b", "d"]]
 
 
-def test_each_request_raises_its_own_error_or_that_of_its_group(pool: ThreadPoolExecutor) -> None:
-    gathering, handler = Gathering[str, str](10), Handler(3)
-    first = pool.submit(gathering.answer, "k", "a", "down", handler.handle)
+def test_each_request_raises_its_own_error(pool: ThreadPoolExecutor) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(2)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
     assert handler.begun[0].wait(SECONDS_MAX)
     good, wrong = begin(pool, gathering, handler, ("b", "y"), ("c", "wrong"))
     for gate in handler.gates:
         gate.set()
-    with pytest.raises(ConnectionError):
-        first.result(SECONDS_MAX)
+    assert first.result(SECONDS_MAX) == "X"
     assert good.result(SECONDS_MAX) == "Y"
     with pytest.raises(ValueError, match="c"):
         wrong.result(SECONDS_MAX)
+
+
+def test_an_error_of_a_group_is_that_of_its_first_request_and_the_outcome_of_the_others_is_unknown(
+    pool: ThreadPoolExecutor,
+) -> None:
+    gathering, handler = Gathering[str, str](10), Handler(2)
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    down, other = begin(pool, gathering, handler, ("b", "down"), ("c", "y"))
+    for gate in handler.gates:
+        gate.set()
+    with pytest.raises(ConnectionError):
+        down.result(SECONDS_MAX)
+    with pytest.raises(Unavailable):
+        other.result(SECONDS_MAX)
+    assert first.result(SECONDS_MAX) == "X"
 
 
 def test_code_that_ends_its_thread_leaves_no_request_waiting(pool: ThreadPoolExecutor) -> None:
