@@ -160,7 +160,7 @@ class FlowRun:
         """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
         return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
 
-    def query(self, name: str, **arguments: Any) -> Any:
+    def query(self, name: str, /, **arguments: Any) -> Any:
         """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
 
         Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
