@@ -243,7 +243,7 @@ class Flow(Generic[P, R]):
     def fork(self, run: str, id: str, from_entry: int, *, arguments: Mapping[str, Any] | None = None) -> FlowRun:
         """Start a run under `id` from the first `from_entry` entries of another run's log.
 
-        What the code has done up to there counts as done; what it waits for there is scheduled anew. Arguments and
+        What the code has done up to there counts as done; what it waits for there is scheduled again. Arguments and
         labels are those of the other run, unless others are given. The other run may have ended, and does not change. A
         repeat changes nothing.
 
