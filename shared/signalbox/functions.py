@@ -294,8 +294,8 @@ class Function:
         """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
 
         A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`, ``gs://BUCKET/PREFIX``
-        or a folder, the run and its log are written there as soon as it has ended, and it is not removed before. The
-        last turn of a run decides: a deployment changes nothing for runs that have ended.
+        or a folder, the run and its log are written there when it has ended, and it is not removed before. The code of
+        a run's last turn decides: a deployment changes nothing for runs that have ended.
 
         Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
         whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.

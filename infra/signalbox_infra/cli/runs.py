@@ -177,7 +177,7 @@ def _on_runs(
 
 
 def _follow(batch: "Batch") -> None:
-    """Show the progress of a batch on runs. What a run refuses is printed, and the status is 1."""
+    """Show the progress of a batch on runs. The status is 1 if runs refuse the action, or if the batch is cancelled."""
     click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
     shown = batch.show()
     with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
@@ -191,7 +191,7 @@ def _follow(batch: "Batch") -> None:
         click.echo(unit["error"], err=True)
     skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
     click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
-    if shown["failed"]:
+    if shown["failed"] or shown["state"] == "cancelled":
         raise click.exceptions.Exit(1)
 
 

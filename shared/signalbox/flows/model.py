@@ -102,7 +102,8 @@ class Keeping:
         bytes_max = LIMITS.flow_archive_bytes_max
         if not isinstance(archive, str) or len(archive.encode()) > bytes_max:
             raise TypeError(f"archive must be a string of at most {bytes_max} bytes, not {archive!r}")
-        if set(archive) & set("*?[]#\r\n") or (archive.startswith(CLOUD_STORAGE) and not BUCKET.match(archive)):
+        is_bucket = bool(BUCKET.match(archive)) or not archive.startswith(CLOUD_STORAGE)
+        if set(archive) & set("*?[]#\r\n") or not is_bucket or (archive and not archive.strip("/")):
             raise ValueError(f"archive must be gs://BUCKET/PREFIX or a folder, not {archive!r}")
         return cls(days, archive.rstrip("/"))
 

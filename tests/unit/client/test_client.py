@@ -88,6 +88,13 @@ def test_what_draws_an_id_is_repeated_under_one_key() -> None:
         assert len({request.headers["Idempotency-Key"] for request in function.requests}) == 1
 
 
+def test_a_query_may_have_an_argument_of_any_name() -> None:
+    function = Function(httpx.Response(200, json={"result": 3}))
+    with function.client() as client:
+        assert client.flow("shop", "order").run("7").query("count", name="tea") == 3
+    assert json.loads(function.requests[0].url.params["arguments"]) == {"name": "tea"}
+
+
 def test_it_gives_up_after_a_time(pauses: list[float]) -> None:
     busy = Function(httpx.Response(503, text="busy"))
     with busy.client(retry_seconds=0) as client, pytest.raises(Unavailable) as failed:

@@ -194,6 +194,20 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
     assert "2 of 2 done." in capsys.readouterr().err
 
 
+def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
+    client: Client, harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.flow("shop", "checkout").start("o-1", order="o-1", item="tea", count=1, amount=5_000)
+
+    def cancel(_: float) -> None:
+        [batch] = client.batches.list(state="sealed")
+        client.batch(batch["id"]).cancel()
+
+    monkeypatch.setattr("signalbox_infra.cli.runs.sleep", cancel)
+    assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 1
+    assert "0 of 1 done." in capsys.readouterr().err
+
+
 def test_a_run_is_started_sent_events_and_followed(
     client: Client, harness: Harness, capsys: pytest.CaptureFixture[str]
 ) -> None:

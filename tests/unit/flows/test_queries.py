@@ -69,6 +69,7 @@ async def purchase(order: str) -> list[str]:
     flow.answer("basket", lambda: basket)
     flow.answer("of", of)
     flow.answer("change", change)
+    flow.answer("named", lambda name: [line for line in basket if line.item == name])
     flow.answer("sold_out", sold_out)
     flow.answer("buggy", lambda: total)
     flow.answer("who", lambda: [flow.context().id, flow.now().isoformat()[:4], order])
@@ -145,6 +146,7 @@ def test_a_query_sees_the_variables_of_the_code_at_its_place(harness: Harness) -
     assert run.query("basket") == [TEA, NUTS]
     assert run.query("of", item="nuts") == [NUTS]
     assert run.query("of", item="nuts", least=3) == []
+    assert run.query("named", name="tea") == [TEA]
     assert run.query("who") == ["1", "2026", "o"]
 
 

@@ -321,7 +321,7 @@ def test_a_note_of_a_removed_run_does_not_count_for_the_next_one_under_the_id() 
 
 
 @pytest.mark.parametrize(
-    "archive", ["gs://", "gs:///x", "gs://Shop/x", "gs://shop/a*", "gs://shop/a\nb", "gs://s", "x" * 301, 7]
+    "archive", ["gs://", "gs:///x", "gs://Shop/x", "gs://shop/a*", "gs://shop/a\nb", "gs://s", "/", "x" * 301, 7]
 )
 def test_a_place_that_cannot_be_is_refused(archive: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="archive must be"):

@@ -197,7 +197,7 @@ class Run:
         """Let a run that is suspended continue, or one that is stuck try again now."""
         await self._transport.json("POST", *self._address, "resume")
 
-    async def query(self, name: str, **arguments: Json) -> Json:
+    async def query(self, name: str, /, **arguments: Json) -> Json:
         """Return what the code of the run answers, from a replay of its log that changes nothing.
 
         Raises `Conflict` if it cannot answer, and `NotFound`.

@@ -198,7 +198,7 @@ class Run:
         """Let a run that is suspended continue, or one that is stuck try again now."""
         self._transport.json("POST", *self._address, "resume")
 
-    def query(self, name: str, **arguments: Json) -> Json:
+    def query(self, name: str, /, **arguments: Json) -> Json:
         """Return what the code of the run answers, from a replay of its log that changes nothing.
 
         Raises `Conflict` if it cannot answer, and `NotFound`.

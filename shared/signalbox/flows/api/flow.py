@@ -454,8 +454,8 @@ def answer(query: str, function: Callable[..., Any]) -> None:
     """Let a function answer a query of the run's state, until another one does: `flows(…).query("basket")`.
 
     A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
-    are at its place, returns JSON, and takes the arguments of the query. It must not act: in it, only `flow.now` and
-    `flow.context` work. Nothing is recorded, so a deployment may add queries for runs under way.
+    are where the code waits, takes the arguments of the query by name, and returns JSON. It must not act: of `flow`,
+    only `now` and `context` work in it. Nothing is recorded, so a deployment may add queries for runs under way.
 
     Raises `BadFlow` for a name that does not match `[A-Za-z][A-Za-z0-9_]{0,99}` or more than 100 queries, and
     `TypeError` for an `async def`.

@@ -160,7 +160,7 @@ class FlowRun:
         """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
         return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
 
-    def query(self, name: str, **arguments: Any) -> Any:
+    def query(self, name: str, /, **arguments: Any) -> Any:
         """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
 
         Only the function that has the flow's code can do so. Raises `CannotQuery`, `NoQuery`, `NoFlow`, and the
@@ -243,7 +243,7 @@ class Flow(Generic[P, R]):
     def fork(self, run: str, id: str, from_entry: int, *, arguments: Mapping[str, Any] | None = None) -> FlowRun:
         """Start a run under `id` from the first `from_entry` entries of another run's log.
 
-        What the code has done up to there counts as done; what it waits for there is scheduled anew. Arguments and
+        What the code has done up to there counts as done; what it waits for there is scheduled again. Arguments and
         labels are those of the other run, unless others are given. The other run may have ended, and does not change. A
         repeat changes nothing.
 
