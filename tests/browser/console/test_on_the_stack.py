@@ -50,7 +50,7 @@ def test_a_change_is_followed_from_its_request_to_the_last_copy(shown: Console, 
     client.documents.put("town", {"name": "new"})
     stack.wait_until_idle(30)
     shown.open("traces?search=link_refresh", "Traces")
-    [latest, *_] = shown.rows("The newest first")
+    [latest, *_] = shown.rows("The newest 100")
     assert (latest[0], latest[3:]) == ("documents PUT /documents/town", ["5", "0"])
     shown.page.click("td a")
     shown.page.wait_for_selector(".span")

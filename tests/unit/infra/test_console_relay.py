@@ -153,6 +153,24 @@ def test_an_action_is_passed_on_with_its_body_and_logged(
     assert lines == [{"message": "console action", "account": "ann@example.com", "reason": "why not", **call}]
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/semaphores/the%20printer/pause", "pause-semaphore"),
+        ("/semaphores/the%20printer/resume", "resume-semaphore"),
+        ("/rates/mails/pause", "pause-rate"),
+        ("/rates/mails/resume", "resume-rate"),
+    ],
+)
+def test_pauses_are_passed_on_and_logged(
+    opened: Opened, deployment: Deployment, acting: Acting, path: str, name: str
+) -> None:
+    client, lines, headers = acting
+    assert client.post(path, base_url=str(opened[0].base_url), json={}, headers=headers).status_code == 200
+    assert [address for _, address, _ in deployment.asked] == [f"/dev-{path[1:]}"]
+    assert [(line["action"], line["call"], line["reason"]) for line in lines] == [(name, f"POST {path}", "why not")]
+
+
 def test_an_action_on_all_that_match_is_logged_with_what_it_does(opened: Opened, acting: Acting) -> None:
     client, lines, headers = acting
     path, asked = "/shop/flows/checkout/:act", {"action": "cancel", "label": "tenant:a", "reason": "late"}

@@ -22,7 +22,7 @@ async function all(search) {
     h("h1", {}, TITLE),
     finder("Function, path, id or error", ["traces"], { name: "search", value: search }),
     table(
-      "The newest first",
+      "The newest 100",
       ["request", "began", "took", "requests", "failed"],
       traces.map((each) => [
         [link(["traces", each.trace], each.name), " ", h("small", {}, each.about)],
