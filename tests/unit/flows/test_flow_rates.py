@@ -55,6 +55,17 @@ def test_a_flow_waits_for_permits() -> None:
     assert states(shop) == ["granted"] * 4
 
 
+def test_what_a_flow_does_is_paused_by_the_rate_that_its_code_begins_with() -> None:
+    shop = shop_of(ask)
+    service.pause(shop.ports, "openai")
+    shop.start("ask")
+    shop.settle()
+    assert (shop.status("ask")["state"], states(shop)) == ("running", ["waiting"])
+    service.resume(shop.ports, "openai")
+    shop.settle()
+    assert shop.status("ask")["result"] == "asked"
+
+
 def test_a_flow_that_does_not_wait_any_more_cancels_its_wait() -> None:
     shop = shop_of(hurry)
     service.put(shop.ports, "openai", RateSettings(1 / 60, 1))
