@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import flask
-from google.events.cloud.firestore import DocumentEventData
 from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnavailable
 
 from signalbox.adapters import runtime
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 
 EventEntryPoint = Callable[["CloudEvent"], None]
-
-_Data = DocumentEventData.pb()
 
 
 def document_written(
@@ -216,8 +213,10 @@ def _mark(log_entry: LogEntry, written_at: datetime | None) -> None:
 
 
 def _parse(body: bytes) -> Any:
+    from google.events.cloud.firestore import DocumentEventData  # an instance that gets no event starts without it
+
     try:
-        return _Data.FromString(body)
+        return DocumentEventData.pb().FromString(body)
     except Exception as error:  # the class of this error differs between protobuf's implementations
         raise BadValue("The event's body is not a DocumentEventData.") from error
 
