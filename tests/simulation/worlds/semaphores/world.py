@@ -214,8 +214,9 @@ class SemaphoresWorld:
         self.silence: dict[str, float] = {"expired_leases_max": 1}
         if self.abandoned:
             self.silence["silent_grants_max"] = 0  # more of them are lost than visits of the sweeper return
-        if self.purging:
+        if self.purging or late_renewals:
             self.calm = self.unhurried = self.steady = False
+        if self.purging:
             self.silence = {"expired_leases_max": 20, "grant_silent_seconds": self.own.choice(SILENT_SECONDS)}
         paused = Random(f"paused {seed}")
         self.pausing = not (self.calm or self.doubled or late_renewals) and paused.random() < PAUSED_SHARE
