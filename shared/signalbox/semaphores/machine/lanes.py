@@ -32,8 +32,8 @@ it, that is, until it is 0.
 the plain lane is the only one left, the semaphore continues as one without lanes.
 
 A record does not have room for an unlimited number of keys. A key that finds `lanes_max` lanes shares one of
-`lanes_shared_max` with other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key with
-a weight never shares a lane.
+`lanes_shared_max` with other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key
+with a weight never shares a lane.
 """
 
 from collections import Counter
