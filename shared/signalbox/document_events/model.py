@@ -37,7 +37,7 @@ def place_of(written_at: datetime | None, before: datetime | None) -> int | None
 def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
     """Return the place of an event without times, whose handler reads the document: that of the version that exists.
 
-    `update_time` is None if there is none; later versions are then written after `read_time`.
+    `update_time` is None if the document does not exist. Later versions are then written after `read_time`.
     """
     return 2 * microseconds(update_time or read_time)
 

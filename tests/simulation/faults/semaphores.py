@@ -113,6 +113,11 @@ def _doubting(fault: Fault) -> Fault:
     return replace(fault, run=partial(semaphores_world.run, doubting=True))
 
 
+def _late(fault: Fault) -> Fault:
+    """Look for a fault only where commits of renewals come late, and their answers are lost."""
+    return replace(fault, run=semaphores_world.run_late_renewals)
+
+
 def _abandoned(fault: Fault) -> Fault:
     """Look for a fault only where weeks have passed since the tasks of some grants were lost."""
     return replace(fault, run=partial(semaphores_world.run, racing=False, abandoned=True))
@@ -593,7 +598,7 @@ FAULTS = (
     _joining(
         _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores._pass_on", _not_behind))
     ),
-    _without("sem-10", "the end before a renewal that has landed", ("semaphores._before", _as_loaded)),
+    _late(_without("sem-10", "the end before a renewal that has landed", ("semaphores._before", _as_loaded))),
     _steady(_without("sem-9", "waking waiters for more permits", ("semaphores.change_settings", _raise_quietly))),
     _changing(
         _without("sem-7", "the place of a head that wants several", ("semaphores._grant_in_order", _skip_the_head))

@@ -31,8 +31,9 @@ it, that is, until it is 0.
 `closed` lane without writing the semaphore's record. When all lanes are open, the semaphore is, and forgets them. When
 the plain lane is the only one left, the semaphore continues as one without lanes.
 
-A record has no room for any number of keys. A key that finds `lanes_max` lanes shares one of `lanes_shared_max` with
-other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key with a weight never does.
+A record does not have room for an unlimited number of keys. A key that finds `lanes_max` lanes shares one of
+`lanes_shared_max` with other keys, chosen by its hash, for as long as this lane has waiters or a tag to keep. A key
+with a weight never shares a lane.
 """
 
 from collections import Counter
@@ -104,7 +105,7 @@ def closed(semaphore: Semaphore, lane: str, now: datetime) -> Semaphore:
 
 
 def joining_tag(_: Semaphore) -> int:
-    """Return the tag of a lane that joins: that of the lane served last, from which all tags count."""
+    """Return the tag of a lane that joins: that of the lane served last, to which all tags are relative."""
     return 0
 
 
@@ -113,7 +114,7 @@ def _closed(lane: Lane) -> Lane:
 
 
 def without_known_head(semaphore: Semaphore, lane: str) -> Semaphore:
-    """Forget the order of a lane's waiters: one returns to a place in front of them."""
+    """Forget the order of a lane's waiters, because one returns to a place in front of them."""
     if not semaphore.lanes:
         return replace(semaphore, known=NOTHING_KNOWN)
     forgotten = (replace(other, known=NOTHING_KNOWN) if other.id == lane else other for other in semaphore.lanes)
@@ -126,7 +127,7 @@ def without_known_head(semaphore: Semaphore, lane: str) -> Semaphore:
 def in_turn(loaded: Loaded) -> tuple[Waiter, ...]:
     """Return the waiters of the lanes that were read, in the order in which they are served.
 
-    They end where a waiter would come that was not read.
+    They end before the first waiter that was not read.
     """
     return tuple(waiter for _, waiter in takewhile(lambda turn: turn[1], _turns(loaded)) if waiter)
 
@@ -219,7 +220,7 @@ def mode_after(mode: Mode, *, found: bool, remaining: bool) -> Mode:
 
 
 def _compact(semaphore: Semaphore) -> Semaphore:
-    """Leave out the lanes without waiters whose tags the others have passed; without waiters at all, open."""
+    """Remove lanes without waiters whose tags the others have passed. If no lane has waiters, open the semaphore."""
     kept = tuple(lane for lane in semaphore.lanes if lane.mode != "open" or lane.tag > 0)
     if all(lane.mode == "open" for lane in kept):
         return replace(semaphore, mode="open", lanes=())

@@ -66,12 +66,8 @@ def drawn(seed: int) -> bool:
 class SleepingClock(SimulatedClock):
     """A clock whose sleeps last as long as they say, in the time of the server."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._its_world = world
-
     def sleep(self, seconds: float) -> None:
-        pass_steps(self._its_world, seconds, lambda: False)
+        pass_steps(self._world, seconds, lambda: False)
 
 
 def pass_steps(world: World, seconds: float, is_over: Callable[[], bool]) -> None:

@@ -8,16 +8,17 @@ expire and the combining path is taken often.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
 from signalbox.core import outbox, times
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
-from signalbox.core.ports import Ports, Query, Snapshot, unlimited
-from signalbox.core.problems import NotFound
+from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
+from signalbox.core.problems import NotFound, Unavailable
 from signalbox.semaphores import model, service, sweep, tasks
 from signalbox.semaphores.model import NOT_ACQUIRED, Lease, LeaseRecord, WaitAnswer, parse_lease_id
 from signalbox.semaphores.problems import BadSemaphore
@@ -26,6 +27,7 @@ from signalbox.testing.limits import replaced
 from signalbox.testing.ports import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
+from tests.simulation.ports import SimulatedStore
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.semaphores import acquires as semaphores_acquires
@@ -62,6 +64,7 @@ CHANGING_SHARE = 0.2
 DOUBTING_SHARE = 0.2
 STEADY_SHARE = 0.3
 LATE_RENEWALS_SHARE = 0.1
+LATE_COMMITS_SECONDS = (0.5, 2.0, 3.9, 4.5)
 LATER_SECONDS = 1.0
 PURGED_SHARE = 0.3
 LANED_SHARE = 0.3
@@ -105,7 +108,7 @@ def run(
             if Random(f"steady {seed}").random() < STEADY_SHARE:
                 SemaphoresWorld(seed, trace, racing=False, changing=True, steady=True).run()
             if Random(f"late renewals {seed}").random() < LATE_RENEWALS_SHARE:
-                SemaphoresWorld(seed, trace, racing=False, late_renewals=True, laned=False).run()
+                run_late_renewals(seed, trace)
         if semaphores_joining.drawn(seed):
             semaphores_joining.run(seed, trace)
         if semaphores_shares.drawn(seed):
@@ -116,6 +119,27 @@ def run(
         raise
     except AssertionError as error:
         raise Violation(f"the kit's own assertion failed: {error}") from error
+
+
+def run_late_renewals(seed: int, trace: Callable[[str], None] | None = None) -> None:
+    """Run a world in which commits of renewals come late, and their answers are lost."""
+    SemaphoresWorld(seed, trace, racing=False, late_renewals=True, laned=False).run()
+
+
+class LateStore(SimulatedStore):
+    """A store whose first commit is made some seconds after its call, and loses its answer."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        super().__init__(world)
+        self._seconds, self._is_late = seconds, True
+
+    def commit(self, writes: Sequence[Write]) -> Committed:
+        if not self._is_late:
+            return super().commit(writes)
+        self._is_late = False
+        self._world.pass_time(self._seconds)
+        super().commit(writes)
+        raise Unavailable("the answer was lost")
 
 
 class SemaphoresWorld:
@@ -207,15 +231,16 @@ class SemaphoresWorld:
         self.abandoned = lost_tasks if abandoned is None else abandoned
         self.crowded = not self.calm and Random(f"crowd {seed}").random() < CROWDED_RATE
         drawn_doubting = Random(f"doubting {seed}").random() < DOUBTING_SHARE
-        self.doubting = drawn_doubting if doubting is None else doubting
+        self.doubting = late_renewals or (drawn_doubting if doubting is None else doubting)
         self.own = Random(f"purge {seed}")
         plain = not (self.racing or self.abandoned or self.doubled or steady or late_renewals)
         self.purging = plain and self.own.random() < PURGED_SHARE
         self.silence: dict[str, float] = {"expired_leases_max": 1}
         if self.abandoned:
             self.silence["silent_grants_max"] = 0  # more of them are lost than visits of the sweeper return
-        if self.purging:
+        if self.purging or late_renewals:
             self.calm = self.unhurried = self.steady = False
+        if self.purging:
             self.silence = {"expired_leases_max": 20, "grant_silent_seconds": self.own.choice(SILENT_SECONDS)}
         paused = Random(f"paused {seed}")
         self.pausing = not (self.calm or self.doubled or late_renewals) and paused.random() < PAUSED_SHARE
@@ -386,13 +411,13 @@ class SemaphoresWorld:
 
     def _renew(self, lease: str) -> None:
         """Renew a lease. If a process extended it late and then crashed, it stays extended: no caller knows better."""
+        ports = self.world.ports
         if self.late_renewals:
-            self.world.fault_rates.lose_answer = 0.5
-            self.world.fault_rates.left += 1
-            self.world.time_jumps_left += 1
+            late = LateStore(self.world, self.world.random.choice(LATE_COMMITS_SECONDS))
+            ports = replace(ports, store=late)
         self.extended_late.discard(lease)
         began = self.world.now()
-        ends_at = service.renew(self.world.ports, NAME, RenewRequest(lease))
+        ends_at = service.renew(ports, NAME, RenewRequest(lease))
         if ends_at is not None and self._had_ended(lease, began):
             raise Violation(f"{lease} had ended when its renewal began, and its holder is answered that it is held")
         if ends_at is not None and lease in self.extended_late:
