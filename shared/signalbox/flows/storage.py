@@ -101,6 +101,9 @@ LABELS = "labels"
 CREATED_AT = "created_at"
 """The field of a listing with the time of the run's start."""
 
+CHANGING = (LABELS, "ended_at", DUE_AT, "checked_at")
+"""The fields of a listing that it has in some states only."""
+
 _BY_START = (("flow", "-created_at"), ("flow", "state", "-created_at"), ("flow", "labels[]", "-created_at"))
 
 INDEXES = tuple(parse(FlowAddress.COLLECTION, fields) for fields in _BY_START)
@@ -420,22 +423,27 @@ def _chunk_deletes(header: FlowHeader) -> Iterator[Write]:
     return (Delete(path) for path in chunk_paths(header))
 
 
-def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Put]:
-    """Iterate over the write of the listing, which changes with the flow's state and labels only."""
+def listing_writes(snapshot: Snapshot, before: FlowHeader, after: FlowHeader) -> Iterator[Write]:
+    """Iterate over the write of the listing, which changes with the flow's state and labels only.
+
+    The time of the start stays as it was written, since lists are sorted by it and have pages after a time.
+    """
     if snapshot.data is None:
-        yield Put(after.address.base, listing_of(after, SERVER_TIME, snapshot.read_time, checked_at=SERVER_TIME))
+        listing = listing_of(after, snapshot.read_time, checked_at=SERVER_TIME)
+        yield Put(after.address.base, listing | {CREATED_AT: SERVER_TIME})
     elif (before.state, before.labels) != (after.state, after.labels):
-        yield Put(after.address.base, listing_of(after, snapshot.create_time, snapshot.read_time))
+        changed = dict.fromkeys(CHANGING, REMOVE) | listing_of(after, snapshot.read_time)
+        yield Change(after.address.base, {(name,): value for name, value in changed.items()})
 
 
-def listing_of(header: FlowHeader, created_at: Any, now: datetime, checked_at: Any = None) -> dict[str, Any]:
-    """Return a listing. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
+def listing_of(header: FlowHeader, now: datetime, checked_at: Any = None) -> dict[str, Any]:
+    """Return a listing without its `created_at`. At `due_at`, the sweeper wakes a stuck flow and removes an ended one.
 
     If the ended one has an archive, it is due when the archive may be late, and later than that when it is written
     (`archived_write`). A running flow has `checked_at` instead, the time at which the sweeper last saw that it had a
     turn. A suspended one has neither.
     """
-    listing = {**_shown_in_lists(header), CREATED_AT: created_at}
+    listing = _shown_in_lists(header)
     if header.end:
         due_at = archive_due_at(header.end.at) if header.archive else header.kept_until
         return listing | {"ended_at": header.end.at, "due_at": due_at}

@@ -115,6 +115,22 @@ def test_its_pages_follow_each_other_while_runs_end_and_start(harness: Harness, 
     assert [run["id"] for page in (first, second) for run in page["flows"]] == ["w", "x", "y", "z"]
 
 
+def test_the_time_of_a_start_does_not_change_when_the_run_ends_and_no_page_loses_it(harness: Harness) -> None:
+    harness.add(app)
+    for id_ in "abcd":  # within a millisecond, in which server times are equal
+        order.start(id_)
+    before = harness.get("shop/flows/order").json["flows"]
+    with replaced(flows_listed_max=2):
+        first = harness.get("shop/flows/order?newest_first=true").json
+        flows("order", "b").event("paid")
+        harness.run()
+        token = first["next_page_token"]
+        second = harness.get(f"shop/flows/order?newest_first=true&page_token={token}").json
+    assert [run["id"] for page in (first, second) for run in page["flows"]] == ["d", "c", "b", "a"]
+    after = harness.get("shop/flows/order").json["flows"]
+    assert [run["created_at"] for run in after] == [run["created_at"] for run in before]
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
