@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +20,7 @@ from signalbox_infra.cli.places import of_a_deployment, target_of
 if TYPE_CHECKING:
     from signalbox.client import Client
     from signalbox.client.blocking.semaphores import HeldLease
+    from signalbox_infra.console.tokens import Tokens
 
 LOOK_SECONDS = 0.5
 """How often `semaphores run` looks whether its lease is lost."""
@@ -46,6 +49,7 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
 
 def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
     from signalbox.client import Client
+    from signalbox_infra.console.tokens import Tokens
     from signalbox_infra.deploy import facts
     from signalbox_infra.deploy.commands import CommandFailed, run
     from signalbox_infra.deploy.deployment_client import tokens
@@ -57,9 +61,25 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
         if not project:
             return Client(RunningStack.of(Project.find().state).base_url)
         place = target_of(project, environment, region)
-        return Client(place.base_url, token=tokens(place, facts.signed_in(place, run), run))
+        return Client(
+            place.base_url, token=_token_for(Tokens(partial(tokens, place, facts.signed_in(place, run), run)))
+        )
     except (CommandFailed, NoStack) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _token_for(tokens: "Tokens") -> Callable[[str], str]:
+    """Return what gets tokens for a client, also of a command that runs for longer than a token is valid."""
+    from signalbox.client.identity import NoIdentity
+    from signalbox_infra.deploy.commands import CommandFailed
+
+    def token(url: str) -> str:
+        try:
+            return tokens.token(url)
+        except CommandFailed as error:
+            raise NoIdentity(str(error)) from error
+
+    return token
 
 
 def show(value: Any) -> None:
@@ -157,6 +177,8 @@ def get(key: str, **place: str) -> None:
 def put(key: str, content: str | None, **place: str) -> None:
     """Store CONTENT, a JSON object, under KEY; without it, standard input."""
     found = json_of(sys.stdin.read() if content is None else content)
+    if not isinstance(found, dict):
+        raise click.BadParameter("a document is a JSON object")
     with opened(**place) as client:
         show(dict(client.documents.put(key, found)))
 
@@ -186,7 +208,7 @@ def query(conditions: tuple[str, ...], order_by: str | None, count: bool, **plac
 
 
 @documents.command()
-@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.argument("file", type=click.File("r", encoding="utf-8-sig"), default="-")
 @of_a_place
 def load(file: IO[str], **place: str) -> int:
     """Store the documents of FILE, one JSON object with a `key` a line.
@@ -194,11 +216,39 @@ def load(file: IO[str], **place: str) -> int:
     Refused ones are printed, and the status is 1.
     """
     with opened(**place) as client, _progress(file) as lines:
-        report = client.documents.load(json_of(line) for line in lines if line.strip())
+        report = client.documents.load(_documents(lines))
     for key, problem in report.refused:
         click.echo(f"{key}: {problem.get('detail') or problem.get('title')}", err=True)
     click.echo(f"{report.stored:,} stored, {len(report.refused):,} refused", err=True)
     return 1 if report.refused else 0
+
+
+def _documents(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Parse a document a line. Those before a wrong line may be stored already."""
+    done = 0
+    try:
+        for line in lines:
+            if line.strip():
+                yield _document(line)
+            done += 1
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"A line after line {done:,} is not UTF-8. {PARTLY}") from error
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"Line {done + 1:,} is not JSON, or no document: {error}. {PARTLY}") from error
+
+
+PARTLY = "Documents before it may be stored; to load the corrected file stores them again."
+
+
+def _document(text: str) -> dict[str, Any]:
+    found = json.loads(text, parse_constant=_no_number)
+    if not isinstance(found, dict):
+        raise ValueError(f"{text.strip()[:40]} is not an object")  # noqa: TRY004 (as JSON that cannot be parsed)
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 @contextmanager
@@ -289,10 +339,15 @@ def run(
 
 
 def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
-    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first."""
+    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first, once each."""
     environment = {**os.environ, "SIGNALBOX_TOKEN": str(lease.token)}
     with subprocess.Popen(command, env=environment) as process:  # noqa: S603 (the user's own command)
-        before = {number: signal.signal(number, lambda number, _: process.send_signal(number)) for number in SIGNALS}
+
+        def pass_on(number: int, _: object) -> None:
+            if number != signal.SIGINT or not _is_in_the_foreground():
+                process.send_signal(number)
+
+        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
         try:
             while True:
                 try:
@@ -307,6 +362,15 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _is_in_the_foreground() -> bool:
+    """Return whether a terminal sends the command Ctrl-C, too; to many programs a second one means to die at once."""
+    try:
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 # --- rates ---

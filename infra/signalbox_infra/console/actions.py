@@ -203,10 +203,13 @@ def action_of(method: str, segments: Sequence[str]) -> str | None:
 
 
 def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
-    """Return what the log has of an action's body: all of `ACT_ON_RUNS`, whose address does not name what it does."""
+    """Return what the log has of an action's body: all of `ACT_ON_RUNS`, whose address does not name what it does.
+
+    Of a body that cannot be read, which the function refuses, the log has none.
+    """
     if name != ACT_ON_RUNS:
         return {}
     try:
         return {"asked": json.loads(body())}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}

@@ -11,6 +11,7 @@ console` prints, which a browser does not send: the page reads it there. A cooki
 machine.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,9 @@ CONTENT_TYPES = ("application/json", "application/problem+json", "application/x-
 ACTING = ("POST", "PUT", "DELETE")
 OWN_SITE = ("", "same-origin", "none")
 KEY_HEADER = "X-Signalbox-Console"
+TARGET = re.compile(r"/[!-\"$-~]*")
+"""A path and a query as a browser sends them: printable ASCII. After a ``#`` nothing would be sent on."""
+
 SHOWN = 300  # characters of an answer that is not the API's
 JSON = "application/json"
 
@@ -74,6 +78,8 @@ class Relay:
         if refusal := self._refusal(request):
             return refusal
         path = _raw_path(request)
+        if not TARGET.fullmatch(path):
+            return problem(400, "Not a path", "An address begins with a slash, and is encoded.")
         if request.method != "GET":
             return self._acted(path, request)
         return own_answer(lambda: self.console.answer(request)) or self._passed_on(path, request)
@@ -132,7 +138,7 @@ class Relay:
             return _not_passed_on()
         try:
             answer = self._sent(path, request)
-        except (httpx.HTTPError, CommandFailed) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, CommandFailed) as error:
             return problem(502, "The deployment cannot be reached", str(error))
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:

@@ -1,6 +1,7 @@
 """Serve the console for a deployment on this machine: read-only pages, unless it is started to act."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -22,6 +23,9 @@ from signalbox_infra.status.report import lines_of
 SECONDS_MAX = 60.0
 STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
 REFRESH_SECONDS = 5
+
+UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may contain as it is, but would command a terminal, reorder its text, or not be written at all."""
 
 
 def serve(place: Target, port: int, *, acts: bool) -> None:
@@ -59,13 +63,15 @@ def server_of(
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)
     hosts = frozenset(f"{name}:{server.server_port}" for name in ("127.0.0.1", "localhost"))
-    relay = Relay(console, base_url, hosts, signed, client, facts.signed_in(place, run_), _log)
+    relay = Relay(console, base_url, hosts, signed, client, facts.signed_in(place, run_), write_line)
     server.app = relay
     return server, relay
 
 
-def _log(line: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+def write_line(line: Mapping[str, Any]) -> None:
+    """Write a line of the log of actions. It is JSON, and harmless on a terminal."""
+    text = json.dumps(line, ensure_ascii=False)
+    sys.stdout.write(UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 

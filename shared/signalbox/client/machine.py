@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from signalbox.client.model import Event
-from signalbox.client.problems import PreconditionFailed, Unavailable, error_of
+from signalbox.client.model import Event, Json
+from signalbox.client.problems import ApiError, PreconditionFailed, Unavailable, error_of
 
 RETRIED = frozenset({429, 502, 503, 504})
 PAUSE_SECONDS = 0.1
@@ -79,6 +79,14 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
         return max(0.0, float(headers.get("Retry-After", 0)))
     except ValueError:
         return 0.0
+
+
+def content_of(status: int, content: bytes) -> Json:
+    """Return the JSON of a successful answer; None of an empty one. Raises `ApiError` for what is not the API's."""
+    try:
+        return json.loads(content) if content else None
+    except (ValueError, RecursionError) as error:
+        raise ApiError(status, {"title": "No JSON", "detail": content[:300].decode(errors="replace")}) from error
 
 
 @dataclass(slots=True)

@@ -39,8 +39,13 @@ def request(
 ) -> Request:
     """Return a request for a path of these segments. Parameters and headers that are None are left out.
 
+    Raises `ValueError` for a segment that would make it another path: an empty one, ``.`` or ``..``.
+
     A parameter that is a list comes once for each of its items.
     """
+    for segment in segments:
+        if str(segment) in ("", ".", ".."):
+            raise ValueError(f"{segment!r} cannot be a key, a name or an id")
     path = "/".join(quote(str(segment), safe=":") for segment in segments)
     if query := [(name, _text(item)) for name, value in (parameters or {}).items() for item in _items(value)]:
         path += f"?{urlencode(query)}"

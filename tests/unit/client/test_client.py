@@ -174,6 +174,64 @@ def test_a_stream_that_breaks_is_opened_where_it_ended(monkeypatch: pytest.Monke
     assert [request.headers.get("Last-Event-ID") for request in function.requests] == [None, "7"]
 
 
+@pytest.mark.parametrize(
+    "answer", [problem(503, "busy"), httpx.Response(200, text=""), httpx.Response(200, text="<html>\n\n")]
+)
+def test_a_stream_that_does_not_begin_is_opened_again_after_a_pause(
+    answer: httpx.Response, pauses: list[float]
+) -> None:
+    answer.headers["Retry-After"] = "1"
+    ended = httpx.Response(200, text="id: 8\nevent: complete\ndata: {}\n\n")
+    with Function(answer, ended).client() as client:
+        assert [event["event"] for event in client.batch("b").watch()] == ["complete"]
+    assert pauses == [1.0]
+    with Function(answer).client(retry_seconds=0) as client, pytest.raises(Unavailable):
+        next(client.batch("b").watch())
+
+
+def test_a_stream_that_was_quiet_is_opened_again_however_long_it_was(pauses: list[float]) -> None:
+    ended = httpx.Response(200, text="id: 8\nevent: complete\ndata: {}\n\n")
+    with Function(httpx.Response(200, text="retry: 1000\n\nid: 7\n\n"), ended).client(retry_seconds=0) as client:
+        assert [event["event"] for event in client.batch("b").watch()] == ["complete"]
+    assert pauses == [1.0]
+
+
+@pytest.mark.parametrize("text", ["<html>sign in</html>", "[" * 100_000, "\udcff"])
+def test_a_successful_answer_that_is_no_json_is_an_error_that_shows_it(text: str) -> None:
+    content = text.encode(errors="surrogateescape")
+    with Function(httpx.Response(200, content=content)).client() as client, pytest.raises(ApiError) as failed:
+        client.documents.get("a")
+    assert (failed.value.status, failed.value.title) == (200, "No JSON")
+    assert failed.value.detail == content[:300].decode(errors="replace")
+
+
+def test_an_answer_that_cannot_be_unpacked_is_none_at_all() -> None:
+    torn = httpx.DecodingError("torn")
+    with Function(torn, httpx.Response(200, json={"key": "a"})).client() as client:
+        assert client.documents.get("a") == {"key": "a"}
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_make_it_another_address_is_not_sent(name: str) -> None:
+    function = Function()
+    with function.client() as client:
+        for send in (
+            lambda: client.documents.delete(name),
+            lambda: client.semaphore("till").end_lease(name),
+            lambda: client.flow("shop", "checkout").run(name).delete(),
+        ):
+            with pytest.raises(ValueError, match="cannot be a key, a name or an id"):
+                send()
+    assert function.requests == []
+
+
+def test_the_address_of_all_functions_has_no_segments() -> None:
+    function = Function(httpx.Response(200, json={}))
+    with function.client() as client:
+        client.request("GET", "/")
+    assert str(function.requests[0].url) == URL
+
+
 def test_pauses_grow_and_have_an_end() -> None:
     attempts = Attempts(ends_at=1_000.0)
     pauses = [attempts.pause_seconds(0.0, 0.99, Answered(503)) for _ in range(12)]
@@ -303,6 +361,25 @@ def test_a_lease_that_cannot_be_renewed_is_lost_when_it_must_have_ended(base: st
         till.ensure(permits=1, lease_seconds=0.3)
         with pytest.raises(LeaseLost):
             hold()
+
+
+def test_a_renewal_without_a_token_is_tried_again(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(base) as client:
+        till = client.semaphore("till")
+        till.ensure(permits=1, lease_seconds=0.3)
+        asked: list[Any] = []
+        real = till.renew
+
+        def renew(*arguments: Any) -> bool:
+            asked.append(arguments)
+            if len(asked) == 1:
+                raise NoIdentity("not now")
+            return real(*arguments)
+
+        monkeypatch.setattr(till, "renew", renew)
+        with till.lease(timeout_seconds=1) as lease:
+            wait_until(lambda: len(asked) > 3)
+            lease.check()
 
 
 def test_a_lease_is_renewed_while_other_code_is_awaited(base: str) -> None:

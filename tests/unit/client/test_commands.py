@@ -2,14 +2,19 @@
 
 import io
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from signalbox.catalogue.reading import load
@@ -17,6 +22,7 @@ from signalbox.client import Client, call
 from signalbox.client.blocking.runs import Run
 from signalbox.testing import Harness
 from signalbox_infra.cli.main import main
+from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 
@@ -32,9 +38,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
 
 @pytest.fixture
 def client(harness: Harness) -> Iterator[Client]:
-    from os import environ
-
-    with Client(environ["SIGNALBOX_URL"]) as found:
+    with Client(os.environ["SIGNALBOX_URL"]) as found:
         yield found
 
 
@@ -64,6 +68,39 @@ def test_a_file_is_loaded_and_refused_lines_are_named(
     file.write_text('{"key": \n')
     assert main(["documents", "load", str(file)]) == 2
     assert "is not JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'{"key": "b"', b'{"a": NaN}', b'{"a": "\xff"}', b"[" * 100_000, b'"text"'])
+def test_a_line_that_is_no_document_is_named(
+    harness: Harness, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes
+) -> None:
+    file = tmp_path / "documents.ndjson"
+    file.write_bytes(b'\xef\xbb\xbf{"key": "a"}\n\n' + line + b"\n")
+    assert main(["documents", "load", str(file)]) == 2
+    assert re.search(r"Line 3 is not JSON|after line \d is not UTF-8", error := capsys.readouterr().err)
+    assert len(error) < 1_000
+    assert main(["documents", "put", "a", "[1]"]) == 2
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path: Path) -> None:
+    client.semaphore("till").ensure(permits=1)
+    ready, counted = tmp_path / "ready", tmp_path / "counted"
+    script = (
+        "import pathlib, signal, time; got = []; signal.signal(signal.SIGINT, lambda *_: got.append(1));"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        "while not got: time.sleep(.05)\n"
+        f"time.sleep(.5); pathlib.Path({str(counted)!r}).write_text(str(len(got)))"
+    )
+    command = [PYTHON, "-m", "signalbox_infra", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(PYTHON, command)  # noqa: S606 (a test's own command)
+    while not ready.exists():
+        time.sleep(0.05)
+    os.write(terminal, b"\x03")
+    os.waitpid(process, 0)
+    os.close(terminal)
+    assert counted.read_text() == "1"
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("7", 7)])
@@ -289,3 +326,26 @@ def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     monkeypatch.chdir(tmp_path)
     assert main(["documents", "get", "a"]) == 1
     assert "No local stack runs here. Start one: make dev" in capsys.readouterr().err
+
+
+def test_a_command_that_runs_for_longer_than_a_token_gets_another(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, seen = ["token-1", "token-2"], list[str]()
+
+    def token(url: str) -> str:
+        if not left:
+            raise CommandFailed("sign in again")
+        return left.pop(0)
+
+    def answer(_: object, request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["Authorization"])
+        return httpx.Response(200, json={"items": [], "semaphores": [], "next_page_token": "more"})
+
+    monkeypatch.setattr("signalbox_infra.deploy.deployment_client.tokens", lambda *_: cache(token))
+    monkeypatch.setattr("signalbox_infra.deploy.facts.signed_in", lambda *_: "ann@example.com")
+    monkeypatch.setattr("signalbox_infra.console.tokens.SECONDS_MAX", -1)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    assert main(["semaphores", "ls", "-p", "demo-project"]) == 1
+    assert "sign in again" in capsys.readouterr().err
+    assert seen == ["Bearer token-1", "Bearer token-2"]

@@ -17,7 +17,7 @@ from signalbox.catalogue.project import Project
 from signalbox_infra.cli.main import main
 from signalbox_infra.console.actions import ACTIONS, REASON_HEADER
 from signalbox_infra.console.relay import KEY_HEADER, Relay
-from signalbox_infra.console.serving import server_of
+from signalbox_infra.console.serving import server_of, write_line
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.target import Target
 from signalbox_infra.status.report import QueueNow
@@ -215,6 +215,42 @@ def test_nothing_but_actions_is_passed_on(
     assert (deployment.asked, lines) == ([], [])
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "DELETE /semaphores/a#/leases/b",
+        "POST /batches/a#/retry",
+        "POST xsweep/semaphores/a/pause",
+        "GET xtodos/semaphores",
+        "POST /semaphores/\x01/pause",
+        "POST /semaphores/\xe9/pause",
+    ],
+)
+def test_what_would_reach_another_address_than_it_names_is_not_passed_on(
+    opened: Opened, deployment: Deployment, acting: Acting, target: str
+) -> None:
+    client, lines, headers = acting
+    method, _, address = target.partition(" ")
+    raw = {"RAW_URI": address, "REQUEST_URI": address}
+    named = {"method": method, "base_url": str(opened[0].base_url), "headers": headers, "environ_overrides": raw}
+    assert client.open("/semaphores/a", **named).status_code == 400
+    assert (deployment.asked, lines) == ([], [])
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"label": "\\ud800"}', b"{"])
+def test_an_action_with_a_strange_body_is_logged_too(
+    opened: Opened, acting: Acting, capsys: pytest.CaptureFixture[str], body: bytes
+) -> None:
+    client, lines, headers = acting
+    path, sent = "/shop/flows/checkout/:act", {**headers, "Content-Type": "application/json"}
+    assert client.post(path, base_url=str(opened[0].base_url), data=body, headers=sent).status_code == 200
+    [line] = lines
+    write_line({**line, "reason": "caf\xe9 \x9b31m \u202e"})
+    written = capsys.readouterr().out
+    assert json.loads(written.encode()) == {**line, "reason": "caf\xe9 \x9b31m \u202e"}
+    assert "caf\xe9 \\u009b31m \\u202e" in written
+
+
 SECURITY: list[tuple[str, dict[str, str], int]] = [
     ("with another `Origin`, `null` or none", {"Origin": "http://evil.example"}, 403),
     ("with another `Origin`, `null` or none", {"Origin": "null"}, 403),
@@ -304,6 +340,7 @@ def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
         "| without `ACT=1` | 405 |",
         "| that edits or deletes a document without the `If-Match` of what was shown | 428 |",
         "| that is not one of the calls above | 404 or 405 |",
+        "| whose address is not encoded, has a `#` or does not begin with `/` | 400 |",
     }
     assert set(table.splitlines()[3:]) - others == {f"| {what} | {status} |" for what, _, status in SECURITY}
 

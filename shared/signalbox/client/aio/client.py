@@ -82,7 +82,7 @@ class AsyncClient:
         """
         key = keyed(str(uuid.uuid4())) if method == "POST" else {}
         route, _, query = path.strip("/").partition("?")
-        segments = (unquote(segment) for segment in route.split("/"))
+        segments = (unquote(segment) for segment in route.split("/")) if route else ()
         asked = {**parse_qs(query), **(parameters or {})}
         return await self._transport.json(
             method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})}

@@ -10,6 +10,7 @@ from typing import Literal, Self
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import Repeated, sleep
+from signalbox.client.identity import NoIdentity
 from signalbox.client.machine import Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
@@ -240,7 +241,7 @@ class HeldLease:
         asked_at = time.monotonic()
         try:
             renewed = await self._semaphore.renew(self._lease, self._seconds)
-        except ApiError:
+        except (ApiError, NoIdentity):
             return not self.is_lost
         if renewed:
             self._ends_at = asked_at + self._seconds

@@ -1,6 +1,5 @@
 """Sends requests, with a token and again while the function is not available."""
 
-import json
 import random
 import time
 from collections.abc import AsyncIterator
@@ -11,12 +10,18 @@ import httpx
 
 from signalbox.client.aio.waiting import in_thread, sleep
 from signalbox.client.identity import Fetch, Tokens, default_token
-from signalbox.client.machine import Answered, Attempts, EventReader
+from signalbox.client.machine import Answered, Attempts, EventReader, content_of
 from signalbox.client.model import Event, Json
 from signalbox.client.requests import Request, request
 
 TIMEOUT_SECONDS = 60.0
 """Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""
+
+NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
+AGAIN_SECONDS = 1.0
+"""The pause before a stream is opened again that has ended."""
+
+AGAIN = {"Retry-After": str(AGAIN_SECONDS)}
 
 
 class Transport:
@@ -48,37 +53,60 @@ class Transport:
 
         Raises `ApiError` for an unsuccessful answer, and `Unavailable` if there was none in time.
         """
-        attempts = Attempts(time.monotonic() + self._retry_seconds)
+        attempts = self._attempts()
         while True:
             response, answered = await self._attempt(asked)
             if response is not None and response.is_success:
-                return response, json.loads(response.content) if response.content else None
+                return response, content_of(response.status_code, response.content)
             await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     async def events(self, *segments: object) -> AsyncIterator[Event]:
-        """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again."""
-        reader = EventReader()
+        """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again.
+
+        Raises `ApiError` if it is refused, and `Unavailable` if for the time of retries none begins.
+        """
+        reader, attempts = EventReader(), self._attempts()
         while True:
-            headers = {"Last-Event-ID": reader.last_id or None}
+            asked = request("GET", *segments, headers={"Last-Event-ID": reader.last_id or None})
+            answered, is_alive = Answered(0, f"GET {asked.path}: the stream ended", AGAIN), False
             try:
-                async with self.stream(request("GET", *segments, headers=headers)) as response:
-                    async for line in response.aiter_lines():
-                        if (event := reader.line(line)) is not None:
-                            yield event
-                            if event["event"] == "complete":
-                                return
-            except httpx.TransportError:
-                await sleep(1.0)
+                async with self._opened(asked) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        answered = _answered(response)
+                    else:
+                        async for line in response.aiter_lines():
+                            is_alive |= line.startswith("id:")
+                            if (event := reader.line(line)) is not None:
+                                is_alive = True
+                                yield event
+                                if event["event"] == "complete":
+                                    return
+            except NO_ANSWER as error:
+                answered = Answered(0, f"GET {asked.path}: {error!r}", AGAIN)
+            if is_alive:
+                attempts = self._attempts()
+                await sleep(AGAIN_SECONDS)
+            else:
+                await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     @asynccontextmanager
     async def stream(self, asked: Request) -> AsyncIterator[httpx.Response]:
         """Open a request whose answer is read in parts. Raises `ApiError`, and `httpx.TransportError` if it breaks."""
-        headers = await self._headers(asked)
-        async with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
+        async with self._opened(asked) as response:
             if not response.is_success:
                 await response.aread()
                 raise Attempts(0.0).raised_for(_answered(response))
             yield response
+
+    @asynccontextmanager
+    async def _opened(self, asked: Request) -> AsyncIterator[httpx.Response]:
+        headers = await self._headers(asked)
+        async with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
+            yield response
+
+    def _attempts(self) -> Attempts:
+        return Attempts(time.monotonic() + self._retry_seconds)
 
     async def _attempt(self, asked: Request) -> tuple[httpx.Response | None, Answered]:
         headers = await self._headers(asked)
@@ -86,7 +114,7 @@ class Transport:
             response = await self._http.request(
                 asked.method, self.base_url + asked.path, content=asked.content, headers=headers
             )
-        except httpx.TransportError as error:
+        except NO_ANSWER as error:
             return None, Answered(0, f"{asked.method} {asked.path}: {error!r}")
         return response, _answered(response)
 

@@ -11,6 +11,7 @@ from typing import Literal, Self
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import Repeated, sleep
+from signalbox.client.identity import NoIdentity
 from signalbox.client.machine import Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
@@ -239,7 +240,7 @@ class HeldLease:
         asked_at = time.monotonic()
         try:
             renewed = self._semaphore.renew(self._lease, self._seconds)
-        except ApiError:
+        except (ApiError, NoIdentity):
             return not self.is_lost
         if renewed:
             self._ends_at = asked_at + self._seconds

@@ -1,7 +1,6 @@
 # Generated from client/aio/transport.py by `make client`: change that one.
 """Sends requests, with a token and again while the function is not available."""
 
-import json
 import random
 import time
 from collections.abc import Iterator
@@ -12,12 +11,18 @@ import httpx
 
 from signalbox.client.blocking.waiting import in_thread, sleep
 from signalbox.client.identity import Fetch, Tokens, default_token
-from signalbox.client.machine import Answered, Attempts, EventReader
+from signalbox.client.machine import Answered, Attempts, EventReader, content_of
 from signalbox.client.model import Event, Json
 from signalbox.client.requests import Request, request
 
 TIMEOUT_SECONDS = 60.0
 """Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""
+
+NO_ANSWER = (httpx.TransportError, httpx.DecodingError)
+AGAIN_SECONDS = 1.0
+"""The pause before a stream is opened again that has ended."""
+
+AGAIN = {"Retry-After": str(AGAIN_SECONDS)}
 
 
 class Transport:
@@ -49,37 +54,60 @@ class Transport:
 
         Raises `ApiError` for an unsuccessful answer, and `Unavailable` if there was none in time.
         """
-        attempts = Attempts(time.monotonic() + self._retry_seconds)
+        attempts = self._attempts()
         while True:
             response, answered = self._attempt(asked)
             if response is not None and response.is_success:
-                return response, json.loads(response.content) if response.content else None
+                return response, content_of(response.status_code, response.content)
             sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     def events(self, *segments: object) -> Iterator[Event]:
-        """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again."""
-        reader = EventReader()
+        """Iterate over a stream of events until one is ``complete``. A stream that ends before is opened again.
+
+        Raises `ApiError` if it is refused, and `Unavailable` if for the time of retries none begins.
+        """
+        reader, attempts = EventReader(), self._attempts()
         while True:
-            headers = {"Last-Event-ID": reader.last_id or None}
+            asked = request("GET", *segments, headers={"Last-Event-ID": reader.last_id or None})
+            answered, is_alive = Answered(0, f"GET {asked.path}: the stream ended", AGAIN), False
             try:
-                with self.stream(request("GET", *segments, headers=headers)) as response:
-                    for line in response.iter_lines():
-                        if (event := reader.line(line)) is not None:
-                            yield event
-                            if event["event"] == "complete":
-                                return
-            except httpx.TransportError:
-                sleep(1.0)
+                with self._opened(asked) as response:
+                    if not response.is_success:
+                        response.read()
+                        answered = _answered(response)
+                    else:
+                        for line in response.iter_lines():
+                            is_alive |= line.startswith("id:")
+                            if (event := reader.line(line)) is not None:
+                                is_alive = True
+                                yield event
+                                if event["event"] == "complete":
+                                    return
+            except NO_ANSWER as error:
+                answered = Answered(0, f"GET {asked.path}: {error!r}", AGAIN)
+            if is_alive:
+                attempts = self._attempts()
+                sleep(AGAIN_SECONDS)
+            else:
+                sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     @contextmanager
     def stream(self, asked: Request) -> Iterator[httpx.Response]:
         """Open a request whose answer is read in parts. Raises `ApiError`, and `httpx.TransportError` if it breaks."""
-        headers = self._headers(asked)
-        with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
+        with self._opened(asked) as response:
             if not response.is_success:
                 response.read()
                 raise Attempts(0.0).raised_for(_answered(response))
             yield response
+
+    @contextmanager
+    def _opened(self, asked: Request) -> Iterator[httpx.Response]:
+        headers = self._headers(asked)
+        with self._http.stream(asked.method, self.base_url + asked.path, headers=headers) as response:
+            yield response
+
+    def _attempts(self) -> Attempts:
+        return Attempts(time.monotonic() + self._retry_seconds)
 
     def _attempt(self, asked: Request) -> tuple[httpx.Response | None, Answered]:
         headers = self._headers(asked)
@@ -87,7 +115,7 @@ class Transport:
             response = self._http.request(
                 asked.method, self.base_url + asked.path, content=asked.content, headers=headers
             )
-        except httpx.TransportError as error:
+        except NO_ANSWER as error:
             return None, Answered(0, f"{asked.method} {asked.path}: {error!r}")
         return response, _answered(response)
 
