@@ -104,7 +104,8 @@ class Request:
     """A request with its key. `answers` are those of all its repeats.
 
     `created_at` is the time of the batch, `steady` the runs that have matched since the first call and that nobody else
-    has changed, and `acted` how often units have acted on each run of an incarnation.
+    has changed, and `acted` how often units have acted on each run of an incarnation. `refused` are the runs that have
+    refused the action, since they were changed between the unit's read and its act.
     """
 
     key: str
@@ -114,6 +115,7 @@ class Request:
     answers: list[bulk.Begun] = field(default_factory=list)
     steady: set[str] | None = None
     acted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: set[str] = field(default_factory=set)
 
     def matches(self, run: Run | None, until: datetime) -> bool:
         """Return whether a run is one that was there at a time and matches now, in a state that it had then."""
@@ -301,11 +303,17 @@ class BulkWorld:
         runs.run_group(ports, attempt, RetryLimits(STARTS_MAX), is_live, self._act_on_run, pace)
 
     def _act_on_run(self, attempt: Attempt, *_: object) -> str:
-        unit, here = Unit(self._request_of(attempt.payload), attempt.payload["id"]), greenlet.getcurrent()
+        request, here = self._request_of(attempt.payload), greenlet.getcurrent()
+        unit = Unit(request, attempt.payload["id"])
         self.units[here] = unit
         self._look(unit)
         try:
             result = bulk.act_on_run(self.world.ports, attempt.payload)
+        except Problem as problem:
+            if request.matches(self.runs.get(unit.id), request.created_at or self.world.now()):
+                raise Violation(f"{request.wanted} is refused by {unit.id}, which matches") from problem
+            request.refused.add(unit.id)
+            raise
         finally:
             del self.units[here]
         REACHED[SKIPPED] += result == bulk.SKIPPED
@@ -387,7 +395,7 @@ class BulkWorld:
             raise Violation(f"{request.answers} were answered, and the batch has {ids}")
         if {each.batch for each in request.answers} != {request.batch}:
             raise Violation(f"{request.answers} have several batches")
-        if status.counts.failed or status.counts.succeeded != len(ids):
+        if status.counts.failed > len(request.refused) or status.counts.remaining or status.counts.size != len(ids):
             raise Violation(f"of {len(ids)} units, the batch has {status.counts}")
         acted = {id_ for id_, _ in request.acted}
         if lost := (request.steady or set()) - acted:
