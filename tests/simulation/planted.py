@@ -70,15 +70,22 @@ NOTICED = Path(__file__).parent / "noticed_seeds.json"
 
 
 def noticed(name: str) -> int | None:
-    """Return a seed that notices the fault, or None if none of the first `SEEDS_MAX` does."""
+    """Return a seed whose world holds without the fault and not with it; None if none of the first `SEEDS_MAX` is."""
     fault = PLANTED[name]
-    with fault.plant():
-        for seed in chain(_kept(name), range(SEEDS_MAX)):
-            try:
-                fault.run(seed)
-            except Violation:
-                return seed
+    for seed in chain(_kept(name), range(SEEDS_MAX)):
+        with fault.plant():
+            is_broken = _is_broken(fault, seed)
+        if is_broken and not _is_broken(fault, seed):
+            return seed
     return None
+
+
+def _is_broken(fault: Fault, seed: int) -> bool:
+    try:
+        fault.run(seed)
+    except Violation:
+        return True
+    return False
 
 
 def _kept(name: str) -> Iterator[int]:
