@@ -334,6 +334,7 @@ def test_a_replay_that_diverges_or_has_no_code_says_where(
 def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "signalbox.yaml").touch()  # the clone itself may have a stack
     monkeypatch.chdir(tmp_path)
     assert main(["documents", "get", "a"]) == 1
     assert "No local stack runs here. Start one: make dev" in capsys.readouterr().err
