@@ -45,6 +45,9 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
             yield client
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    except (KeyboardInterrupt, click.Abort) as error:
+        click.echo("Stopped. What was sent before has its effect.", err=True)
+        raise click.exceptions.Exit(1) from error
 
 
 def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
@@ -351,7 +354,8 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
         try:
             while True:
                 try:
-                    return process.wait(LOOK_SECONDS)
+                    status = process.wait(LOOK_SECONDS)
+                    return status if status >= 0 else SIGNALLED - status
                 except subprocess.TimeoutExpired:
                     if lease.is_lost:
                         process.terminate()
@@ -362,6 +366,9 @@ def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SIGNALLED = 128
+"""The status of a command that a signal ended is this with the signal's number, as in a shell."""
 
 
 def _is_in_the_foreground() -> bool:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -86,6 +87,38 @@ def test_what_draws_an_id_is_repeated_under_one_key() -> None:
         with function.client() as client:
             assert send(client.flow("office", "errand")) == "i"
         assert len({request.headers["Idempotency-Key"] for request in function.requests}) == 1
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client: client.documents.add({}),
+        lambda client: client.verifications.begin(),
+        lambda client: client.semaphore("till").signal({"id": "a", "token": 1, "ends_at": ""}),
+        lambda client: client.flow("shop", "checkout").run("o-7").send("approval"),
+        lambda client: client.object("shop", "Stock", "cup").post("put"),
+        lambda client: client.object("shop", "Stock", "cup").delete(),
+        lambda client: client.request("POST", "shop/stock"),
+    ],
+)
+def test_what_has_no_id_in_its_body_is_repeated_under_one_key(send: Callable[[Client], object]) -> None:
+    done = {"released": True, "call": "c", "ready": False}
+    function = Function(httpx.ReadError("cut"), httpx.Response(200, json=done), httpx.Response(200, json=done))
+    with function.client() as client:
+        send(client)
+        send(client)
+    first, again, other = (request.headers["Idempotency-Key"] for request in function.requests)
+    assert first == again != other
+
+
+def test_each_item_of_a_list_comes_once() -> None:
+    first: dict[str, Any] = {"rates": [{"name": "a"}], "next_page_token": "t"}
+    empty: dict[str, Any] = {"rates": [], "next_page_token": "u"}
+    last: dict[str, Any] = {"rates": [{"name": "b"}]}
+    function = Function(*(httpx.Response(200, json=page) for page in (first, empty, last)))
+    with function.client() as client:
+        assert [each["name"] for each in client.rates.list()] == ["a", "b"]
+    assert [request.url.params.get("page_token") for request in function.requests] == [None, "t", "u"]
 
 
 def test_a_query_may_have_an_argument_of_any_name() -> None:
@@ -361,6 +394,23 @@ def test_a_lease_that_cannot_be_renewed_is_lost_when_it_must_have_ended(base: st
         till.ensure(permits=1, lease_seconds=0.3)
         with pytest.raises(LeaseLost):
             hold()
+
+
+def test_a_renewal_that_is_answered_late_counts_from_when_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(blocking_semaphores, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def renew(*_: object) -> bool:
+        nonlocal now
+        now += 12
+        return True
+
+    with Function().client() as client:
+        till = client.semaphore("till")
+        monkeypatch.setattr(till, "renew", renew)
+        lease = blocking_semaphores.HeldLease(till, {"id": "a", "token": 1, "ends_at": ""}, 10)
+        lease._renew()
+    assert lease.is_lost
 
 
 def test_a_renewal_without_a_token_is_tried_again(base: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,18 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path:
     assert counted.read_text() == "1"
 
 
-@pytest.mark.parametrize(("code", "status"), [("0", 0), ("7", 7)])
+def test_a_command_that_is_interrupted_says_so(
+    harness: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("signalbox.client.blocking.documents.Documents.get", interrupted)
+    assert main(["documents", "get", "a"]) == 1
+    assert capsys.readouterr().err == "Stopped. What was sent before has its effect.\n"
+
+
+@pytest.mark.parametrize(("code", "status"), [("0", 0), ("7", 7), ("os.kill(os.getpid(), 9)", 137)])
 def test_a_command_runs_under_a_lease_and_gives_its_status(client: Client, code: str, status: int) -> None:
     client.semaphore("till").ensure(permits=1)
     script = f"import os, sys; assert int(os.environ['SIGNALBOX_TOKEN']) > 0; sys.exit({code})"
@@ -323,6 +334,7 @@ def test_a_replay_that_diverges_or_has_no_code_says_where(
 def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "signalbox.yaml").touch()  # the clone itself may have a stack
     monkeypatch.chdir(tmp_path)
     assert main(["documents", "get", "a"]) == 1
     assert "No local stack runs here. Start one: make dev" in capsys.readouterr().err

@@ -232,8 +232,9 @@ def test_what_would_reach_another_address_than_it_names_is_not_passed_on(
     client, lines, headers = acting
     method, _, address = target.partition(" ")
     raw = {"RAW_URI": address, "REQUEST_URI": address}
-    named = {"method": method, "base_url": str(opened[0].base_url), "headers": headers, "environ_overrides": raw}
-    assert client.open("/semaphores/a", **named).status_code == 400
+    base = str(opened[0].base_url)
+    answer = client.open("/semaphores/a", method=method, base_url=base, headers=headers, environ_overrides=raw)
+    assert answer.status_code == 400
     assert (deployment.asked, lines) == ([], [])
 
 
