@@ -31,10 +31,10 @@ An entry with * begins a segment. A patch that is not shorter than the version i
 is a removal. "old" is a segment whose first version is older than `days_max`.
 
 A version's number is the microseconds of the server's time at which its write read the document (for *found*: the
-document's update time), but at least one more than the last. It grows for each key, across deletion and creation. A
-deletion keeps the mark in the log's header, `histories/{key}`. A write that finds no mark in the document continues
-from the header, and writes the header under the guard of its read: a document that is missing at two instants may have
-existed in between.
+document's update time; for a new document: that of the read of the log's header, which comes later), but at least one
+more than the last. It grows for each key, across deletion and creation. A deletion keeps the mark in the log's header,
+`histories/{key}`. A write that finds no mark in the document continues from the header, and writes the header under the
+guard of its read: a document that is missing at two instants may have existed in between.
 """
 
 from collections.abc import Sequence

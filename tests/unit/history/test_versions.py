@@ -13,7 +13,7 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.identity import acting, author_of_user
 from signalbox.core.paging import Listing
-from signalbox.core.ports import Delete, Ports
+from signalbox.core.ports import Delete, Ports, Store
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model import path_of
@@ -22,6 +22,8 @@ from signalbox.documents.service import documents, patches, transactions
 from signalbox.documents.service.bulk import put_each
 from signalbox.documents.service.documents import restore
 from signalbox.documents.service.transactions import Transaction
+from signalbox.documents.storage import reads
+from signalbox.documents.storage.reads import Found
 from signalbox.history import service as history_service
 from signalbox.history.model import HISTORY, HistoryRule, version_of
 from signalbox.history.requests import Reference
@@ -161,6 +163,21 @@ def test_another_clients_deletion_is_noted_by_its_event_once(at: Front) -> None:
     at.world.deliver_event(event)
     assert held(at, "c-1") == [{"n": 1}, None]
     assert versions(at, "c-1")[0]["author"] == ""
+
+
+def test_a_new_document_is_newer_than_what_another_client_deleted_while_it_was_put(at: Front) -> None:
+    def meanwhile(store: Store, found: Found, content: Any) -> Any:
+        patch.stop()
+        for n in (1, 2):
+            at.world.pass_time(1)
+            at.ask("PUT", "/c-1", {"n": n})
+        at.world.store.commit([Delete(path_of("c-1"))])
+        return reads.log_header(store, found, content)
+
+    patch = mock.patch.object(reads, "log_header", meanwhile)
+    patch.start()
+    assert at.ask("PUT", "/c-1", {"n": 3}).status_code == 201
+    assert held(at, "c-1") == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
 def test_content_from_before_the_history_was_on_becomes_a_version(at: Front) -> None:

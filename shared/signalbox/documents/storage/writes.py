@@ -143,7 +143,8 @@ def _recorded(
     assert mark or header, "a log whose document has no mark continues from its header"
     mark = mark or Mark.from_record(header and header.data)
     content = bare(document.content) if document else None
-    state = State(content, mark, read.update_time, read.read_time)
+    read_time = max(read.read_time, header.read_time) if header and document is None else read.read_time
+    state = State(content, mark, read.update_time, read_time)
     return history.record(state, after, action, AUTHOR.get(), rule)
 
 
