@@ -11,9 +11,8 @@ SEEDS ?= 10000
 COPIES ?= 20000
 DEPLOYMENTS ?= 100
 ARGS ?=
-# One worker more than cores, since many tests wait for a stack; the tests of a file in one worker: they share its stack.
-WORKERS = $(shell $(PYTHON_IN_VENV) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-IN_PARALLEL = --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+# One worker a core, and the tests of a file in one worker: they share its stack or emulator.
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
 ENV := dev
 PROJECT :=

@@ -23,6 +23,7 @@ from signalbox.core.names import ANYONE
 from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
+from signalbox.core.queries import ID, Condition
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.machine.reactions import WRITERS
@@ -120,6 +121,8 @@ class HistoryWorld:
         for key in KEYS:
             if path.startswith(f"{collection_of(key)}/") and path.count("/") > collection_of(key).count("/") + 1:
                 self.parts[key].add(path)
+            elif path.startswith(f"{collection_of(key)}/") and before.data and not after.data:
+                self._check_oldest(key, before.id)
         changes = self.changes.get(path.removeprefix("documents/"))
         if changes is None:
             return
@@ -131,6 +134,12 @@ class HistoryWorld:
         if old != new:
             at = after.update_time or self.world.now()
             changes.append(Change(at, new, self.foreign))
+
+    def _check_oldest(self, key: str, version: str) -> None:
+        """Raise `Violation` if a version is deleted before an older one, where each commit deletes one."""
+        older = self.world.store.query(Query(collection_of(key), (Condition(ID, ">", version),), limit=1))
+        if older and self.has_parts:
+            raise Violation(f"the version {version} of {key} was deleted before {older[0].id}")
 
     # --- users ---
 

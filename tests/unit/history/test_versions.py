@@ -167,15 +167,15 @@ def test_another_clients_deletion_is_noted_by_its_event_once(at: Front) -> None:
 
 def test_a_new_document_is_newer_than_what_another_client_deleted_while_it_was_put(at: Front) -> None:
     def meanwhile(store: Store, found: Found, content: Any) -> Any:
-        patch.stop()
+        overtaken.stop()
         for n in (1, 2):
             at.world.pass_time(1)
             at.ask("PUT", "/c-1", {"n": n})
         at.world.store.commit([Delete(path_of("c-1"))])
         return reads.log_header(store, found, content)
 
-    patch = mock.patch.object(reads, "log_header", meanwhile)
-    patch.start()
+    overtaken = mock.patch.object(reads, "log_header", meanwhile)
+    overtaken.start()
     assert at.ask("PUT", "/c-1", {"n": 3}).status_code == 201
     assert held(at, "c-1") == [{"n": 1}, {"n": 2}, {"n": 3}]
 

@@ -53,11 +53,6 @@ def _transforms_too(edit: Any, embedding: Embedding) -> None:
     check_source(edit, Embedding(embedding.sources))
 
 
-def _transform_of_the_request(edit: Any, embedding: Embedding) -> None:
-    """The transform is that of the field in the request's document, and not in the document that shows the copy."""
-    check_source(replace(edit, shown_at=edit.place), embedding)
-
-
 check_source = original("documents.check_source")
 
 
@@ -91,9 +86,6 @@ FAULTS = (
     _write_back("write-back-1", "one commit", "documents.perform", _one_after_the_other),
     _write_back("write-back-2", "refusing a stale copy", "documents.check_fresh", lambda *_: None),
     _write_back("write-back-2", "refusing what a transform made", "documents.check_source", _transforms_too),
-    _write_back(
-        "write-back-2", "the transform where the copy is shown", "documents.check_source", _transform_of_the_request
-    ),
     Fault(
         "write-back-3",
         "embedding what is written with it",

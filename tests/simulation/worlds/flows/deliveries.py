@@ -105,7 +105,7 @@ class FlowDeliveries:
         if effect.task == WAKE_UP_TASK:
             wake = Delivery(WakeUp.from_payload(effect.payload), effect.name, before)
             self._run_turn(ports, flows, wake)
-        elif archives.is_archive(effect.payload):
+        elif effect.payload.get("act") == "archive":
             archives.archive(ports, effect.payload, self.archive.write)
         elif effect.task in steps.OWN_TASKS:
             steps.run_own_task(ports, attempt)
