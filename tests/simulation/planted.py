@@ -5,6 +5,7 @@ nothing else has changed, it notices again at once. When it no longer does, the 
 the first time. Rewrite the file with ``python -m tests.simulation --keep-noticed``.
 """
 
+import gc
 import json
 import os
 from collections.abc import Iterator
@@ -85,7 +86,9 @@ def noticed(name: str) -> int | None:
 def _is_broken(fault: Fault, seed: int) -> bool:
     try:
         fault.run(seed)
-    except Violation:
+    except Violation as violation:
+        violation.__traceback__ = None
+        gc.collect()  # the code that a broken run leaves must not be cleaned up within the next run
         return True
     return False
 
