@@ -388,7 +388,6 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.claim_lost": "signalbox.semaphores.machine.leases:claim_lost",
     "semaphores.end_tasks in sweep": "signalbox.semaphores.sweep:end_tasks",
     "semaphores.end_tasks in wait_queue": "signalbox.semaphores.machine.wait_queue:end_tasks",
-    "semaphores.waiter_after": "signalbox.semaphores.machine.leases:waiter_after",
     "semaphores.confirm": "signalbox.semaphores.service:confirm",
     "semaphores._before": "signalbox.semaphores.machine.leases:_before",
     "semaphores.departure_task": "signalbox.semaphores.machine.waits:departure_task",

@@ -535,7 +535,6 @@ FAULTS = (
     _without("sem-3", "the server's time", ("semaphores.Loaded.now", property(_by_a_fast_clock))),
     _without("sem-4", "the claim", ("semaphores.claim", _run_unclaimed)),
     _without("sem-4", "the way back into the wait queue", ("semaphores.claim_lost", _drop_lost_grants)),
-    _without("sem-4", "no deadline after a start", ("semaphores.waiter_after", lambda waiter, _: waiter)),
     _without("sem-4", "the old place in the wait queue", ("semaphores.requeue", _back_to_the_end)),
     _without("sem-4", "returning a grant whose task is lost", ("semaphores._return_to_queue", lambda *_: None)),
     _without("sem-4", "a new token for a second delivery", ("semaphores.Semaphore.claim", _under_the_same_token)),
