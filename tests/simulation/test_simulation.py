@@ -89,7 +89,7 @@ SEEDS = {
 
 ONE_IN = 10
 
-LONG_SEEDS = 30
+LONG_SEEDS = 60
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {

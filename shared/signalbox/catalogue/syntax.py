@@ -245,41 +245,42 @@ class Module:
 
     def handlers(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """Return the places and the triggers of the handlers that are tasks, by name. Raises `CatalogueError`."""
-        functions = (node for node in self._nodes if isinstance(node, FUNCTIONS))
-        decorated = ((node, each) for node in functions for each in node.decorator_list if isinstance(each, ast.Call))
         found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        for handler, call in decorated:
-            if _is_decorator(call, DOCUMENT_DECORATOR):
-                place = f"{self._path}:{call.lineno}"
-                patterns, options = _constants(self._path, call)
-                kind = options.get("on", WRITTEN)
-                if len(patterns) != 1 or kind not in KINDS:
-                    raise CatalogueError(
-                        f'{place}: write on_document("orders/{{id}}", on="created"), with one pattern and one of '
-                        f"{', '.join(KINDS)}"
-                    )
-                if handler.name in found:
-                    raise CatalogueError(f"{place}: {handler.name} has a pattern already: write a second handler")
-                found[handler.name] = place, {"event": f"{EVENT_TYPES}{kind}", "document": str(patterns[0])}
+        for handler, call in self._decorated(DOCUMENT_DECORATOR):
+            place = f"{self._path}:{call.lineno}"
+            patterns, options = _constants(self._path, call)
+            kind = options.get("on", WRITTEN)
+            if len(patterns) != 1 or kind not in KINDS:
+                raise CatalogueError(
+                    f'{place}: write on_document("orders/{{id}}", on="created"), with one pattern and one of '
+                    f"{', '.join(KINDS)}"
+                )
+            if handler.name in found:
+                raise CatalogueError(f"{place}: {handler.name} has a pattern already: write a second handler")
+            found[handler.name] = place, {"event": f"{EVENT_TYPES}{kind}", "document": str(patterns[0])}
         return found
 
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """Return the places and the entries of the schedules of tasks, by their names. Raises `CatalogueError`."""
-        tasks = (node for node in self._nodes if isinstance(node, FUNCTIONS))
-        decorated = ((task, each) for task in tasks for each in task.decorator_list if isinstance(each, ast.Call))
         found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        for task, call in decorated:
-            if _is_decorator(call, SCHEDULE_DECORATOR):
-                place = f"{self._path}:{call.lineno}"
-                crons, options = _constants(self._path, call)
-                if len(crons) > 1:
-                    more = ", ".join(map(repr, crons[1:]))
-                    raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
-                name = options.pop("name", url_segment(task.name))
-                if name in found:
-                    raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
-                found[name] = place, {"task": task.name, **({"cron": crons[0]} if crons else {}), **options}
+        for task, call in self._decorated(SCHEDULE_DECORATOR):
+            place = f"{self._path}:{call.lineno}"
+            crons, options = _constants(self._path, call)
+            if len(crons) > 1:
+                more = ", ".join(map(repr, crons[1:]))
+                raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
+            name = options.pop("name", url_segment(task.name))
+            if name in found:
+                raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
+            found[name] = place, {"task": task.name, **({"cron": crons[0]} if crons else {}), **options}
         return found
+
+    def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:
+        """Iterate over the functions with a call of one of these decorators, each with that call."""
+        for node in self._nodes:
+            if isinstance(node, FUNCTIONS):
+                calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
+                yield from ((node, call) for call in calls if _is_decorator(call, names))
 
     def rules(self) -> dict[str, str]:
         """Return the places of the access rules, by the names of their flows and classes."""

@@ -897,7 +897,7 @@ def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck
     now, before = read.mailbox.read_time, header.stuck or {}
     if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
         return
-    since = before.get("at", rfc3339(now))  # another reason is no other state
+    since = before.get("at", rfc3339(now))  # the run has been stuck since the first reason
     reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": since}
     reason |= {"trace": stuck.trace} if stuck.trace else {}
     address = header.address.to_json()

@@ -57,6 +57,18 @@ def begin(
     return futures
 
 
+def group_behind_a_first(
+    pool: ThreadPoolExecutor, gathering: Gathering[str, str], handler: Handler, *items: tuple[str, str]
+) -> list[Future[str]]:
+    """Hand in items while a first request is handled, and let all be handled. Return the first and the others."""
+    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
+    assert handler.begun[0].wait(SECONDS_MAX)
+    others = begin(pool, gathering, handler, *items)
+    for gate in handler.gates:
+        gate.set()
+    return [first, *others]
+
+
 def test_what_arrives_while_a_group_is_handled_is_the_next_group(pool: ThreadPoolExecutor) -> None:
     gathering, handler = Gathering[str, str](10), Handler(2)
     first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
@@ -82,11 +94,7 @@ def test_a_group_is_bounded_and_has_each_id_once(pool: ThreadPoolExecutor) -> No
 
 def test_each_request_raises_its_own_error(pool: ThreadPoolExecutor) -> None:
     gathering, handler = Gathering[str, str](10), Handler(2)
-    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
-    assert handler.begun[0].wait(SECONDS_MAX)
-    good, wrong = begin(pool, gathering, handler, ("b", "y"), ("c", "wrong"))
-    for gate in handler.gates:
-        gate.set()
+    first, good, wrong = group_behind_a_first(pool, gathering, handler, ("b", "y"), ("c", "wrong"))
     assert first.result(SECONDS_MAX) == "X"
     assert good.result(SECONDS_MAX) == "Y"
     with pytest.raises(ValueError, match="c"):
@@ -97,11 +105,7 @@ def test_an_error_of_a_group_is_that_of_its_first_request_and_the_outcome_of_the
     pool: ThreadPoolExecutor,
 ) -> None:
     gathering, handler = Gathering[str, str](10), Handler(2)
-    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
-    assert handler.begun[0].wait(SECONDS_MAX)
-    down, other = begin(pool, gathering, handler, ("b", "down"), ("c", "y"))
-    for gate in handler.gates:
-        gate.set()
+    first, down, other = group_behind_a_first(pool, gathering, handler, ("b", "down"), ("c", "y"))
     with pytest.raises(ConnectionError):
         down.result(SECONDS_MAX)
     with pytest.raises(Unavailable):
@@ -111,11 +115,7 @@ def test_an_error_of_a_group_is_that_of_its_first_request_and_the_outcome_of_the
 
 def test_code_that_ends_its_thread_leaves_no_request_waiting(pool: ThreadPoolExecutor) -> None:
     gathering, handler = Gathering[str, str](10), Handler(3)
-    first = pool.submit(gathering.answer, "k", "a", "x", handler.handle)
-    assert handler.begun[0].wait(SECONDS_MAX)
-    deadly, other = begin(pool, gathering, handler, ("b", "exit"), ("c", "y"))
-    for gate in handler.gates:
-        gate.set()
+    first, deadly, other = group_behind_a_first(pool, gathering, handler, ("b", "exit"), ("c", "y"))
     with pytest.raises(SystemExit):
         deadly.result(SECONDS_MAX)
     with pytest.raises(Unavailable):

@@ -103,8 +103,8 @@ class Run:
 class Request:
     """A request with its key. `answers` are those of all its repeats.
 
-    `created_at` is the time of the batch, `steady` the runs that have matched since the first call and that nobody else
-    has changed, and `acted` how often units have acted on each run of an incarnation. `refused` are the runs that have
+    `created_at` is the time of the batch, `steady` the runs that have matched since the first call and that only units
+    have changed, and `acted` how often units have acted on each run of an incarnation. `refused` are the runs that have
     refused the action, since they were changed between the unit's read and its act.
     """
 
