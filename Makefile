@@ -2,6 +2,8 @@
 # One Python environment, .venv, is installed from the locks, and again only when a lock has changed.
 
 PYTHON_IN_VENV := .venv/bin/python
+# Dozens of processes of a local stack import the same modules: they are compiled once, whatever a shell's settings say.
+unexport PYTHONDONTWRITEBYTECODE
 # A function's own requirements.in, in its folder, is locked in the same folder, installed here and deployed with that function.
 OWN_REQUIREMENTS := $(filter-out functions/requirements.in,$(wildcard */requirements.in */*/requirements.in */*/*/requirements.in))
 LOCKS := requirements-dev.txt $(wildcard $(OWN_REQUIREMENTS:.in=.txt))
@@ -70,7 +72,7 @@ logs: $(READY) ## Show the last log lines (LINES=100, FOLLOW=1 goes on, LOG=json
 		$(if $(filter json,$(LOG)),--json)
 
 test: $(READY) ## Run the tests, also of your own folders, without the slow ones (ARGS="-k word" goes to pytest)
-	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not slow and not marathon" $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) --ignore=tests/fuzz -p tests.skips -m "not slow and not marathon" $(ARGS)
 
 test-all: $(READY) ## Run the slow tests too: stacks that are killed, pages in a browser, Terraform, more seeds
 	@$(PYTHON_IN_VENV) -m pytest $(IN_PARALLEL) $(TEST_FOLDERS) -p tests.skips -m "not marathon" $(ARGS)

@@ -50,6 +50,8 @@ from signalbox.transforms import service as transforms_service
 from signalbox.transforms.model import PutTransformRequest
 from signalbox_infra.local.functions.server import mounted
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

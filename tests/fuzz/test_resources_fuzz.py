@@ -29,6 +29,8 @@ from signalbox.adapters import runtime
 from signalbox.testing import Harness, platform
 from signalbox.testing.ports import IndexedStore
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

@@ -21,6 +21,8 @@ from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys, UserTokens
 from tests.unit.adapters import test_user_auth as users
 
+pytestmark = pytest.mark.slow
+
 KEYS = {users.FIREBASE.key_id: users.FIREBASE.pem}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

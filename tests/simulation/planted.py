@@ -74,6 +74,7 @@ NOTICED = Path(__file__).parent / "noticed_seeds.json"
 
 def noticed(name: str) -> int | None:
     """Return a seed whose world holds without the fault and not with it; None if none of the first `SEEDS_MAX` is."""
+    gc.freeze()  # what a process has imported is most of what a collection would look at
     fault = PLANTED[name]
     for seed in chain(_kept(name), range(SEEDS_MAX)):
         with fault.plant():
