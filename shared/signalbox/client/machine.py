@@ -150,15 +150,20 @@ def unreadable(asked: str, status: int, why: str, text: str) -> ApiError:
 
 @dataclass(slots=True)
 class EventReader:
-    """Reads server-sent events line by line (WHATWG HTML, section 9.2). `last_id` is where a new stream continues.
+    """Reads server-sent events line by line (WHATWG HTML, section 9.2).
 
-    `asked` is the request's method and path.
+    `last_id` is where a new stream continues: behind what an empty line ended. `asked` is the request's method and path.
     """
 
     asked: str
     last_id: str = ""
+    _id: str = ""
     _name: str = ""
     _data: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Begin another stream: forget what the last one left of an event that it did not end."""
+        self._id, self._name, self._data = self.last_id, "", []
 
     def line(self, text: str) -> Event | None:
         """Take a line without its end. Returns the event that it completes."""
@@ -171,11 +176,12 @@ class EventReader:
         elif name == "event":
             self._name = value
         elif name == "id":
-            self.last_id = value
+            self._id = value
         return None
 
     def _completed(self) -> Event | None:
         name, data, self._name, self._data = self._name, self._data, "", []
+        self.last_id = self._id
         if not data:
             return None
         return {"event": name or "message", "id": self.last_id, "data": json_of(self.asked, 200, "\n".join(data))}

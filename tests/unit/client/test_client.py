@@ -194,11 +194,10 @@ def test_events_are_read_line_by_line() -> None:
     assert found == [{"event": "unit", "id": "1", "data": {"a": 1}}, {"event": "message", "id": "1", "data": 2}]
 
 
-def test_a_stream_that_breaks_is_opened_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signalbox.client.blocking.batches.sleep", lambda _: None)
-
+@pytest.mark.parametrize("torn", [b"", b"event: unit\nid: 8\n", b"event: unit\nid: 8\ndata: 2\n"])
+def test_a_stream_that_breaks_is_opened_after_its_last_whole_event(torn: bytes) -> None:
     def broken() -> Iterator[bytes]:
-        yield b"id: 7\nevent: unit\ndata: 1\n\n"
+        yield b"id: 7\nevent: unit\ndata: 1\n\n" + torn
         raise httpx.ReadError("cut")
 
     ended = httpx.Response(200, text="id: 8\nevent: complete\ndata: {}\n\n")

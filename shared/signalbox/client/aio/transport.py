@@ -68,6 +68,7 @@ class Transport:
         """
         reader, attempts = EventReader(str(request("GET", *segments))), self._attempts()
         while True:
+            reader.begin()
             asked = request("GET", *segments, headers={"Last-Event-ID": reader.last_id or None})
             answered, is_alive = Answered(0, f"{asked}: the stream ended", AGAIN), False
             try:
