@@ -152,7 +152,7 @@ def unreadable(asked: str, status: int, why: str, text: str) -> ApiError:
 class EventReader:
     """Reads server-sent events line by line (WHATWG HTML, section 9.2).
 
-    `last_id` is where a new stream continues: behind what an empty line ended. `asked` is the request's method and path.
+    `last_id` is where a new stream continues: after what an empty line ended. `asked` is the request's method and path.
     """
 
     asked: str

@@ -111,7 +111,8 @@ class Batch:
 
     async def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
         """Run failed units again, the named ones or all, perhaps with other arguments."""
-        await self._transport.json("POST", "batches", self.id, "retry", body=given(units=units, payload=payload))
+        body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 
     async def complete(self, index: int, *, result: Json = MISSING, error: str | None = None) -> None:
         """Complete a unit from outside, with its result or with an error; a repeat changes nothing."""

@@ -166,7 +166,8 @@ class Run:
 
     async def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
-        await self._transport.json("POST", *self._address, "cancel", body=given(reason=reason))
+        body, key = given(reason=reason), keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the run as cancelled without running its code."""
