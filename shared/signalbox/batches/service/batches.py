@@ -277,7 +277,8 @@ def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
     else:
         page_count, size = storage.count_loaded(ports, run)
     counts = storage.read_counts_of(ports, run, size) if size else Counts(0, 0, 0)
-    return BatchStatus(run.batch, header.state, counts, page_count, then=then_id(run.batch, header))
+    follows = then_id(run.batch, header)
+    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.task)
 
 
 @dataclass(frozen=True, slots=True)
