@@ -7,7 +7,7 @@ A call is sent again after a transport error, 429, 502, 503 and 504, with expone
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from signalbox.client.model import Event, Json
 from signalbox.client.problems import ApiError, PreconditionFailed, Unavailable, error_of
@@ -105,10 +105,9 @@ class Answer:
         """Return the answer's object, with all members that `shape` requires: a `TypedDict`, or `dict` for any."""
         if not isinstance(self.content, dict):
             raise self.unreadable("is not an object")
-        content: Any = self.content
-        if missing := sorted(getattr(shape, "__required_keys__", frozenset()) - content.keys()):
+        if missing := sorted(getattr(shape, "__required_keys__", frozenset()) - self.content.keys()):
             raise self.unreadable(f"has no {missing[0]!r}")
-        return content
+        return cast("Shape", self.content)
 
     def member(self, name: str, kind: type[Value]) -> Value:
         """Return a member of the answer's object that must be there, and of a type of JSON."""
@@ -116,7 +115,7 @@ class Answer:
         found = self.part(name).content
         if not isinstance(found, kinds):
             raise self.unreadable(f"has another {name!r} than expected")
-        return found
+        return cast("Value", found)
 
     def part(self, name: str) -> "Answer":
         """Return a member of the answer's object, to read members of it."""
