@@ -193,7 +193,7 @@ class Function:
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
-        route = self._routes.on(method, pattern, query=query)
+        route = self._routes.on(method, pattern, query=query, keeps_empty=True)
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)
@@ -553,7 +553,9 @@ class Function:
             runs.wait_for_newer_code(runtime.ports(), attempt, lambda: _is_coming(task, attempt))
         if GROUP in attempt.context:
             at_once = task is not None and task.takes_units
-            runs.run_group(runtime.ports(), attempt, limits, is_live, code_of_units, _group_time(), at_once=at_once)
+            runs.run_group(
+                runtime.ports(), attempt, limits, is_live, code_of_units, _group_time(self.name), at_once=at_once
+            )
             return
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
             if "step" in attempt.context:
@@ -572,7 +574,7 @@ class Function:
         event, path = str(attempt.payload.get("event", "")), str(attempt.payload.get("path", ""))
         record = model.path_of(self.name, attempt.task, path)
         ordered = model.OrderedEvent(record, path, event, attempt.payload.get("place"))
-        return service.run(runtime.ports(), ordered, settings().timeout_seconds, run)
+        return service.run(runtime.ports(), ordered, settings().timeout_of(self.name), run)
 
     def _run_turn(self, request: TaskDelivery) -> None:
         """Run the mailbox of an object or of a flow."""
@@ -683,9 +685,9 @@ def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
     return Attempt(operation, with_unit(delivery.context), executions, retries, *what, is_late=delivery.is_late)
 
 
-def _group_time() -> runs.GroupTime:
+def _group_time(function: str) -> runs.GroupTime:
     """Return the time of a delivery that begins now: half of it is left to the rest of the group's last unit."""
-    half = min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) / 2
+    half = min(settings().timeout_of(function), DISPATCH_SECONDS_MAX) / 2
     is_over = time_budget(min(BATCHES_LIMITS.group_seconds, half))()
     return runs.GroupTime(is_over, time_budget(BATCHES_LIMITS.group_hold_seconds))
 
@@ -694,7 +696,7 @@ def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_
     """Return the context of an attempt that was received at a time of this process's monotonic clock."""
 
     def seconds_left() -> float:
-        return received_at + min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) - time.monotonic()
+        return received_at + min(settings().timeout_of(attempt.function), DISPATCH_SECONDS_MAX) - time.monotonic()
 
     def cancelled() -> bool:
         unit = attempt.context.get("unit")

@@ -85,6 +85,13 @@ def test_each_operation_has_the_answer_that_its_type_promises(built: Path) -> No
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.marathon
+@pytest.mark.timeout(300)
+def test_a_stream_that_ends_is_opened_again_after_a_pause(built: Path) -> None:
+    ended = subprocess.run(["node", ".tested/test/events.js"], cwd=built, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def with_travel(inner: "WSGIApplication", travel: Callable[[], object]) -> "WSGIApplication":
     """Serve an application, and let time pass at a request for ``/:travel``."""
 

@@ -49,6 +49,8 @@ from signalbox.testing.limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.model import PutTransformRequest
 from signalbox_infra.local.functions.server import mounted
+from tests.unit.test_openapi import allows, optional_fields, parameters_of
+from tests.unit.test_openapi import described as described_calls
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +220,37 @@ def test_a_method_that_an_address_does_not_have_is_405_as_described(path: str) -
         assert (answer.status_code, answer.content_type) == (405, "application/problem+json")
         assert set(answer.headers["Allow"].split(", ")) == allowed
     assert all("405" in call["responses"] for call in calls.values())
+
+
+def optional_of(method: str, path: str) -> tuple[dict[str, str], dict[str, Any], dict[str, None]]:
+    """Return a call's query parameters without values, an example of its body, and the fields that it may leave out."""
+    call = schema.raw_schema["paths"][path][method.lower()]
+    query = {one["name"]: "" for one in parameters_of(method, path) if one["in"] == "query"}
+    content = call.get("requestBody", {}).get("content", {}).get("application/json", {"schema": {}})
+    fields = dict(optional_fields(content["schema"], nested=False))
+    return query, content.get("example", {}), {name: None for name, each in fields.items() if allows(each, None)}
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(described_calls()))
+def test_an_empty_parameter_and_a_null_field_are_as_if_absent(method: str, path: str) -> None:
+    query, example, nulls = optional_of(method, path)
+    if path.startswith("/yokes"):  # of its two parameters, one is required
+        query = {name: value for name, value in query.items() if name != "user"} | {"item": "a"}
+    address, client = PARAMETER.sub(lambda name: NAMED.get(name[0][1:-1], "a"), path), Client(APP)
+    body: dict[str, Any] = {"json": example} if method in ("POST", "PUT", "PATCH") else {}
+    needed = {name: value for name, value in query.items() if value}
+    client.open(address, method=method, query_string=needed, **body)
+    plain = client.open(address, method=method, query_string=needed, **body)
+    empty = client.open(
+        address, method=method, query_string=query, **body and {"json": {**nulls, **example} if nulls else example}
+    )
+    assert outcome_of(empty) == outcome_of(plain)
+
+
+def outcome_of(answer: Any) -> tuple[int, ...]:
+    """Return the status of an answer, and what is wrong if it is a problem."""
+    problem = answer.json if answer.status_code >= 400 else {}
+    return (answer.status_code, *(problem.get(name) for name in ("type", "field", "detail")))
 
 
 @pytest.mark.marathon

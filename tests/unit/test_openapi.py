@@ -1,9 +1,11 @@
 """The description of the API names what the functions route, no less and no more, and is itself well-formed."""
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import schemathesis
 
 from signalbox.adapters.http.access import AccessRules
@@ -87,10 +89,13 @@ def test_every_call_takes_the_query_parameters_that_are_described_and_no_other()
 
 
 def query_parameters(method: str, path: str) -> set[str]:
+    return {one["name"] for one in parameters_of(method, path) if one["in"] == "query"}
+
+
+def parameters_of(method: str, path: str) -> list[dict[str, Any]]:
     item = DESCRIPTION["paths"][path]
     parameters = item.get("parameters", []) + item[method.lower()].get("parameters", [])
-    resolved = [resolve(one["$ref"]) if "$ref" in one else one for one in parameters]
-    return {one["name"] for one in resolved if one["in"] == "query"}
+    return [resolve(one["$ref"]) if "$ref" in one else one for one in parameters]
 
 
 def resolve(reference: str) -> Any:
@@ -123,3 +128,52 @@ def test_every_call_says_how_it_is_refused_before_it_is_known() -> None:
 def test_no_two_calls_have_one_name() -> None:
     names = [DESCRIPTION["paths"][path][method.lower()]["operationId"] for method, path in described()]
     assert sorted(names) == sorted(set(names))
+
+
+# --- optional: an empty parameter and a null are as if absent ---
+
+WITHOUT_DEFAULT = {"permits", "lease_seconds", "per_minute"}
+"""Settings that a PUT requires, so that a PATCH cannot reset them by a null."""
+
+OF_CONTENT = {"/documents"}
+"""Bodies whose fields are a document's content, where a null is a value."""
+
+
+def test_every_query_parameter_may_be_empty() -> None:
+    for method, path in described():
+        for one in parameters_of(method, path):
+            if one["in"] == "query" and one["schema"].get("type") != "array":
+                assert allows(one["schema"], ""), (method, path, one["name"])
+
+
+def test_every_optional_field_of_a_body_may_be_null() -> None:
+    for method, path in described():
+        for content in DESCRIPTION["paths"][path][method.lower()].get("requestBody", {}).get("content", {}).values():
+            for name, schema in optional_fields(content["schema"]):
+                has_default = method != "PATCH" or name not in WITHOUT_DEFAULT
+                assert allows(schema, None) == has_default or path in OF_CONTENT, (method, path, name)
+
+
+def allows(schema: dict[str, Any], value: object) -> bool:
+    """Return whether a schema of the description allows a value."""
+    return jsonschema_rs.is_valid({**schema, "components": DESCRIPTION["components"]}, value)
+
+
+def optional_fields(
+    schema: dict[str, Any], required: frozenset[str] = frozenset(), seen: tuple[str, ...] = (), *, nested: bool = True
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the fields that an object may leave out, if `nested` also those of the objects in it."""
+    required |= frozenset(schema.get("required", ()))
+    if (reference := schema.get("$ref")) is not None:
+        if reference not in seen:
+            yield from optional_fields(resolve(reference), required, (*seen, reference), nested=nested)
+        return
+    for part in (*schema.get("allOf", ()), *schema.get("oneOf", ())):
+        yield from optional_fields(part, required, seen, nested=nested)
+    if nested and "items" in schema:
+        yield from optional_fields(schema["items"], seen=seen)
+    for name, field in schema.get("properties", {}).items():
+        if name not in required:
+            yield name, field
+        if nested:
+            yield from optional_fields(field, seen=seen)

@@ -1,4 +1,5 @@
 /** Reads server-sent events (WHATWG HTML, section 9.2), also where `EventSource` cannot send a token. */
+import { pause, pauseSeconds } from "./pauses.js";
 
 export interface ServerSentEvent {
   readonly event: string;
@@ -7,44 +8,49 @@ export interface ServerSentEvent {
   readonly data: unknown;
 }
 
-const RECONNECT_MILLISECONDS = 1_000;
+const RECONNECT_SECONDS = 1;
 
 /**
  * Yield the events of a stream until one is `complete`. A stream that breaks or ends before, as the server ends each after some
- * minutes, is opened again after its last event. One whose events have no ids cannot continue, and ends.
+ * minutes, is opened again after its last event, after a pause: it grows while streams bring nothing. A stream whose events have
+ * no ids cannot continue, and ends.
  */
 export async function* events(
   send: (request: Request) => Promise<Response>,
   url: string,
   signal?: AbortSignal,
 ): AsyncGenerator<ServerSentEvent> {
-  for (let [id, last] = ["", ""]; last !== "complete"; ) {
-    const headers = { Accept: "text/event-stream", ...(id && { "Last-Event-ID": id }) };
+  const at = { id: "" };
+  for (let pauses = 0; ; ) {
+    const headers = { Accept: "text/event-stream", ...(at.id && { "Last-Event-ID": at.id }) };
     const response = await send(new Request(url, { headers, ...(signal && { signal }) }));
     if (response.status === 204) return;
     if (!response.ok || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
     try {
-      for await (const event of parsed(response.body)) {
-        [id, last] = [event.id, event.event];
+      for await (const event of parsed(response.body, at)) {
         yield event;
+        if (event.event === "complete") return;
+        pauses = 0;
       }
-      if (!id) return;
+      if (!at.id) return;
     } catch (failure) {
-      if (signal?.aborted || !id) throw failure;
-      await new Promise((resume) => setTimeout(resume, RECONNECT_MILLISECONDS));
+      if (signal?.aborted || !at.id) throw failure;
     }
+    await pause(pauseSeconds(pauses++, RECONNECT_SECONDS));
   }
 }
 
-async function* parsed(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerSentEvent> {
-  let [event, id, data] = ["", "", [] as string[]];
+/** Yield the events of a body. `at` is where a new stream continues: behind what an empty line ended, also an id alone. */
+async function* parsed(body: ReadableStream<Uint8Array>, at: { id: string }): AsyncGenerator<ServerSentEvent> {
+  let [event, id, data] = ["", at.id, [] as string[]];
   for await (const line of lines(body)) {
     const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
     if (name === "data") data.push(value);
     else if (name === "event") event = value;
     else if (name === "id") id = value;
-    else if (line === "" && data.length) {
-      yield { event: event || "message", id, data: JSON.parse(data.join("\n")) };
+    else if (line === "") {
+      at.id = id;
+      if (data.length) yield { event: event || "message", id, data: JSON.parse(data.join("\n")) };
       [event, data] = ["", []];
     }
   }

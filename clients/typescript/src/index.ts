@@ -1,12 +1,12 @@
 /**
  * A client of a Signalbox deployment: `openapi-fetch` with the deployment's types, identity tokens, and retries.
  *
- * A call is sent again after a network error, 429, 502, 503 and 504, with exponential pauses and full jitter (Brooker,
- * "Exponential Backoff and Jitter", 2015), at least as long as `Retry-After` demands. That is safe: each POST has an
- * idempotency key, and every other call may run twice.
+ * A call is sent again after a network error, 429, 502, 503 and 504, with growing random pauses, at least as long as
+ * `Retry-After` demands. That is safe: each POST and DELETE has an idempotency key, and every other call may run twice.
  */
 import createClient, { type Client as OpenApiClient } from "openapi-fetch";
 import { events, type ServerSentEvent } from "./events.js";
+import { pause, pauseSeconds } from "./pauses.js";
 import type { components, operations, paths } from "./schema.js";
 
 export type { components, operations, paths, ServerSentEvent };
@@ -50,9 +50,10 @@ export type Client = OpenApiClient<paths> & {
   events(path: string, options?: { readonly signal?: AbortSignal }): AsyncGenerator<ServerSentEvent>;
 };
 
+/** Methods of calls that could act twice: an object's deletion is a message to it. */
+const KEYED = new Set(["POST", "DELETE"]);
 const RETRIED = new Set([429, 502, 503, 504]);
 const PAUSE_SECONDS = 0.1;
-const PAUSE_SECONDS_MAX = 8;
 
 /** Return a client of a deployment. Its methods are those of openapi-fetch: `client.GET("/documents/{key}", …)`. */
 export function connect(options: Options = {}): Client {
@@ -94,7 +95,7 @@ function isProblem(value: unknown): value is Problem {
 
 function sender(baseUrl: string, { token, retrySeconds = 60, fetch: inner = fetch }: Options) {
   return async (request: Request): Promise<Response> => {
-    if (request.method === "POST" && !request.headers.has("Idempotency-Key"))
+    if (KEYED.has(request.method) && !request.headers.has("Idempotency-Key"))
       request.headers.set("Idempotency-Key", crypto.randomUUID());
     if (token) {
       const audience = baseUrl + request.url.slice(baseUrl.length).split(/(?<=[^/])[/?]/, 1)[0];
@@ -104,13 +105,13 @@ function sender(baseUrl: string, { token, retrySeconds = 60, fetch: inner = fetc
     for (let number = 0; ; number++) {
       const [response, failure] = await attempt(inner, request.clone());
       if (response && !RETRIED.has(response.status)) return response;
-      const pause = pauseSeconds(number, response ? retryAfterSeconds(response) : 0);
-      if (request.signal.aborted || Date.now() + pause * 1000 > endsAt) {
+      const seconds = pauseSeconds(number, PAUSE_SECONDS, response ? retryAfterSeconds(response) : 0);
+      if (request.signal.aborted || Date.now() + seconds * 1000 > endsAt) {
         if (response) return response;
         throw failure;
       }
       await response?.body?.cancel();
-      await new Promise((resume) => setTimeout(resume, pause * 1000));
+      await pause(seconds);
     }
   };
 }
@@ -121,8 +122,4 @@ async function attempt(inner: typeof fetch, request: Request): Promise<[Response
   } catch (failure) {
     return [undefined, failure];
   }
-}
-
-function pauseSeconds(number: number, retryAfterSeconds: number): number {
-  return Math.max(retryAfterSeconds, Math.random() * Math.min(PAUSE_SECONDS * 2 ** number, PAUSE_SECONDS_MAX));
 }

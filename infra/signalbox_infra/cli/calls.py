@@ -16,6 +16,7 @@ import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox_infra.cli.places import of_a_deployment, target_of
+from signalbox_infra.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client import Client
@@ -44,7 +45,7 @@ def opened(url: str, project: str, environment: str, region: str) -> Iterator["C
         with _client_of(url, project, environment, region) as client:
             yield client
     except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(visible_lines(str(error))) from error
     except (KeyboardInterrupt, click.Abort) as error:
         click.echo("Stopped. What was sent before has its effect.", err=True)
         raise click.exceptions.Exit(1) from error
@@ -88,14 +89,14 @@ def _token_for(tokens: "Tokens") -> Callable[[str], str]:
 def show(value: Any) -> None:
     """Print a value as JSON: on a terminal with indents, else in one line."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
-    click.echo(text)
+    click.echo(visible_lines(text))
 
 
 def show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
     """Print values as lines of columns, or as JSON, one a line."""
     for value in values:
         text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
-        click.echo(text)
+        click.echo(visible(text))
 
 
 def json_of(text: str) -> Any:
@@ -148,7 +149,7 @@ def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
             except ApiError as error:
                 refused.append(f"{each}: {error}")
     for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
     if refused:
         raise click.exceptions.Exit(1)
 
@@ -221,7 +222,7 @@ def load(file: IO[str], **place: str) -> int:
     with opened(**place) as client, _progress(file) as lines:
         report = client.documents.load(_documents(lines))
     for key, problem in report.refused:
-        click.echo(f"{key}: {problem.get('detail') or problem.get('title')}", err=True)
+        click.echo(visible(f"{key}: {problem.get('detail') or problem.get('title')}"), err=True)
     click.echo(f"{report.stored:,} stored, {len(report.refused):,} refused", err=True)
     return 1 if report.refused else 0
 

@@ -19,6 +19,7 @@ from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.cli import calls, runs
 from signalbox_infra.cli.places import of_a_deployment, reachable, target_of
+from signalbox_infra.terminal_text import visible, visible_lines
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
 WITHOUT_DEV = (
@@ -70,7 +71,7 @@ def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iter
     try:
         yield
     except caught as error:
-        raise refusal(str(error)) from error
+        raise refusal(visible_lines(str(error))) from error
 
 
 # --- options that several commands have ---
@@ -281,7 +282,7 @@ def flow(run: str, project: str, environment: str, region: str) -> None:
 
     with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
         for line in flows.drawing(run, target_of(project, environment, region) if project else None):
-            click.echo(line)
+            click.echo(visible(line))
 
 
 @cli.group(invoke_without_command=True)
@@ -312,7 +313,7 @@ def failures(context: click.Context, project: str, environment: str, region: str
         else:
             found = listing.lines_of(getter(place, "The deployment has no function `failures`."), events)
         for line in found:
-            click.echo(line)
+            click.echo(visible(line))
 
 
 @cli.command()

@@ -19,6 +19,7 @@ from signalbox_infra.cli.calls import (
     show_each,
     time_of,
 )
+from signalbox_infra.terminal_text import visible
 
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
@@ -188,7 +189,7 @@ def _follow(batch: "Batch") -> None:
             sleep(FOLLOWED_SECONDS)
             shown = batch.show()
     for unit in batch.results("failed"):
-        click.echo(unit["error"], err=True)
+        click.echo(visible(unit["error"]), err=True)
     skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
     click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
     if shown["failed"] or shown["state"] == "cancelled":

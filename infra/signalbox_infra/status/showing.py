@@ -13,6 +13,7 @@ from signalbox_infra.local.logs.terminal import Terminal
 from signalbox_infra.status import local
 from signalbox_infra.status.cloud import CloudSource
 from signalbox_infra.status.report import Source, lines_of
+from signalbox_infra.terminal_text import visible
 
 NAME_WIDTH = 20
 
@@ -21,7 +22,8 @@ def show_status(source: Source, console: Console) -> None:
     """Print the lines of a status, with failures in red, and the last errors."""
     for line in lines_of(source):
         console.print(
-            Text(f"{line.name:{NAME_WIDTH}} {line.text}", style="" if line.well else "bold red"), soft_wrap=True
+            Text(visible(f"{line.name:{NAME_WIDTH}} {line.text}"), style="" if line.well else "bold red"),
+            soft_wrap=True,
         )
     Terminal(console).show(("", json.dumps(shortened(entry), default=str)) for entry in source.errors())
 

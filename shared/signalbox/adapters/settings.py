@@ -56,7 +56,8 @@ class Settings:
     - ``keys_url``: serves the keys (PEM by id) that verify their tokens. ``signatures_removed``: Cloud Run has verified
       the tokens and removed their signatures.
     - ``indexes``: the declared composite indexes; None: queries are not checked for them.
-    - ``queue_backoffs``: the backoff of each queue. ``timeout_seconds``: how long the platform lets a request run.
+    - ``queue_backoffs``: the backoff of each queue. ``timeout_seconds``: how long the platform lets a request run;
+      ``timeouts``: the same of functions that share a process, as those of the local stack do.
     - ``origins``: the origins whose pages may call a function; ``auth``: how it authenticates its users (``firebase``).
       ``user_keys_url`` serves the keys of their tokens. ``tokens_unsigned``, impossible in a deployment, accepts
       unsigned tokens.
@@ -118,6 +119,7 @@ class Settings:
     events_account: str = ""
     archives: str = ARCHIVES
     storage_emulator: str = ""
+    timeouts: Mapping[str, float] = field(default_factory=dict)
 
     def with_catalogue(self, content: Any) -> Self:
         """Return these settings with those in the object `catalogue`. Raises `ValueError` for a newer one."""
@@ -133,6 +135,10 @@ class Settings:
             split_functions=frozenset(content["split_functions"]),
             task_parameters=json.dumps(content.get("task_parameters", {})),
         )
+
+    def timeout_of(self, function: str) -> float:
+        """Return how long the platform lets a request of a function run, in seconds."""
+        return self.timeouts.get(function, self.timeout_seconds)
 
     def address_of(self, function: str) -> str:
         """Return the address at which queues and schedules call a function: the audience of their tokens."""
@@ -194,6 +200,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         in_cloud=bool(get("K_SERVICE")),  # Cloud Run sets it in every container
         indexes=_indexes(get("SIGNALBOX_INDEXES")),
         timeout_seconds=float(get("SIGNALBOX_TIMEOUT_SECONDS") or TIMEOUT_SECONDS),
+        timeouts=json.loads(get("SIGNALBOX_TIMEOUTS") or "{}"),
         queue_backoffs=_backoffs(get("SIGNALBOX_QUEUE_BACKOFFS") or "{}"),
         origins=_names_by_name(get("SIGNALBOX_ORIGINS")) or {},
         auth=json.loads(get("SIGNALBOX_AUTH") or "{}"),

@@ -379,7 +379,7 @@ def check_batch_id(batch: str) -> str:
 
 def requested_id(body: Mapping[str, Any], idempotency_key: str | None) -> str | None:
     """Return the id requested for a new batch: the body's, or else the ``Idempotency-Key``. Raises `BadKey`."""
-    if "id" not in body:
+    if body.get("id") is None:
         return idempotency_key or None
     if not isinstance(body["id"], str):
         raise BadKey("`id` must be a string.", field="id")

@@ -1,4 +1,4 @@
-"""Decisions: whether a call is sent again, how a stream of events is read, how documents are grouped for a load.
+"""Decisions: whether a call is sent again, how an answer and a stream of events are read, how a load is grouped.
 
 A call is sent again after a transport error, 429, 502, 503 and 504, with exponential pauses and full jitter (Brooker,
 "Exponential Backoff and Jitter", 2015), at least as long as ``Retry-After`` demands, until `seconds_max` have passed.
@@ -6,8 +6,8 @@ A call is sent again after a transport error, 429, 502, 503 and 504, with expone
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 from signalbox.client.model import Event, Json
 from signalbox.client.problems import ApiError, PreconditionFailed, Unavailable, error_of
@@ -18,6 +18,9 @@ PAUSE_SECONDS_MAX = 8.0
 LOAD_DOCUMENTS_MAX = 500
 LOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of a request of a load: half of what the function accepts."""
+
+Shape = TypeVar("Shape", bound=Mapping[str, Any])
+Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Answered:
         """The problem document; of another answer, the beginning of its text."""
         try:
             found = json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         return found if isinstance(found, dict) else {"detail": self.text[:300]}
 
@@ -81,21 +84,85 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float:
         return 0.0
 
 
-def content_of(status: int, content: bytes) -> Json:
-    """Return the JSON of a successful answer; None of an empty one. Raises `ApiError` for what is not the API's."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer, or a part of it: the request's method and path, the status, and the JSON.
+
+    The methods raise `ApiError` if the answer does not have what the client reads of it.
+    """
+
+    asked: str
+    status: int
+    content: Json
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def read(asked: str, status: int, content: bytes, headers: Mapping[str, str]) -> "Answer":
+        """Return an answer by its body; an empty one has the content None."""
+        return Answer(asked, status, json_of(asked, status, content) if content else None, headers)
+
+    def shaped(self, shape: type[Shape]) -> Shape:
+        """Return the answer's object, with all members that `shape` requires: a `TypedDict`, or `dict` for any."""
+        if not isinstance(self.content, dict):
+            raise self.unreadable("is not an object")
+        if missing := sorted(getattr(shape, "__required_keys__", frozenset()) - self.content.keys()):
+            raise self.unreadable(f"has no {missing[0]!r}")
+        return cast("Shape", self.content)
+
+    def member(self, name: str, kind: type[Value]) -> Value:
+        """Return a member of the answer's object that must be there, and of a type of JSON."""
+        kinds: Any = (int, float) if kind is float else kind
+        found = self.part(name).content
+        if not isinstance(found, kinds):
+            raise self.unreadable(f"has another {name!r} than expected")
+        return cast("Value", found)
+
+    def part(self, name: str) -> "Answer":
+        """Return a member of the answer's object, to read members of it."""
+        content = self.shaped(dict)
+        if name not in content:
+            raise self.unreadable(f"has no {name!r}")
+        return replace(self, content=content[name])
+
+    def items(self, name: str) -> list["Answer"]:
+        """Return the items of a list in the answer's object, to read members of each."""
+        return [replace(self, content=item) for item in self.member(name, list)]
+
+    def unreadable(self, why: str) -> ApiError:
+        """Return the error of an answer that is not as expected."""
+        return unreadable(self.asked, self.status, why, json.dumps(self.content, ensure_ascii=False))
+
+
+def json_of(asked: str, status: int, text: bytes | str) -> Json:
+    """Return the JSON of an answer's text. Raises `ApiError` for what is not the API's."""
     try:
-        return json.loads(content) if content else None
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ApiError(status, {"title": "No JSON", "detail": content[:300].decode(errors="replace")}) from error
+        shown = text if isinstance(text, str) else text.decode(errors="replace")
+        raise unreadable(asked, status, "is not JSON", shown) from error
+
+
+def unreadable(asked: str, status: int, why: str, text: str) -> ApiError:
+    """Return the error of a successful answer that this client cannot read, with the beginning of its text."""
+    return ApiError(status, {"title": "Unreadable answer", "detail": f"the answer to {asked} {why}: {text[:300]}"})
 
 
 @dataclass(slots=True)
 class EventReader:
-    """Reads server-sent events line by line (WHATWG HTML, section 9.2). `last_id` is where a new stream continues."""
+    """Reads server-sent events line by line (WHATWG HTML, section 9.2).
 
+    `last_id` is where a new stream continues: after what an empty line ended. `asked` is the request's method and path.
+    """
+
+    asked: str
     last_id: str = ""
+    _id: str = ""
     _name: str = ""
     _data: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Begin another stream: forget what the last one left of an event that it did not end."""
+        self._id, self._name, self._data = self.last_id, "", []
 
     def line(self, text: str) -> Event | None:
         """Take a line without its end. Returns the event that it completes."""
@@ -108,12 +175,15 @@ class EventReader:
         elif name == "event":
             self._name = value
         elif name == "id":
-            self.last_id = value
+            self._id = value
         return None
 
     def _completed(self) -> Event | None:
         name, data, self._name, self._data = self._name, self._data, "", []
-        return {"event": name or "message", "id": self.last_id, "data": json.loads("\n".join(data))} if data else None
+        self.last_id = self._id
+        if not data:
+            return None
+        return {"event": name or "message", "id": self.last_id, "data": json_of(self.asked, 200, "\n".join(data))}
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ class BatchShown(TypedDict):
     reason: NotRequired[str]
     missing: NotRequired[list[Json]]
     then: NotRequired[str]
+    task: NotRequired[dict[str, str]]
     last_error: NotRequired[dict[str, Json]]
 
 

@@ -23,6 +23,9 @@ class Request:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
     @property
     def function(self) -> str:
         """The function that the request calls."""

@@ -54,9 +54,9 @@ class Call:
         return cls(
             function=fields.value("function"),
             task=fields.value("task"),
-            payload=fields.body.get("payload", {}),
-            queue=fields.body.get("queue", TASKS_QUEUE),
-            delay_seconds=fields.body.get("delay_seconds", 0),
+            payload=fields.value("payload", {}),
+            queue=fields.value("queue", TASKS_QUEUE),
+            delay_seconds=fields.value("delay_seconds", 0),
         ).checked(field)
 
     def checked(self, field: str) -> Self:

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from signalbox.core import values
 from signalbox.core.keys import check_key, valid_key
@@ -258,9 +258,9 @@ class FindRequest:
     @classmethod
     def from_request(cls, where: Sequence[str], order_by: Sequence[str], limit: str, page_token: str) -> Self:
         """Parse parameters as a URL has them. Raises `BadQuery` with the name of the parameter."""
-        conditions = tuple(map(_condition, where))
+        conditions = _parts("where", where, _condition)
         count = parse_limit(limit, LIMITS.query_limit_default, CORE_LIMITS.query_limit_max)
-        request = cls(conditions, _orders(tuple(map(_order, order_by)), conditions), count)
+        request = cls(conditions, _orders(_parts("order_by", order_by, _order), conditions), count)
         if not page_token:
             return request
         return replace(request, after=read_page_token(page_token, request.mark, len(request.order_by)))
@@ -291,7 +291,7 @@ class CountRequest:
         """Parse conditions. `others` are the names of the call's other parameters. Raises `BadQuery`."""
         for name in sorted(others):
             raise BadQuery(f"`{name}` cannot be combined with count=true.", field=name)
-        return cls(tuple(map(_condition, where)))
+        return cls(_parts("where", where, _condition))
 
 
 def query_from_body(body: Mapping[str, Any]) -> FindRequest | CountRequest:
@@ -327,6 +327,19 @@ def condition_text(field: str, operator: str, value: Any) -> str:
     if match is None or match.group("field", "operator", "value") != parts:
         raise BadQuery(f"{field!r} {operator!r} is not a field and one of == != < <= > >= in contains.", field="where")
     return text
+
+
+Part = TypeVar("Part")
+
+PARTS_MAX = 20
+"""Conditions of a query, and fields that it is sorted by."""
+
+
+def _parts(name: str, texts: Sequence[str], parse: Callable[[str], Part]) -> tuple[Part, ...]:
+    """Parse a parameter that may come several times."""
+    if len(texts) > PARTS_MAX:
+        raise BadQuery(f"A query has `{name}` at most {PARTS_MAX} times.", field=name)
+    return tuple(map(parse, texts))
 
 
 def _condition(text: str) -> Condition:

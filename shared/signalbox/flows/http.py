@@ -101,13 +101,14 @@ class FlowRoutes:
 
     def _start(self, request: Request, address: FlowAddress) -> Response:
         fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
-        arguments, follow = fields.get("arguments", {}), fields.get("on_complete")
+        arguments, follow = fields.value("arguments", {}), fields.value("on_complete", None)
         if not isinstance(arguments, dict):
             raise BadFlow("`arguments` must be an object.", field="arguments")
         on_complete = None if follow is None else Call.from_request(follow, "on_complete")
         check_calls(request, on_complete=on_complete)
         local = self._local()
-        labels, seconds = checked_labels(fields.get("labels", {})), checked_timeout(fields.get("timeout_seconds"))
+        labels = checked_labels(fields.value("labels", {}))
+        seconds = checked_timeout(fields.value("timeout_seconds", None))
         started = service.start(
             runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
         )
@@ -117,14 +118,17 @@ class FlowRoutes:
         """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""
         address = self._address(Access(request, "fork", flow, id))
         fields = _only(request, "id", "from_entry", "arguments", "on_complete", "labels", "timeout_seconds")
-        follow, arguments = fields.get("on_complete"), fields.get("arguments")
+        follow, arguments = fields.value("on_complete", None), fields.value("arguments", None)
         if not isinstance(arguments, dict | None):
             raise BadFlow("`arguments` must be an object.", field="arguments")
         on_complete = None if follow is None else Call.from_request(follow, "on_complete")
         check_calls(request, on_complete=on_complete)
-        labels, seconds = fields.get("labels"), checked_timeout(fields.get("timeout_seconds"))
+        labels, seconds = fields.value("labels", None), checked_timeout(fields.value("timeout_seconds", None))
         labels = None if labels is None else checked_labels(labels)
-        new, from_entry = FlowAddress.checked(flow, fields.get("id")).key, cast("int", fields.get("from_entry"))
+        new, from_entry = (
+            FlowAddress.checked(flow, fields.body.get("id")).key,
+            cast("int", fields.body.get("from_entry")),
+        )
         wanted = service.Fork(new, from_entry, arguments, on_complete, labels, seconds)
         started = service.fork(runtime.ports(), self._local(), address, wanted)
         return Response(201 if started.created else 200, started.address.to_json())
@@ -187,7 +191,7 @@ class FlowRoutes:
     def event(self, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
-        service.post_event(runtime.ports(), address, name, fields.get("value"), key)
+        service.post_event(runtime.ports(), address, name, fields.value("value", None), key)
         return Response(202, {"flow": flow, "id": id, "event": key})
 
     def cancel(self, request: Request, flow: str, id: str) -> Response:
@@ -235,8 +239,7 @@ class FlowRoutes:
     def act_on_all(self, request: Request, flow: str) -> Response:
         """Act on all runs that match, as a batch: 202 with its id. With `dry_run`, return their number: 200."""
         self._check(Access(request, "act_on_all", flow))
-        body = request.json_object(CORE_LIMITS.task_bytes_max)
-        fields = RequestFields(body, BadFlow).only("action", "state", "label", "prefix", "reason", "dry_run")
+        fields = _only(request, "action", "state", "label", "prefix", "reason", "dry_run")
         prefix = check_prefix({"prefix": fields.text("prefix")} if fields.text("prefix", "") else {})
         runs = service.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
         wanted = bulk.ActionOnRuns(fields.text("action"), runs, fields.text("reason", ""))
@@ -385,9 +388,9 @@ def _html(status: int, title: str, content: str) -> Response:
     return Response(status, text.encode(), PAGE)
 
 
-def _only(request: Request, *names: str) -> dict[str, object]:
+def _only(request: Request, *names: str) -> RequestFields:
     """Return the members of the body. Raises `BadFlow` for any other."""
-    return dict(RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names).body)
+    return RequestFields(request.json_object(CORE_LIMITS.task_bytes_max), BadFlow).only(*names)
 
 
 def _label(text: str | None) -> tuple[str, str] | None:
@@ -422,10 +425,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _reason(request: Request) -> str:
-    reason = _only(request, "reason").get("reason", "")
-    if not isinstance(reason, str):
-        raise BadFlow("`reason` must be a string.", field="reason")
-    return reason
+    return str(_only(request, "reason").text("reason", ""))
 
 
 def _next_page(token: str) -> dict[str, str]:

@@ -29,14 +29,15 @@ class RateSettings:
         if not is_number or not LIMITS.per_minute_min <= value <= LIMITS.per_minute_max:
             least, most = "1/1440 (a permit a day)", f"{LIMITS.per_minute_max:,}"
             raise BadRate(f"`per_minute` must be a number from {least} to {most}.", field="per_minute")
-        RequestFields({"burst": self.burst}, BadRate).integer("burst", 1, LIMITS.burst_max)
+        burst = RequestFields({"burst": self.burst}, BadRate).integer("burst", 1, LIMITS.burst_max, default=1)
+        object.__setattr__(self, "burst", burst)
         object.__setattr__(self, "per_minute", float(value))
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse the body of a `PUT`."""
         fields = RequestFields(body, BadRate).only(*cls.__slots__)
-        return cls(fields.value("per_minute"), fields.value("burst", 1))
+        return cls(fields.value("per_minute"), body.get("burst"))  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)

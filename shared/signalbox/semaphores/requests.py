@@ -39,15 +39,13 @@ class SemaphoreSettings:
         fields.integer("permits", 1, LIMITS.permits_max)
         _keep_seconds(self, "lease_seconds", CORE_LIMITS.lease_seconds_max)
         _keep_seconds(self, "delete_after_seconds", LIMITS.delete_after_seconds_max, default=None)
-        object.__setattr__(self, "weights", check_weights(self.weights))
+        object.__setattr__(self, "weights", check_weights({} if self.weights is None else self.weights))
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Self:
         """Parse the body of a `PUT`."""
         RequestFields(body, BadSemaphore).only(*cls.__slots__)
-        times = body.get("lease_seconds"), body.get("delete_after_seconds")
-        weights = {} if body.get("weights") is None else body["weights"]
-        return cls(body.get("permits"), *times, weights)  # type: ignore[arg-type]  # checked when it is made
+        return cls(*map(body.get, cls.__slots__))  # type: ignore[arg-type]  # checked when it is made
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,23 @@ def test_an_event_a_failure_a_batch_and_a_lease(page: Page, base: str, harness: 
     assert "its holder is gone" in str(harness.log.infos)
 
 
+def test_failed_units_are_retried_by_clicks_if_a_task_runs_them(console: Console, harness: Harness) -> None:
+    harness.post("batches", json={"id": "b", "units": [0], "sealed": True})
+    harness.post("batch-complete/b/0", json={"error": "no paper"})
+    console.open("batches/b", "b")
+    assert console.facts()["failed"] == "1"
+    assert console.attributes("button[data-action]", "action") == []
+
+    harness.post("quilt", json={"quilt": "q", "side": 2, "torn": 1})
+    harness.run()
+    console.open("batches/q", "q")
+    assert console.facts()["task"] == "quilt.paint"
+    confirm(console.page, "retry-batch", reason="there is paper")
+    harness.run(raise_errors=False)
+    [unit] = harness.get("batches/q/units?state=failed").json["units"]
+    assert unit["attempt"] == 1
+
+
 def test_a_semaphore_and_a_rate_are_paused_and_resumed_by_clicks(console: Console, harness: Harness) -> None:
     page = console.page
     harness.put("semaphores/printer", json={"permits": 1, "lease_seconds": 60})

@@ -353,6 +353,20 @@ def test_the_overview_counts_what_runs_and_what_failed(console: Console, harness
     console.page.wait_for_function("() => document.querySelector('h1').textContent === 'shop.charge'")
 
 
+def test_the_overview_finds_a_paused_rate_behind_the_first_page_and_says_if_there_are_more_rates(
+    console: Console, harness: Harness
+) -> None:
+    for number in range(51):
+        harness.put(f"rates/mails-{number:03}", json={"per_minute": 60})
+    harness.post("rates/mails-050/pause", json={})
+    console.open("", "Overview")
+    assert console.cards("Runs and waits") == {"Rates, paused": ("1", ["mails-050 0 waiting"])}
+    page = {"rates": [{"name": "mails", "paused_at": None}] * 50, "next_page_token": "t"}
+    console.page.route("**/rates*", lambda route: route.fulfill(json=page))
+    console.page.wait_for_function("() => document.body.textContent.includes('of the first 250 rates')")
+    assert console.cards("Runs and waits")["Rates, paused"][0] == "0+"
+
+
 def test_the_map_draws_what_calls_which_function_and_a_choice_shows_what_is_next_to_it(console: Console) -> None:
     queue = {"name": "tasks", "tasks": 3, "running": 1, "oldest_seconds": 90, "per_minute": 12, "state": "running"}
     console.page.route("**/console/queues", lambda route: route.fulfill(json={"queues": [queue]}))

@@ -60,6 +60,7 @@ def test_every_setting_has_its_variable() -> None:
             "SIGNALBOX_EVENTS_ACCOUNT": "events@p.example",
             "SIGNALBOX_ARCHIVES": "/var/archives",
             "STORAGE_EMULATOR_HOST": "http://h:6",
+            "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )
     assert dataclasses.astuple(settings) == (
@@ -103,6 +104,7 @@ def test_every_setting_has_its_variable() -> None:
         "events@p.example",
         "/var/archives",
         "http://h:6",
+        {"albums": 60},
     )
 
 
@@ -147,9 +149,11 @@ def test_the_local_stack_hands_on_the_settings_that_it_chose() -> None:
             "SIGNALBOX_SPLIT_FUNCTIONS": '["albums"]',
             "SIGNALBOX_INDEXES": '[{"collection": "documents", "fields": ["a[]", "-b"]}]',
             "SIGNALBOX_QUEUE_BACKOFFS": '{"slow": [10, 600, 3]}',
+            "SIGNALBOX_TIMEOUTS": '{"albums": 60}',
         }
     )
     assert from_environment(environment_of(chosen)) == chosen
+    assert (chosen.timeout_of("albums"), chosen.timeout_of("kitchen")) == (60, 540)
 
 
 def test_the_platforms_project_counts_when_the_kits_own_is_not_set() -> None:

@@ -20,6 +20,7 @@ from signalbox.tasks.service.runs import GroupTime, IsLive
 from signalbox.testing.platform import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
+NAMED = {"function": "painter", "task": "paint"}
 ANNOUNCE = {"function": "painter", "task": "announce", "payload": {}}
 ALARM = {"function": "painter", "task": "alarm", "payload": {}}
 

@@ -11,7 +11,7 @@ from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
-from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, batch, broken_at, squares, status
+from tests.unit.batches.batch_harness import ANNOUNCE, NAMED, TASK, BatchHarness, batch, broken_at, squares, status
 
 
 @pytest.fixture
@@ -20,17 +20,17 @@ def harness() -> BatchHarness:
 
 
 def test_a_batch_runs_every_unit_once_and_completes_once(harness: BatchHarness) -> None:
-    assert harness.request("POST", "/", batch(250)) == (201, status("sealed", 250, 0, 0, 3))
+    assert harness.request("POST", "/", batch(250)) == (201, status("sealed", 250, 0, 0, 3, task=NAMED))
     harness.run_tasks()
     assert sorted(effect.payload["square"] for effect in harness.ran) == list(range(250))
     assert harness.ran[0].payload == {"color": "red", "square": 0}
     assert (harness.ran[0].path, harness.ran[0].queue) == ("/tasks/paint", "tasks")
     assert harness.completions == [{"id": "b", "state": "completed", "size": 250, "succeeded": 250, "failed": 0}]
-    assert harness.request("GET", "/b") == (200, status("completed", 250, 250, 0, 3))
+    assert harness.request("GET", "/b") == (200, status("completed", 250, 250, 0, 3, task=NAMED))
 
 
 def test_an_empty_batch_completes_at_once(harness: BatchHarness) -> None:
-    assert harness.request("POST", "/", batch(0)) == (201, status("completed", 0, 0, 0, 0))
+    assert harness.request("POST", "/", batch(0)) == (201, status("completed", 0, 0, 0, 0, task=NAMED))
     harness.run_tasks()
     assert [completion["state"] for completion in harness.completions] == ["completed"]
 
@@ -75,7 +75,7 @@ def test_pages_are_loaded_in_order_and_the_seal_takes_the_next_number(harness: B
     assert harness.request("POST", "/b/units", page)[0] == 200
     harness.run_tasks()
     assert harness.request("POST", "/b/units", {"page": 1, "units": squares(3)})[0] == 201
-    assert harness.request("GET", "/b") == (200, status("open", 5, 2, 0, 2))
+    assert harness.request("GET", "/b") == (200, status("open", 5, 2, 0, 2, task=NAMED))
     assert harness.request("POST", "/b/seal", {"pages": 2})[0] == 200
     assert harness.request("POST", "/b/seal", {"pages": 2})[0] == 200
     assert harness.request("POST", "/b/units", page)[0] == 200
@@ -94,7 +94,7 @@ def test_more_failures_than_tolerated_cancel_a_batch(harness: BatchHarness) -> N
 
 def test_a_cancelled_batch_completes_as_cancelled_and_its_units_are_not_live(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(3))
-    assert harness.request("DELETE", "/b") == (200, status("cancelled", 3, 0, 0, 1, reason="cancelled"))
+    assert harness.request("DELETE", "/b") == (200, status("cancelled", 3, 0, 0, 1, reason="cancelled", task=NAMED))
     assert harness.request("DELETE", "/b")[0] == 200
     live: list[bool] = []
 

@@ -160,6 +160,40 @@ def test_what_fails_again_is_not_retried_for_the_same_call(harness: BatchHarness
     assert indexes(harness) == list(range(9))
 
 
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_retry_that_is_repeated_under_its_key_does_not_run_units_that_failed_again(
+    harness: BatchHarness, limit: int | None
+) -> None:
+    def ran_by(key: str, **body: Any) -> list[int]:
+        harness.ran.clear()
+        assert harness.request("POST", "/b/retry", body, headers={"Idempotency-Key": key})[0] == 202
+        run(harness, lambda _: failed("no brush"))
+        return indexes(harness)
+
+    harness.request("POST", "/", batch(5, concurrency=limit))
+    run(harness, lambda _: failed("dry brush"))
+    assert ran_by("a") == list(range(5))
+    assert ran_by("a") == []
+    assert ran_by("a", units=[1, 4]) == [1, 4]
+    assert ran_by("a", units=[4, 1]) == []
+    assert ran_by("b") == list(range(5))
+
+
+def test_a_repeated_retry_of_which_a_part_was_enqueued_reaches_every_unit(harness: BatchHarness) -> None:
+    key = {"Idempotency-Key": "a"}
+    harness.request("POST", "/", batch(9, concurrency=9))
+    run(harness, lambda _: failed("dry brush"))
+    harness.ran.clear()
+    harness.request("POST", "/b/retry", {}, headers=key)
+    del harness.tasks[2:]  # an answer of the queue was lost, and the caller repeats the call
+    for name in [name for name in harness.queue.names if name not in {effect.name for effect in harness.tasks}]:
+        harness.queue.names.discard(name)
+    run(harness)
+    harness.request("POST", "/b/retry", {}, headers=key)
+    run(harness)
+    assert harness.request("GET", "/b/units?state=failed")[1] == {"units": []}
+
+
 @pytest.mark.parametrize("chains", [1, 2, 3, 7, 16, 1_000])
 def test_the_ranges_of_retries_hold_every_unit_once(chains: int) -> None:
     ranges = chains_of_all(Retries("call", 0, {}), "i", chains)

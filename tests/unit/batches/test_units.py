@@ -68,6 +68,7 @@ def test_units_without_a_task_are_completed_from_outside_and_keep_their_first_ou
     assert [(completion["succeeded"], completion["failed"]) for completion in harness.completions] == [(1, 1)]
     assert [unit.get("result") for unit in harness.request("GET", "/b/units")[1]["units"]] == [1, None]
     assert harness.request("POST", "/b/retry", {})[1]["type"] == "urn:signalbox:problem:nothing-to-run"
+    assert "task" not in harness.request("GET", "/b")[1]
 
 
 @pytest.mark.parametrize(

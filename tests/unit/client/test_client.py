@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,7 +96,9 @@ def test_what_draws_an_id_is_repeated_under_one_key() -> None:
         lambda client: client.documents.add({}),
         lambda client: client.verifications.begin(),
         lambda client: client.semaphore("till").signal({"id": "a", "token": 1, "ends_at": ""}),
+        lambda client: client.batch("b").retry([7]),
         lambda client: client.flow("shop", "checkout").run("o-7").send("approval"),
+        lambda client: client.flow("shop", "checkout").run("o-7").cancel("late"),
         lambda client: client.object("shop", "Stock", "cup").post("put"),
         lambda client: client.object("shop", "Stock", "cup").delete(),
         lambda client: client.request("POST", "shop/stock"),
@@ -149,11 +152,11 @@ def test_a_failed_condition_says_whether_an_earlier_attempt_may_be_the_reason(
     assert function.requests[0].headers["If-Match"] == '"1"'
 
 
-@pytest.mark.parametrize("text", ["<html>", "[]", ""])
+@pytest.mark.parametrize("text", ["<html>", "[]", "", "[" * 100_000])
 def test_an_answer_of_the_platform_is_shown_as_it_is(text: str) -> None:
     with Function(httpx.Response(403, text=text)).client() as client, pytest.raises(ApiError) as failed:
         client.documents.get("a b/c")
-    assert (failed.value.status, failed.value.slug, failed.value.detail) == (403, "", text)
+    assert (failed.value.status, failed.value.slug, failed.value.detail) == (403, "", text[:300])
 
 
 def test_problems_have_their_fields() -> None:
@@ -187,17 +190,16 @@ def test_a_group_of_a_load_has_bounds() -> None:
 
 
 def test_events_are_read_line_by_line() -> None:
-    reader = EventReader()
+    reader = EventReader("GET batches/b/events")
     lines = ["id: 1", "event: unit", 'data: {"a":', "data: 1}", "", ": a comment", "", "data:2", ""]
     found = [event for line in lines if (event := reader.line(line))]
     assert found == [{"event": "unit", "id": "1", "data": {"a": 1}}, {"event": "message", "id": "1", "data": 2}]
 
 
-def test_a_stream_that_breaks_is_opened_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signalbox.client.blocking.batches.sleep", lambda _: None)
-
+@pytest.mark.parametrize("torn", [b"", b"event: unit\nid: 8\n", b"event: unit\nid: 8\ndata: 2\n"])
+def test_a_stream_that_breaks_is_opened_after_its_last_whole_event(torn: bytes) -> None:
     def broken() -> Iterator[bytes]:
-        yield b"id: 7\nevent: unit\ndata: 1\n\n"
+        yield b"id: 7\nevent: unit\ndata: 1\n\n" + torn
         raise httpx.ReadError("cut")
 
     ended = httpx.Response(200, text="id: 8\nevent: complete\ndata: {}\n\n")
@@ -234,8 +236,93 @@ def test_a_successful_answer_that_is_no_json_is_an_error_that_shows_it(text: str
     content = text.encode(errors="surrogateescape")
     with Function(httpx.Response(200, content=content)).client() as client, pytest.raises(ApiError) as failed:
         client.documents.get("a")
-    assert (failed.value.status, failed.value.title) == (200, "No JSON")
-    assert failed.value.detail == content[:300].decode(errors="replace")
+    assert (failed.value.status, failed.value.title) == (200, "Unreadable answer")
+    beginning = content[:300].decode(errors="replace")
+    assert failed.value.detail == f"the answer to GET documents/a is not JSON: {beginning}"
+
+
+READ: dict[str, Callable[[Client], object]] = {
+    "GET documents/a": lambda client: client.documents.get("a"),
+    "POST documents/:query": lambda client: client.documents.first("n==1"),
+    "POST documents": lambda client: client.documents.load([{"key": "a"}]),
+    "GET documents/a/versions/1/changes": lambda client: client.documents.changes("a", 1),
+    "GET verifications": lambda client: client.verifications.list(),
+    "GET semaphores": lambda client: list(client.semaphores.list()),
+    "GET semaphores/till": lambda client: client.semaphore("till").show(),
+    "POST semaphore-wait/till": lambda client: client.semaphore("till").acquire(id="a"),
+    "POST semaphore-signal/till": lambda client: client.semaphore("till").signal(
+        {"id": "a", "token": 1, "ends_at": ""}
+    ),
+    "POST rates/mail/acquire": lambda client: client.rate("mail").acquire(),
+    "POST tasks": lambda client: client.tasks.enqueue(call("f", "t")),
+    "GET failures?count=true": lambda client: client.failures.count(),
+    "GET failures/f": lambda client: client.failures.get("f"),
+    "GET batches/b": lambda client: client.batch("b").result(1),
+    "GET batches/b/results": lambda client: list(client.batch("b").results()),
+    "POST shop/objects/Stock/cup/put?wait_seconds=30.0": lambda client: client.object("shop", "Stock", "cup").call(
+        "put"
+    ),
+    "POST shop/flows/order": lambda client: client.flow("shop", "order").start_new(),
+    "GET shop/flows/order/7": lambda client: client.flow("shop", "order").run("7").show(),
+    "GET shop/flows/order/7/queries/count": lambda client: client.flow("shop", "order").run("7").query("count"),
+    "GET shop/flows/order/7/log": lambda client: client.flow("shop", "order").run("7").whole_log(),
+    "GET standings": lambda client: client.standings.kinds(),
+}
+"""Calls that read something of their answer, by the request that they send."""
+
+
+OF_ANY_FIELDS = {"GET documents/a", "GET semaphores/till"}
+"""Those whose answer may be any object."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"), [*product(READ, ("[]", "7")), *((asked, "{}") for asked in READ if asked not in OF_ANY_FIELDS)]
+)
+def test_a_successful_answer_of_another_shape_is_an_error_that_names_the_request(asked: str, answer: str) -> None:
+    with Function(httpx.Response(200, text=answer)).client() as client, pytest.raises(ApiError) as failed:
+        READ[asked](client)
+    assert (failed.value.status, failed.value.title) == (200, "Unreadable answer")
+    assert failed.value.detail.startswith(f"the answer to {asked} ")
+    assert failed.value.detail.endswith(f": {answer}")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "why"),
+    [
+        ("POST tasks", {"operation": 1}, "has another 'operation' than expected"),
+        ("GET semaphores", {"semaphores": {}}, "has another 'semaphores' than expected"),
+        ("GET semaphores", {"semaphores": [1]}, "is not an object"),
+        ("POST documents", {"results": []}, "has not a result for each document"),
+        ("POST documents", {"results": [{}]}, "has no 'status'"),
+        ("POST documents", {"results": [{"status": 400}]}, "has no 'problem'"),
+        ("POST semaphore-wait/till", {"acquired": True, "lease": {"id": "a"}}, "has no 'ends_at'"),
+        ("POST rates/mail/acquire", {"granted": False}, "has no 'retry_after_seconds'"),
+        (
+            "POST shop/objects/Stock/cup/put?wait_seconds=30.0",
+            {"ready": True, "error": {"title": "Sold out"}},
+            "has no 'status'",
+        ),
+    ],
+)
+def test_an_answer_without_what_is_read_of_it_is_an_error_that_says_what(asked: str, answer: Any, why: str) -> None:
+    with Function(httpx.Response(200, json=answer)).client() as client, pytest.raises(ApiError, match=why) as failed:
+        READ[asked](client)
+    assert asked in failed.value.detail
+
+
+def test_an_unreadable_answer_is_the_same_error_where_it_is_awaited() -> None:
+    async def get() -> None:
+        async with AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=[]))) as client:
+            await client.batch("b").show()
+
+    with pytest.raises(ApiError, match="the answer to GET batches/b is not an object"):
+        asyncio.run(get())
+
+
+def test_an_event_that_is_no_json_is_an_error_that_shows_it() -> None:
+    answer = httpx.Response(200, text="id: 8\nevent: unit\ndata: <html>\n\n")
+    with Function(answer).client() as client, pytest.raises(ApiError, match="GET batches/b/events is not JSON: <html>"):
+        next(client.batch("b").watch())
 
 
 def test_an_answer_that_cannot_be_unpacked_is_none_at_all() -> None:

@@ -169,6 +169,25 @@ def test_semaphores_and_rates_are_paused_and_resumed(client: Client, capsys: pyt
     assert "404 no-rate" in capsys.readouterr().err
 
 
+def test_a_name_with_a_control_character_is_printed_and_not_obeyed(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "till\x9b2J größe"
+    client.semaphore(name).ensure(permits=2)
+    client.rate(name).ensure(per_minute=1)
+    client.batch(name).populate([1])
+    for group in ("semaphores", "rates", "batches"):
+        assert main([group, "ls"]) == 0
+        assert capsys.readouterr().out.startswith("till\\u009b2J größe  ")
+        assert main([group, "ls", "--json"]) == main([group, "show", name]) == 0
+        listed, single = (printed := capsys.readouterr().out).splitlines()
+        assert name in (json.loads(listed).values())
+        assert name in (json.loads(single).values())
+        assert "\x9b" not in printed
+    assert main(["documents", "get", name]) == main(["failures", "retry", name]) == 1
+    assert "\x9b" not in capsys.readouterr().err
+
+
 def test_semaphores_and_batches_are_listed(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

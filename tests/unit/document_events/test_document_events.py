@@ -9,6 +9,7 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem
 from signalbox.adapters import runtime
+from signalbox.adapters import settings as kit_settings
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
@@ -186,7 +187,11 @@ def test_an_event_whose_handler_raised_is_begun_again_at_once(harness: Harness) 
     assert mirror.seen == [1]
 
 
-def test_the_next_event_waits_for_as_long_as_a_request_may_run(harness: Harness) -> None:
+@pytest.mark.parametrize("timeouts", [{}, {"mirror": 60}])
+def test_the_next_event_waits_for_as_long_as_a_request_of_the_function_may_run(
+    harness: Harness, timeouts: dict[str, float]
+) -> None:
+    kit_settings.bind(replace(settings(), timeouts=timeouts))
     mirror = Mirror(harness)
     first, second = write(harness, 1, 2)
     harness.deliver_event(first)
@@ -195,7 +200,7 @@ def test_the_next_event_waits_for_as_long_as_a_request_may_run(harness: Harness)
     waiting, statuses = harness.take("mirrored"), list[int]()
 
     def meanwhile() -> None:
-        for seconds in (0, settings().timeout_seconds - 1, 2):
+        for seconds in (0, timeouts.get("mirror", 540) - 1, 2):
             harness.advance(seconds)
             statuses.append(harness.deliver_task(waiting).status)
 

@@ -358,7 +358,7 @@ def test_a_step_ends_at_its_time_out() -> None:
     shop.flows = flows_of(late)
     shop.start("late")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.unit.flows.shops.Workers", lambda _: Threads())
+        patch.setattr("tests.unit.flows.shops.Workers", lambda _: Threads("shop"))
         patch.setattr(storage, "check_log", lambda *_: None)
         shop.deliver(shop.take("turn"))
     assert shop.status("late")["result"] == StepTimedOut.slug()
@@ -369,7 +369,7 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
     def code() -> CallOutcome:
         raise error("bye")
 
-    threads = Threads()
+    threads = Threads("shop")
     threads.begin("0", code)
     assert isinstance(threads.wait(5)["0"].raised, error)
 

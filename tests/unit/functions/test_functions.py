@@ -346,6 +346,7 @@ def test_query_parameters_are_unrestricted_unless_the_route_names_them(harness: 
     harness.add(app)
     assert harness.get("kitchen/any?wine=red").json == {"wine": "red"}
     assert harness.get("kitchen/named?dish=soup").json == {"dish": "soup"}
+    assert harness.get("kitchen/any?dish=").json == harness.get("kitchen/named?dish").json == {"dish": ""}
     refused = harness.get("kitchen/named?wine=red")
     assert (refused.status, refused.json["field"]) == (400, "wine")
 

@@ -95,6 +95,15 @@ def test_a_print_is_marked_with_its_function() -> None:
     assert shown("a line that nobody marked") == "functions │ a line that nobody marked\n"
 
 
+def test_what_callers_choose_is_shown_and_not_obeyed() -> None:
+    put = {**HANDLED, "kind": "task", "function": "albums", "task_name": "made", "id": "a\x1b[2J"}
+    error = {**put, "message": "unhandled exception", "severity": "ERROR", "exception": "KeyError: '\x9b2J'\n"}
+    assert r"a\u001b[2J" in shown(put)
+    assert r"a\u001b[2J" in (seen := shown(error))
+    assert r"\u009b2J" in seen
+    assert not {"\x1b", "\x9b"} & set(seen)
+
+
 def test_an_exception_is_shown_in_full_and_in_colour_on_a_terminal_only() -> None:
     error = {"message": "unhandled exception", "severity": "ERROR", "function": "albums", "exception": failure()}
     plain, coloured = shown(error), shown(error, colour=True)

@@ -48,6 +48,7 @@ async function one(id, visit, about) {
     facts({
       state: badge(counts.state),
       reason: counts.reason,
+      task: counts.task && taskName(counts.task),
       units: counts.size,
       succeeded: counts.succeeded,
       failed: counts.failed,
@@ -83,9 +84,9 @@ async function one(id, visit, about) {
   ];
 }
 
-const actionsOf = ({ state, failed }) => [
+const actionsOf = ({ state, failed, task }) => [
   ...(state === "open" || state === "sealed" ? ["cancel-batch"] : []),
-  ...(failed && state !== "cancelled" ? ["retry-batch"] : []),
+  ...(task && failed && state !== "cancelled" ? ["retry-batch"] : []),
 ];
 
 /** Return the failed units as they are now, also those that were retried after the end of their batch. */

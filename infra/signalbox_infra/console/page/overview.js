@@ -9,6 +9,7 @@ export const SLOWER = 6; // times the pause between two readings of a deployment
 const RUNNING = ["open", "sealed"];
 const FLOWS_MAX = 10;
 const NAMED_MAX = 3;
+const RATE_PAGES_MAX = 5;
 
 export async function show({ about, visit }) {
   const [queues, rows, minutes] = await Promise.all([
@@ -89,12 +90,22 @@ function cards(caption, rows, empty) {
   ];
 }
 
-/** Return the first rates that are paused: an API list of them alone does not exist, so of the first page. */
+/** Return the rates that are paused, of the first pages of all: an API list of them alone does not exist. */
 async function pausedRates() {
-  const { rates, next_page_token } = await get("/rates").catch(() => ({ rates: [] })); // a project may deploy no rates
-  const paused = rates.filter(({ paused_at }) => paused_at);
+  const found = [];
+  let page = {};
+  for (let pages = 0; pages < RATE_PAGES_MAX && (!pages || page.next_page_token); pages++) {
+    page = await get("/rates", { page_token: page.next_page_token }).catch(() => ({ rates: [] })); // a project may deploy no rates
+    found.push(...page.rates);
+  }
+  const [paused, more] = [found.filter(({ paused_at }) => paused_at), page.next_page_token];
   const items = paused.slice(0, NAMED_MAX).map(({ name, waiting = 0 }) => `${name} ${waiting.toLocaleString("en")} waiting`);
-  return { text: "Rates, paused", parts: ["semaphores"], count: `${paused.length}${paused.length && next_page_token ? "+" : ""}`, items };
+  return {
+    text: "Rates, paused",
+    parts: ["semaphores"],
+    count: `${paused.length}${more ? "+" : ""}`,
+    items: more ? [...items, `and more: these are of the first ${found.length.toLocaleString("en")} rates`] : items,
+  };
 }
 
 const status = ({ name, text, well }) => [name, h("span", { class: well ? null : "bad" }, text)];

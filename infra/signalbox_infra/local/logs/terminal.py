@@ -21,6 +21,7 @@ from rich.text import Text
 from signalbox_infra.local.functions.request_labels import CONSOLE
 from signalbox_infra.local.logs.tracebacks import cut, has_own_frame
 from signalbox_infra.local.services.command_lines import READY
+from signalbox_infra.terminal_text import visible, visible_lines
 
 SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
@@ -104,7 +105,7 @@ class Terminal:
         shown = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]
         shown += [f"{trace.strip().splitlines()[-1]}  (traceback: {earlier})"] if earlier else []
         said = f"{_clock(entry)} {severity.lower():7} {_subject(entry)}: {message}  {'  '.join(shown)}"
-        self._write(Text(said.rstrip(), style=style))
+        self._write(Text(visible(said.rstrip()), style=style))
         self._traceback("" if earlier else trace)
 
     def _shown_before(self, entry: Mapping[str, Any], trace: str) -> str:
@@ -122,7 +123,7 @@ class Terminal:
     def _traceback(self, trace: str) -> None:
         if trace:
             syntax = Syntax("", "pytb", theme="ansi_dark", background_color="default")
-            text = syntax.highlight(trace)
+            text = syntax.highlight(visible_lines(trace))
             text.rstrip()
             self._write(text)
 
@@ -161,7 +162,7 @@ def request_line(entry: Mapping[str, Any]) -> Text:
     """Return the line of a request: its time, name, result and duration."""
     kind, status = str(entry.get("kind", "http")), int(entry.get("status", 0))
     line = Text.assemble((f"{_clock(entry)} ", "dim"), (f"{entry.get('method') or kind:8} ", KINDS.get(kind, "")))
-    line.append(f"{_what(entry, kind):46} ", style="")
+    line.append(f"{visible(_what(entry, kind)):46} ", style="")
     line.append(f"{status} ", style="green" if status < 400 else "yellow" if status < 500 else "bold red")
     line.append(f"{entry.get('milliseconds', 0):7.0f} ms", style="dim")
     if (attempt := entry.get("attempt", 1)) > 1:

@@ -95,12 +95,15 @@ METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"})
 class Request:
     """A request to `function`, parsed and checked part by part as a handler reads it."""
 
-    __slots__ = ("_function", "_raw", "_user")
+    __slots__ = ("_function", "_keeps_empty", "_raw", "_user")
 
-    def __init__(self, raw: flask.Request, user: User | None = None, *, function: str = "") -> None:
+    def __init__(
+        self, raw: flask.Request, user: User | None = None, *, function: str = "", keeps_empty: bool = True
+    ) -> None:
         self._raw = raw
         self._user = user
         self._function = function
+        self._keeps_empty = keeps_empty
 
     @property
     def is_open(self) -> bool:
@@ -147,9 +150,17 @@ class Request:
 
     @property
     def query(self) -> MultiDict[str, str]:
-        """The query parameters in order, including repeated ones. Raises `BadQuery`."""
+        """The query parameters in order, including repeated ones. Raises `BadQuery`.
+
+        To the kit's own routes, an empty parameter is as if absent.
+        """
+        return MultiDict((name, value) for name, value in self.query_pairs if value or self._keeps_empty)
+
+    @property
+    def query_pairs(self) -> list[tuple[str, str]]:
+        """All query parameters, also empty ones. Raises `BadQuery`."""
         try:
-            pairs = parse_qsl(
+            return parse_qsl(
                 self._raw.query_string.decode("ascii"),
                 keep_blank_values=True,
                 errors="strict",
@@ -158,7 +169,6 @@ class Request:
         except ValueError as error:
             detail = f"A query has at most {QUERY_PARAMETERS_MAX} parameters, in percent-encoded UTF-8."
             raise BadQuery(detail) from error
-        return MultiDict(pairs)
 
     def header(self, name: str) -> str | None:
         """Return a header, or None."""
@@ -226,16 +236,20 @@ Segments = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all."""
+    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all.
+
+    `keeps_empty`: the handler receives also parameters without a value.
+    """
 
     method: str
     pattern: Segments
     query: frozenset[str] | None
+    keeps_empty: bool
     handler: Handler
 
     def check_query(self, request: Request) -> None:
         """Raise `BadQuery` naming a query parameter that this route does not have."""
-        unknown = [] if self.query is None else sorted(request.query.keys() - self.query)
+        unknown = [] if self.query is None else sorted({name for name, _ in request.query_pairs} - self.query)
         if unknown:
             known = f"It has: {', '.join(sorted(self.query or ()))}." if self.query else "It has none."
             raise BadQuery(f"This address has no query parameter `{unknown[0][:100]}`. {known}", field=unknown[0][:100])
@@ -252,10 +266,13 @@ class Routes:
         self._function = function
         self._routes: list[Route] = []
 
-    def on(self, method: str, pattern: str, *, query: Iterable[str] | None = ()) -> Callable[[Handler], Handler]:
+    def on(
+        self, method: str, pattern: str, *, query: Iterable[str] | None = (), keeps_empty: bool = False
+    ) -> Callable[[Handler], Handler]:
         """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
 
-        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all.
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. The
+        handler receives those without a value with `keeps_empty`, or if all are allowed: one may then be a condition.
         Raises `ValueError` for a method or a pattern that cannot be routed.
         """
         if method not in METHODS:
@@ -264,7 +281,7 @@ class Routes:
         allowed = None if query is None else frozenset(query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.append(Route(method, segments, allowed, handler))
+            self._routes.append(Route(method, segments, allowed, keeps_empty or query is None, handler))
             return handler
 
         return register
@@ -296,7 +313,7 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         for route, parameters in matching:
             if route.method == method:
-                parsed = Request(request, user, function=self._function)
+                parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
                 with identity.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)

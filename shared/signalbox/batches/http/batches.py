@@ -147,7 +147,8 @@ def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
 @routes.on("POST", "/{id}/retry")
 def retry(request: Request, id: str) -> Response:
     read_parameters()
-    batches.retry(runtime.ports(), id, RetryRequest.from_request(request.json_object()))
+    asked = RetryRequest.from_request(request.json_object())
+    batches.retry(runtime.ports(), id, asked, request.header("Idempotency-Key") or "")
     return Response(202, {"id": id})
 
 

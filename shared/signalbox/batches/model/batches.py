@@ -177,7 +177,7 @@ def header_of_run(record: Mapping[str, Any] | None, run: BatchRun) -> Header | N
 class BatchStatus:
     """State and counts. `pages` is the number of pages as far as known. `reason` and `missing` describe the end.
 
-    `then` is the id of the batch that follows.
+    `then` is the id of the batch that follows. Without a `task`, units are completed from outside.
     """
 
     id: str
@@ -187,12 +187,15 @@ class BatchStatus:
     reason: str = ""
     missing: tuple[int, ...] = ()
     then: str = ""
+    task: Call | None = None
 
     @classmethod
     def of_ended(cls, batch: str, header: Header) -> Self:
         """Return the status of a batch that has ended."""
         follows = then_id(batch, header)
-        return cls(batch, header.state, header.counts, header.pages, header.reason, header.missing, follows)
+        return cls(
+            batch, header.state, header.counts, header.pages, header.reason, header.missing, follows, header.task
+        )
 
     @property
     def runs(self) -> bool:
@@ -205,7 +208,8 @@ class BatchStatus:
         reason = {"reason": self.reason} if self.reason else {}
         missing = {"missing": list(self.missing)} if self.missing else {}
         then = {"then": self.then} if self.then else {}
-        return {"id": self.id, "state": self.state, **counts, "pages": self.pages, **reason, **missing, **then}
+        task = {"task": self.task.shown()} if self.task else {}
+        return {"id": self.id, "state": self.state, **task, **counts, "pages": self.pages, **reason, **missing, **then}
 
 
 def then_id(batch: str, header: Header) -> str:

@@ -38,6 +38,7 @@ from signalbox.batches.model.batches import (
     PageStart,
     cut,
     cut_stream,
+    digest,
     header_of,
     header_of_run,
     loaded,
@@ -276,7 +277,8 @@ def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
     else:
         page_count, size = storage.count_loaded(ports, run)
     counts = storage.read_counts_of(ports, run, size) if size else Counts(0, 0, 0)
-    return BatchStatus(run.batch, header.state, counts, page_count, then=then_id(run.batch, header))
+    follows = then_id(run.batch, header)
+    return BatchStatus(run.batch, header.state, counts, page_count, then=follows, task=header.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,18 +370,22 @@ def outcomes_of(ports: Ports, batch: str, query: UnitsQuery) -> Iterator[UnitRec
     return storage.iterate_outcomes(ports, run, query.state, query.after)
 
 
-def retry(ports: Ports, batch: str, request: RetryRequest) -> None:
-    """Enqueue retries of units that failed. Raises `NothingToRun`, `BatchSealed`, `BadArgument` or `NotFound`."""
+def retry(ports: Ports, batch: str, request: RetryRequest, key: str = "") -> None:
+    """Enqueue retries of units that failed; the same request under the same `key` enqueues nothing more.
+
+    Raises `NothingToRun`, `BatchSealed`, `BadArgument` or `NotFound`.
+    """
     run, header, now = storage.read_header_at(ports, batch)
     if header.task is None:
         raise NothingToRun("The batch has no task: its units are completed from outside.")
     if header.state == "cancelled":
         raise BatchSealed("The batch was cancelled, so its units cannot be retried.")
     check_names(declared_parameters(), replace(header.task, payload=request.payload), "payload")
-    call, indexes = ports.store.new_id(), None if request.units is None else sorted(set(request.units))
+    indexes = None if request.units is None else sorted(set(request.units))
+    call = digest(key, indexes, request.payload) if key else ports.store.new_id()
     if header.concurrency is not None:
         chain = Retries(call, microseconds(now), request.payload)
-        begin_chains(ports, run, chain, header.concurrency, indexes)
+        begin_chains(ports, run, chain, header.concurrency, indexes, is_repeatable=bool(key))
     elif indexes is None:
         ports.queue.create([retry_all(run, call, -1, request.payload)])
     else:

@@ -365,14 +365,26 @@ def _enqueue_retries(ports: Ports, run: BatchRun, records: Sequence[UnitRecord],
         ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers)), payload))
 
 
-def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
-    """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units."""
+def begin_chains(
+    ports: Ports,
+    run: BatchRun,
+    chain: Retries,
+    concurrency: int,
+    indexes: Sequence[int] | None,
+    *,
+    is_repeatable: bool,
+) -> None:
+    """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units.
+
+    The chains of a repeat have other ranges if their number differs, which is therefore a part of the tasks' names.
+    """
     if indexes is not None:
         chains = machine.chains_of_named(chain, concurrency, indexes)
     else:
         failed = storage.count_units(ports, run, "failed")
         chains = machine.chains_of_all(chain, run.incarnation, min(concurrency, failed)) if failed else []
-    tasks = [run.effect_for("retry", chain.call, at, chain=one.to_record()) for at, one in enumerate(chains)]
+    names = (chain.call, len(chains)) if is_repeatable else (chain.call,)
+    tasks = [run.effect_for("retry", *names, at, chain=one.to_record()) for at, one in enumerate(chains)]
     for at in range(0, len(tasks), CORE_LIMITS.outbox_tasks_max):
         ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
 

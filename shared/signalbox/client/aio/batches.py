@@ -1,6 +1,5 @@
 """Batches, tasks and failures."""
 
-import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable
@@ -10,7 +9,7 @@ from typing import Any
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import Patience
+from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
 
@@ -48,15 +47,15 @@ class Batch:
     ) -> BatchShown:
         """Create the batch, open for pages of units, or sealed with ``units=[…], sealed=True``."""
         body = {"id": self.id, **given(task=task, on_complete=on_complete, **fields)}
-        found: BatchShown = await self._transport.json("POST", "batches", body=body)
-        return found
+        found = await self._transport.send("POST", "batches", body=body)
+        return found.shaped(BatchShown)
 
     async def add(self, units: list[Json], page: int = 0) -> int:
         """Add units to an open batch from a page's number on; pages have 100 units and are numbered from 0.
 
         Returns the number that follows the last page, from which more can be added, and with which `seal` closes.
         """
-        found = await self._transport.json(
+        found = await self._transport.send(
             "POST",
             "batches",
             self.id,
@@ -65,22 +64,22 @@ class Batch:
             parameters={"page": page},
             media_type="application/x-ndjson",
         )
-        return int(found["page"])
+        return found.member("page", int)
 
     async def seal(self, pages: int) -> BatchShown:
         """Close the batch at its number of pages."""
-        found: BatchShown = await self._transport.json("POST", "batches", self.id, "seal", body={"pages": pages})
-        return found
+        found = await self._transport.send("POST", "batches", self.id, "seal", body={"pages": pages})
+        return found.shaped(BatchShown)
 
     async def show(self) -> BatchShown:
         """Return the state and the counts. Raises `NotFound`."""
-        found: BatchShown = await self._transport.json("GET", "batches", self.id)
-        return found
+        found = await self._transport.send("GET", "batches", self.id)
+        return found.shaped(BatchShown)
 
     async def cancel(self) -> BatchShown:
         """Cancel the batch and its sub-batches; units that have not started do not run."""
-        found: BatchShown = await self._transport.json("DELETE", "batches", self.id)
-        return found
+        found = await self._transport.send("DELETE", "batches", self.id)
+        return found.shaped(BatchShown)
 
     def units(self, state: str | None = None) -> AsyncIterator[UnitShown]:
         """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
@@ -92,7 +91,8 @@ class Batch:
         asked = request("GET", "batches", self.id, "results", parameters={"state": state})
         async with self._transport.stream(asked) as response:
             async for line in response.aiter_lines():
-                yield json.loads(line)
+                found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
+                yield found.shaped(UnitShown)
 
     async def watch(self) -> AsyncIterator[Event]:
         """Iterate over the batch's events (``unit``, ``progress``, ``complete``) until it has ended.
@@ -111,7 +111,8 @@ class Batch:
 
     async def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
         """Run failed units again, the named ones or all, perhaps with other arguments."""
-        await self._transport.json("POST", "batches", self.id, "retry", body=given(units=units, payload=payload))
+        body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 
     async def complete(self, index: int, *, result: Json = MISSING, error: str | None = None) -> None:
         """Complete a unit from outside, with its result or with an error; a repeat changes nothing."""
@@ -142,8 +143,8 @@ class Tasks:
         Returns the operation, under which a failure of the task would be kept.
         """
         body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
-        found = await self._transport.json("POST", "tasks", body=body)
-        return str(found["operation"])
+        found = await self._transport.send("POST", "tasks", body=body)
+        return found.member("operation", str)
 
 
 class Failures:
@@ -158,13 +159,13 @@ class Failures:
 
     async def count(self, state: str | None = None) -> int:
         """Return the number of the failures, or with ``state="retrying"`` of the tasks that are being retried."""
-        found = await self._transport.json("GET", "failures", parameters={"state": state, "count": "true"})
-        return int(found["count"])
+        found = await self._transport.send("GET", "failures", parameters={"state": state, "count": "true"})
+        return found.member("count", int)
 
     async def get(self, id: str) -> FailureShown:
         """Return a failure. Raises `NotFound`."""
-        found: FailureShown = await self._transport.json("GET", "failures", id)
-        return found
+        found = await self._transport.send("GET", "failures", id)
+        return found.shaped(FailureShown)
 
     async def retry(self, id: str) -> None:
         """Run the task again, once. Raises `Conflict` if it is still being retried."""

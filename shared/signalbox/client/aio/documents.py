@@ -2,15 +2,15 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import Group
+from signalbox.client.machine import Answer, Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, given, keyed, request
+from signalbox.client.requests import conditions, given, keyed
 
 Condition = str | Sequence[Json]
 """A condition as in an address (``"address.zipcode==12345"``), or its field, operator and value."""
@@ -78,16 +78,16 @@ class Documents:
 
     async def first(self, *where: Condition, order_by: str | None = None) -> Document | None:
         """Return the first document that meets all conditions, or None; that costs one read."""
-        page = await self._transport.json("POST", "documents", ":query", body=_query(where, order_by, 1))
-        return next(map(Document, page["documents"]), None)
+        page = await self._transport.send("POST", "documents", ":query", body=_query(where, order_by, 1))
+        return next(_documents(page), None)
 
     async def _found(self, query: dict[str, Any]) -> AsyncIterator[Document]:
         token = None
         while True:
-            page = await self._transport.json("POST", "documents", ":query", body=query | given(page_token=token))
-            for content in page["documents"]:
-                yield Document(content)
-            if (token := page.get("next_page_token")) is None:
+            page = await self._transport.send("POST", "documents", ":query", body=query | given(page_token=token))
+            for document in _documents(page):
+                yield document
+            if (token := page.shaped(dict).get("next_page_token")) is None:
                 return
 
     async def page(
@@ -95,14 +95,14 @@ class Documents:
     ) -> dict[str, Json]:
         """Return one page of a query as the function answers it. The conditions are in the address, and so in logs."""
         parameters = {"where": where, **given(order_by=order_by, limit=limit, page_token=page_token)}
-        found: dict[str, Json] = await self._transport.json("GET", "documents", parameters=parameters)
-        return found
+        found = await self._transport.send("GET", "documents", parameters=parameters)
+        return found.shaped(dict)
 
     async def count(self, *where: Condition) -> int:
         """Return the number of documents that meet all conditions."""
         body = _query(where, None, None) | {"count": True}
-        found = await self._transport.json("POST", "documents", ":query", body=body)
-        return int(found["count"])
+        found = await self._transport.send("POST", "documents", ":query", body=body)
+        return found.member("count", int)
 
     async def load(self, documents: Iterable[Mapping[str, Json]]) -> LoadReport:
         """Store documents that have keys, up to 500 a request; memory holds one request. Refusals are reported."""
@@ -120,15 +120,18 @@ class Documents:
     async def _load(self, group: Group, report: LoadReport) -> None:
         """Store a group, and again those of its documents that were not available."""
         for round_number in range(LOAD_RETRIES_MAX):
-            answer = await self._transport.json("POST", "documents", body=group.content, media_type=NDJSON)
-            left = Group()
-            for (key, line), result in zip(group.documents, answer["results"], strict=True):
-                if result["status"] < 300:
+            answer = await self._transport.send("POST", "documents", body=group.content, media_type=NDJSON)
+            results, left = answer.items("results"), Group()
+            if len(results) != len(group.documents):
+                raise answer.unreadable("has not a result for each document")
+            for (key, line), result in zip(group.documents, results, strict=True):
+                status = result.member("status", int)
+                if status < 300:
                     report.stored += 1
-                elif result["status"] == 503 and round_number < LOAD_RETRIES_MAX - 1:
+                elif status == 503 and round_number < LOAD_RETRIES_MAX - 1:
                     left.add(key, line)
                 else:
-                    report.refused.append((key, result["problem"]))
+                    report.refused.append((key, result.part("problem").shaped(dict)))
             if not left.documents:
                 return
             group = left
@@ -140,17 +143,16 @@ class Documents:
 
     async def version(self, key: str, version: int | str) -> dict[str, Json]:
         """Return a version of a document with its content, by its number or by a time (RFC 3339)."""
-        found: dict[str, Json] = await self._transport.json("GET", "documents", key, "versions", version)
-        return found
+        found = await self._transport.send("GET", "documents", key, "versions", version)
+        return found.shaped(dict)
 
     async def changes(self, key: str, version: int | str, to: int | str | None = None) -> list[dict[str, Json]]:
         """Return what changed from a version to another, or to the latest: a JSON Patch (RFC 6902)."""
         parameters = {"to": to}
-        found = await self._transport.json(
+        found = await self._transport.send(
             "GET", "documents", key, "versions", version, "changes", parameters=parameters
         )
-        patch: list[dict[str, Json]] = found["patch"]
-        return patch
+        return found.member("patch", list)
 
     async def restore(self, key: str, version: int | str, *, if_match: str | None = None) -> Document:
         """Store the content of a version again."""
@@ -163,8 +165,12 @@ class Documents:
         await self._transport.json("DELETE", "documents", key, "versions")
 
     async def _document(self, *arguments: Any, **options: Any) -> Document:
-        response, content = await self._transport.send(request(*arguments, **options))
-        return Document(content, response.headers.get("ETag"))
+        found = await self._transport.send(*arguments, **options)
+        return Document(found.shaped(dict), found.headers.get("ETag"))
+
+
+def _documents(page: Answer) -> Iterator[Document]:
+    return (Document(found.shaped(dict)) for found in page.items("documents"))
 
 
 def _query(where: Iterable[Condition], order_by: str | None, limit: int | None) -> dict[str, Any]:
@@ -203,16 +209,15 @@ class Verifications:
 
     async def begin(self) -> dict[str, Json]:
         """Begin a verification, or return the running one."""
-        found: dict[str, Json] = await self._transport.json("POST", "verifications", headers=keyed(str(uuid.uuid4())))
-        return found
+        found = await self._transport.send("POST", "verifications", headers=keyed(str(uuid.uuid4())))
+        return found.shaped(dict)
 
     async def get(self, run: str) -> dict[str, Json]:
         """Return the report of a verification. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("GET", "verifications", run)
-        return found
+        found = await self._transport.send("GET", "verifications", run)
+        return found.shaped(dict)
 
     async def list(self) -> list[dict[str, Json]]:
         """Return the last verifications, newest first."""
-        found = await self._transport.json("GET", "verifications")
-        shown: list[dict[str, Json]] = found["verifications"]
-        return shown
+        found = await self._transport.send("GET", "verifications")
+        return found.member("verifications", list)

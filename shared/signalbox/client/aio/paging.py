@@ -12,8 +12,8 @@ async def pages(
     """Iterate over the items of all pages; `name` is the field of a page that has them."""
     token = None
     while True:
-        page = await transport.json("GET", *segments, parameters={**(parameters or {}), "page_token": token})
-        for item in page[name]:
-            yield item
-        if (token := page.get("next_page_token")) is None:
+        page = await transport.send("GET", *segments, parameters={**(parameters or {}), "page_token": token})
+        for item in page.items(name):
+            yield item.shaped(dict)
+        if (token := page.shaped(dict).get("next_page_token")) is None:
             return

@@ -19,29 +19,29 @@ class Rate:
     async def ensure(self, per_minute: float, burst: int = 1) -> dict[str, Json]:
         """Create the rate or set its limits. Waits stay."""
         body: dict[str, Json] = {"per_minute": per_minute, "burst": burst}
-        found: dict[str, Json] = await self._transport.json("PUT", "rates", self.name, body=body)
-        return found
+        found = await self._transport.send("PUT", "rates", self.name, body=body)
+        return found.shaped(dict)
 
     async def change(self, *, per_minute: float | None = None, burst: int | None = None) -> dict[str, Json]:
         """Change some limits. Raises `NotFound`."""
         body = given(per_minute=per_minute, burst=burst)
-        found: dict[str, Json] = await self._transport.json("PATCH", "rates", self.name, body=body)
-        return found
+        found = await self._transport.send("PATCH", "rates", self.name, body=body)
+        return found.shaped(dict)
 
     async def show(self) -> dict[str, Json]:
         """Return the limits, the permits that are free, and the number of waits. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("GET", "rates", self.name)
-        return found
+        found = await self._transport.send("GET", "rates", self.name)
+        return found.shaped(dict)
 
     async def pause(self) -> dict[str, Json]:
         """Grant no permits until `resume`; waits stay in their order. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("POST", "rates", self.name, "pause")
-        return found
+        found = await self._transport.send("POST", "rates", self.name, "pause")
+        return found.shaped(dict)
 
     async def resume(self) -> dict[str, Json]:
         """Grant permits again, to those that wait first. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("POST", "rates", self.name, "resume")
-        return found
+        found = await self._transport.send("POST", "rates", self.name, "resume")
+        return found.shaped(dict)
 
     async def delete(self) -> None:
         """Delete the rate; its waits end. Raises `NotFound`."""
@@ -50,19 +50,19 @@ class Rate:
     async def acquire(self, weight: int = 1, *, id: str | None = None) -> float:
         """Take permits if they are there now, and return 0; else return the seconds after which to try again."""
         body = {"weight": weight, "id": id or str(uuid.uuid4())}
-        found = await self._transport.json("POST", "rates", self.name, "acquire", body=body)
-        return 0.0 if found["granted"] else float(found["retry_after_seconds"])
+        found = await self._transport.send("POST", "rates", self.name, "acquire", body=body)
+        return 0.0 if found.member("granted", bool) else found.member("retry_after_seconds", float)
 
     async def wait(self, continuation: TaskCall, *, weight: int = 1, id: str | None = None) -> str:
         """Let a task run once permits are granted; return the wait's id. `id` makes a repeat the same wait."""
         body = {"continuation": continuation, "weight": weight, "id": id or str(uuid.uuid4())}
-        found = await self._transport.json("POST", "rates", self.name, "waits", body=body)
-        return str(found["id"])
+        found = await self._transport.send("POST", "rates", self.name, "waits", body=body)
+        return found.member("id", str)
 
     async def cancel(self, id: str) -> bool:
         """End a wait. Returns whether its task will not run."""
-        found = await self._transport.json("DELETE", "rates", self.name, "waits", id)
-        return bool(found["cancelled"])
+        found = await self._transport.send("DELETE", "rates", self.name, "waits", id)
+        return found.member("cancelled", bool)
 
 
 class Rates:

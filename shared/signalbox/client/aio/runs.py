@@ -11,7 +11,7 @@ from signalbox.client.aio.batches import Batch
 from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import Patience
+from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import given, keyed
@@ -39,8 +39,8 @@ class ObjectCall:
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             parameters = {"wait_seconds": wait}
-            answer = await self._transport.json("GET", *self._address, "calls", self.id, parameters=parameters)
-            if answer["ready"]:
+            answer = await self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
+            if answer.member("ready", bool):
                 return outcome(answer)
             await sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
 
@@ -49,11 +49,12 @@ class ObjectCall:
         if isinstance(error, Unavailable):
             return
         try:
-            answer = await self._transport.json("GET", *self._address, "calls", self.id)
+            answer = await self._transport.send("GET", *self._address, "calls", self.id)
+            failed = failure(answer)
         except ApiError:
             return
-        if "error" in answer:
-            raise CallFailed(answer["error"]["status"], answer["error"]) from error
+        if failed is not None:
+            raise failed from error
 
     async def then(self, continuation: TaskCall) -> None:
         """Run a task with the outcome, now or when it is there."""
@@ -63,7 +64,7 @@ class ObjectCall:
 
     async def call(self, method: str, **arguments: Json) -> "ObjectCall":
         """Call a method of the object that this call results in, once it is there."""
-        found = await self._transport.json(
+        found = await self._transport.send(
             "POST",
             *self._address,
             "calls",
@@ -73,7 +74,7 @@ class ObjectCall:
             body=arguments,
             headers=keyed(str(uuid.uuid4())),
         )
-        return ObjectCall(self._transport, self._address, found["call"])
+        return ObjectCall(self._transport, self._address, found.member("call", str))
 
 
 class Object:
@@ -95,7 +96,7 @@ class Object:
         except ApiError as error:
             await call.raise_outcome(error)
             raise
-        if answer["ready"]:
+        if answer.member("ready", bool):
             return outcome(answer)
         return await call.result(timeout_seconds - (time.monotonic() - began))
 
@@ -105,14 +106,14 @@ class Object:
         await self._post(call.id, method, arguments, 0)
         return call
 
-    async def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Json:
+    async def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Answer:
         options = {"parameters": {"wait_seconds": wait_seconds}, "headers": keyed(id)}
-        return await self._transport.json("POST", *self._address, method, body=dict(arguments), **options)
+        return await self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
 
     async def show(self) -> dict[str, Json]:
         """Return whether the object exists, its revision, and how many messages wait for it."""
-        found: dict[str, Json] = await self._transport.json("GET", *self._address)
-        return found
+        found = await self._transport.send("GET", *self._address)
+        return found.shaped(dict)
 
     async def delete(self) -> None:
         """Delete the object in its turn, behind the calls that wait already."""
@@ -141,17 +142,19 @@ class Run:
 
     async def show(self, wait_seconds: float | None = None) -> RunShown:
         """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
-        parameters = {"wait_seconds": wait_seconds}
-        found: RunShown = await self._transport.json("GET", *self._address, parameters=parameters)
-        return found
+        found = await self._show(wait_seconds)
+        return found.shaped(RunShown)
+
+    async def _show(self, wait_seconds: float | None) -> Answer:
+        return await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
     async def result(self, timeout_seconds: float) -> Json:
         """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
-            shown = await self.show(wait)
-            if shown["state"] in ENDED:
+            shown = await self._show(wait)
+            if shown.member("state", str) in ENDED:
                 return outcome(shown)
             await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
@@ -163,7 +166,8 @@ class Run:
 
     async def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
-        await self._transport.json("POST", *self._address, "cancel", body=given(reason=reason))
+        body, key = given(reason=reason), keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the run as cancelled without running its code."""
@@ -203,12 +207,13 @@ class Run:
         Raises `Conflict` if it cannot answer, and `NotFound`.
         """
         parameters = {"arguments": json.dumps(arguments)} if arguments else {}
-        return (await self._transport.json("GET", *self._address, "queries", name, parameters=parameters))["result"]
+        found = await self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
+        return found.part("result").content
 
     async def queries(self) -> list[str]:
         """Return the names of the queries that the code of the run answers now."""
-        found: list[str] = (await self._transport.json("GET", *self._address, "queries"))["queries"]
-        return found
+        found = await self._transport.send("GET", *self._address, "queries")
+        return found.member("queries", list)
 
     def log(self) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
@@ -224,14 +229,14 @@ class Run:
 
     async def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
-        page: dict[str, Json] = await self._transport.json("GET", *self._address, "log")
-        entries, execution = page["entries"], page["execution_id"]
-        while token := page.pop("next_page_token", None):
-            page = await self._transport.json("GET", *self._address, "log", parameters={"page_token": token})
-            if page["execution_id"] != execution:
+        page = await self._transport.send("GET", *self._address, "log")
+        entries, execution = page.member("entries", list), page.member("execution_id", str)
+        while token := page.shaped(dict).pop("next_page_token", None):
+            page = await self._transport.send("GET", *self._address, "log", parameters={"page_token": token})
+            if page.member("execution_id", str) != execution:
                 return await self.whole_log()  # the run has continued as new meanwhile
-            entries += page["entries"]
-        return {**page, "entries": entries}
+            entries += page.member("entries", list)
+        return {**page.shaped(dict), "entries": entries}
 
     async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
@@ -262,8 +267,8 @@ class Flow:
         """Start a run under an id that the deployment draws, once; the returned run has it."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         key = keyed(str(uuid.uuid4()))
-        started = await self._transport.json("POST", self._function, "flows", self._name, body=body, headers=key)
-        return self.run(started["id"])
+        started = await self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
+        return self.run(started.member("id", str))
 
     def run(self, id: str) -> Run:
         """Return the run of an id, without asking whether it exists."""
@@ -279,8 +284,8 @@ class Flow:
     ) -> int:
         """Return the number of the runs, perhaps only of those that `runs` would list."""
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
-        found = await self._transport.json("GET", self._function, "flows", self._name, parameters=parameters)
-        return int(found["count"])
+        found = await self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
+        return found.member("count", int)
 
     async def act_on_all(
         self,
@@ -298,8 +303,8 @@ class Flow:
         """
         chosen = given(state=state, label=label, prefix=prefix, reason=reason)
         address, key = (self._function, "flows", self._name, ":act"), keyed(str(uuid.uuid4()))
-        found = await self._transport.json("POST", *address, body={"action": action, **chosen}, headers=key)
-        return Batch(self._transport, str(found["batch"]))
+        found = await self._transport.send("POST", *address, body={"action": action, **chosen}, headers=key)
+        return Batch(self._transport, found.member("batch", str))
 
     def runs(
         self,
@@ -329,11 +334,20 @@ def _filter(
     return {"state": state, "label": label, "prefix": prefix, **dict(zip(TIMES, times, strict=True))}
 
 
-def outcome(answer: Mapping[str, Json]) -> Any:
+def outcome(answer: Answer) -> Json:
     """Return the result of a call or of a run that has ended, or the object that it resulted in.
 
     Raises `CallFailed` with its problem.
     """
-    if (error := answer.get("error")) is not None:
-        raise CallFailed(error["status"], error)
-    return answer["object"] if "object" in answer else answer.get("result")
+    if (failed := failure(answer)) is not None:
+        raise failed
+    found = answer.shaped(dict)
+    return found["object"] if "object" in found else found.get("result")
+
+
+def failure(answer: Answer) -> CallFailed | None:
+    """Return the problem of a call or of a run, if it ended with one."""
+    if answer.shaped(dict).get("error") is None:
+        return None
+    problem = answer.part("error")
+    return CallFailed(problem.member("status", int), problem.shaped(dict))

@@ -11,10 +11,10 @@ from signalbox.client.aio.paging import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.aio.waiting import Repeated, sleep
 from signalbox.client.identity import NoIdentity
-from signalbox.client.machine import Patience, retry_after_seconds
+from signalbox.client.machine import Answer, Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
-from signalbox.client.requests import given, keyed, request
+from signalbox.client.requests import given, keyed
 
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""
@@ -40,8 +40,8 @@ class Semaphore:
         """Create the semaphore or set its limits and the weights of keys. Leases and waiters stay."""
         others = given(delete_after_seconds=delete_after_seconds, weights=weights)
         body = {"permits": permits, "lease_seconds": lease_seconds, **others}
-        found: dict[str, Json] = await self._transport.json("PUT", "semaphores", self.name, body=body)
-        return found
+        found = await self._transport.send("PUT", "semaphores", self.name, body=body)
+        return found.shaped(dict)
 
     async def change(
         self,
@@ -58,23 +58,26 @@ class Semaphore:
             delete_after_seconds=delete_after_seconds,
             weights=weights,
         )
-        found: dict[str, Json] = await self._transport.json("PATCH", "semaphores", self.name, body=body)
-        return found
+        found = await self._transport.send("PATCH", "semaphores", self.name, body=body)
+        return found.shaped(dict)
 
     async def show(self) -> dict[str, Json]:
         """Return the limits, the leases and the first hundred waiters. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("GET", "semaphores", self.name)
-        return found
+        found = await self._show()
+        return found.shaped(dict)
+
+    async def _show(self) -> Answer:
+        return await self._transport.send("GET", "semaphores", self.name)
 
     async def pause(self) -> dict[str, Json]:
         """Grant no permits until `resume`; leases continue, and waits stay in their order. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("POST", "semaphores", self.name, "pause")
-        return found
+        found = await self._transport.send("POST", "semaphores", self.name, "pause")
+        return found.shaped(dict)
 
     async def resume(self) -> dict[str, Json]:
         """Grant permits again, to those that wait first. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("POST", "semaphores", self.name, "resume")
-        return found
+        found = await self._transport.send("POST", "semaphores", self.name, "resume")
+        return found.shaped(dict)
 
     async def delete(self) -> None:
         """Delete the semaphore; its waits end. Raises `NotFound`."""
@@ -102,9 +105,9 @@ class Semaphore:
         """Acquire permits. Without a lease, the number is the seconds after which the function asks to try again."""
         body = {"id": id, "permits": permits, **given(lease_seconds=lease_seconds)}
         parameters = {"wait_seconds": wait_seconds}
-        asked = request("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
-        response, waited = await self._transport.send(asked)
-        return waited.get("lease"), retry_after_seconds(response.headers)
+        found = await self._transport.send("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
+        lease = found.part("lease").shaped(Lease) if found.member("acquired", bool) else None
+        return lease, retry_after_seconds(found.headers)
 
     async def wait(
         self,
@@ -138,32 +141,32 @@ class Semaphore:
             key=key,
             priority=priority,
         )
-        found: Waited = await self._transport.json("POST", "semaphore-wait", self.name, body=body)
-        return found
+        found = await self._transport.send("POST", "semaphore-wait", self.name, body=body)
+        return found.shaped(Waited)
 
     async def cancel(self, id: str) -> bool:
         """Cancel a wait that has a continuation. Returns whether it was there; a granted lease is released."""
-        found = await self._transport.json("DELETE", "semaphore-wait", self.name, id)
-        return bool(found["cancelled"])
+        found = await self._transport.send("DELETE", "semaphore-wait", self.name, id)
+        return found.member("cancelled", bool)
 
     async def signal(self, lease: Lease) -> bool:
         """End a lease. Returns whether it was held."""
         body = {"lease": lease["id"]}
         key = keyed(str(uuid.uuid4()))
-        found = await self._transport.json("POST", "semaphore-signal", self.name, body=body, headers=key)
-        return bool(found["released"])
+        found = await self._transport.send("POST", "semaphore-signal", self.name, body=body, headers=key)
+        return found.member("released", bool)
 
     async def renew(self, lease: Lease, lease_seconds: float | None = None) -> bool:
         """Extend a lease. Returns whether it was still held."""
         body = {"lease": lease["id"], **given(lease_seconds=lease_seconds)}
-        found = await self._transport.json("POST", "semaphore-renew", self.name, body=body)
-        return bool(found["renewed"])
+        found = await self._transport.send("POST", "semaphore-renew", self.name, body=body)
+        return found.member("renewed", bool)
 
     async def end_lease(self, id: str, reason: str | None = None) -> bool:
         """End a lease as an operator; the reason is logged. Returns whether it was held."""
         parameters = {"reason": reason}
-        found = await self._transport.json("DELETE", "semaphores", self.name, "leases", id, parameters=parameters)
-        return bool(found["released"])
+        found = await self._transport.send("DELETE", "semaphores", self.name, "leases", id, parameters=parameters)
+        return found.member("released", bool)
 
     @asynccontextmanager
     async def lease(
@@ -181,7 +184,7 @@ class Semaphore:
             if found is not None:
                 break
             await sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
-        seconds = lease_seconds or float((await self.show())["lease_seconds"])
+        seconds = lease_seconds or (await self._show()).member("lease_seconds", float)
         async with HeldLease(self, found, seconds) as held:
             yield held
 
@@ -263,8 +266,8 @@ class Semaphores:
 
     async def deadlocks(self) -> dict[str, Json]:
         """Return circles among waits that name a holder."""
-        found: dict[str, Json] = await self._transport.json("GET", "semaphores", parameters={"deadlocks": True})
-        return found
+        found = await self._transport.send("GET", "semaphores", parameters={"deadlocks": True})
+        return found.shaped(dict)
 
 
 class CriticalSection:
@@ -293,10 +296,10 @@ class CriticalSection:
             lease_seconds=lease_seconds,
             id=id or str(uuid.uuid4()),
         )
-        found = await self._transport.json("POST", "critical-section", self.key, body=body)
-        return bool(found["granted"])
+        found = await self._transport.send("POST", "critical-section", self.key, body=body)
+        return found.member("granted", bool)
 
     async def show(self) -> dict[str, Json]:
         """Return the run under the key, and the next one. Raises `NotFound`."""
-        found: dict[str, Json] = await self._transport.json("GET", "critical-section", self.key)
-        return found
+        found = await self._transport.send("GET", "critical-section", self.key)
+        return found.shaped(dict)

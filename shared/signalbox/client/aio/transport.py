@@ -10,7 +10,7 @@ import httpx
 
 from signalbox.client.aio.waiting import in_thread, sleep
 from signalbox.client.identity import Fetch, Tokens, default_token
-from signalbox.client.machine import Answered, Attempts, EventReader, content_of
+from signalbox.client.machine import Answer, Answered, Attempts, EventReader
 from signalbox.client.model import Event, Json
 from signalbox.client.requests import Request, request
 
@@ -44,20 +44,21 @@ class Transport:
         await self._http.aclose()
 
     async def json(self, *arguments: Any, **options: Any) -> Json:
-        """Send the request that `requests.request` makes of the arguments, and return the answer's JSON."""
-        _, content = await self.send(request(*arguments, **options))
-        return content
+        """Send a request, as `send` does, and return the answer's JSON; None for an empty one."""
+        answer = await self.send(*arguments, **options)
+        return answer.content
 
-    async def send(self, asked: Request) -> tuple[httpx.Response, Json]:
-        """Send a request until it has an answer, and return it with its JSON; None for an empty one.
+    async def send(self, *arguments: Any, **options: Any) -> Answer:
+        """Send the request that `requests.request` makes of the arguments until it has an answer, and return it.
 
-        Raises `ApiError` for an unsuccessful answer, and `Unavailable` if there was none in time.
+        Raises `ApiError` for an unsuccessful answer and for one that is not JSON, and `Unavailable` if there was none
+        in time.
         """
-        attempts = self._attempts()
+        asked, attempts = request(*arguments, **options), self._attempts()
         while True:
             response, answered = await self._attempt(asked)
             if response is not None and response.is_success:
-                return response, content_of(response.status_code, response.content)
+                return Answer.read(str(asked), response.status_code, response.content, response.headers)
             await sleep(attempts.pause_seconds(time.monotonic(), random.random(), answered))  # noqa: S311 (a pause)
 
     async def events(self, *segments: object) -> AsyncIterator[Event]:
@@ -65,10 +66,11 @@ class Transport:
 
         Raises `ApiError` if it is refused, and `Unavailable` if for the time of retries none begins.
         """
-        reader, attempts = EventReader(), self._attempts()
+        reader, attempts = EventReader(str(request("GET", *segments))), self._attempts()
         while True:
+            reader.begin()
             asked = request("GET", *segments, headers={"Last-Event-ID": reader.last_id or None})
-            answered, is_alive = Answered(0, f"GET {asked.path}: the stream ended", AGAIN), False
+            answered, is_alive = Answered(0, f"{asked}: the stream ended", AGAIN), False
             try:
                 async with self._opened(asked) as response:
                     if not response.is_success:
@@ -83,7 +85,7 @@ class Transport:
                                 if event["event"] == "complete":
                                     return
             except NO_ANSWER as error:
-                answered = Answered(0, f"GET {asked.path}: {error!r}", AGAIN)
+                answered = Answered(0, f"{asked}: {error!r}", AGAIN)
             if is_alive:
                 attempts = self._attempts()
                 await sleep(AGAIN_SECONDS)
@@ -115,7 +117,7 @@ class Transport:
                 asked.method, self.base_url + asked.path, content=asked.content, headers=headers
             )
         except NO_ANSWER as error:
-            return None, Answered(0, f"{asked.method} {asked.path}: {error!r}")
+            return None, Answered(0, f"{asked}: {error!r}")
         return response, _answered(response)
 
     async def _headers(self, asked: Request) -> dict[str, str]:

@@ -1,7 +1,6 @@
 # Generated from client/aio/batches.py by `make client`: change that one.
 """Batches, tasks and failures."""
 
-import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import Patience
+from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
 
@@ -47,15 +46,15 @@ class Batch:
     def create(self, *, task: TaskCall | None = None, on_complete: TaskCall | None = None, **fields: Any) -> BatchShown:
         """Create the batch, open for pages of units, or sealed with ``units=[…], sealed=True``."""
         body = {"id": self.id, **given(task=task, on_complete=on_complete, **fields)}
-        found: BatchShown = self._transport.json("POST", "batches", body=body)
-        return found
+        found = self._transport.send("POST", "batches", body=body)
+        return found.shaped(BatchShown)
 
     def add(self, units: list[Json], page: int = 0) -> int:
         """Add units to an open batch from a page's number on; pages have 100 units and are numbered from 0.
 
         Returns the number that follows the last page, from which more can be added, and with which `seal` closes.
         """
-        found = self._transport.json(
+        found = self._transport.send(
             "POST",
             "batches",
             self.id,
@@ -64,22 +63,22 @@ class Batch:
             parameters={"page": page},
             media_type="application/x-ndjson",
         )
-        return int(found["page"])
+        return found.member("page", int)
 
     def seal(self, pages: int) -> BatchShown:
         """Close the batch at its number of pages."""
-        found: BatchShown = self._transport.json("POST", "batches", self.id, "seal", body={"pages": pages})
-        return found
+        found = self._transport.send("POST", "batches", self.id, "seal", body={"pages": pages})
+        return found.shaped(BatchShown)
 
     def show(self) -> BatchShown:
         """Return the state and the counts. Raises `NotFound`."""
-        found: BatchShown = self._transport.json("GET", "batches", self.id)
-        return found
+        found = self._transport.send("GET", "batches", self.id)
+        return found.shaped(BatchShown)
 
     def cancel(self) -> BatchShown:
         """Cancel the batch and its sub-batches; units that have not started do not run."""
-        found: BatchShown = self._transport.json("DELETE", "batches", self.id)
-        return found
+        found = self._transport.send("DELETE", "batches", self.id)
+        return found.shaped(BatchShown)
 
     def units(self, state: str | None = None) -> Iterator[UnitShown]:
         """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
@@ -91,7 +90,8 @@ class Batch:
         asked = request("GET", "batches", self.id, "results", parameters={"state": state})
         with self._transport.stream(asked) as response:
             for line in response.iter_lines():
-                yield json.loads(line)
+                found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
+                yield found.shaped(UnitShown)
 
     def watch(self) -> Iterator[Event]:
         """Iterate over the batch's events (``unit``, ``progress``, ``complete``) until it has ended.
@@ -110,7 +110,8 @@ class Batch:
 
     def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
         """Run failed units again, the named ones or all, perhaps with other arguments."""
-        self._transport.json("POST", "batches", self.id, "retry", body=given(units=units, payload=payload))
+        body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
+        self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 
     def complete(self, index: int, *, result: Json = MISSING, error: str | None = None) -> None:
         """Complete a unit from outside, with its result or with an error; a repeat changes nothing."""
@@ -141,8 +142,8 @@ class Tasks:
         Returns the operation, under which a failure of the task would be kept.
         """
         body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
-        found = self._transport.json("POST", "tasks", body=body)
-        return str(found["operation"])
+        found = self._transport.send("POST", "tasks", body=body)
+        return found.member("operation", str)
 
 
 class Failures:
@@ -157,13 +158,13 @@ class Failures:
 
     def count(self, state: str | None = None) -> int:
         """Return the number of the failures, or with ``state="retrying"`` of the tasks that are being retried."""
-        found = self._transport.json("GET", "failures", parameters={"state": state, "count": "true"})
-        return int(found["count"])
+        found = self._transport.send("GET", "failures", parameters={"state": state, "count": "true"})
+        return found.member("count", int)
 
     def get(self, id: str) -> FailureShown:
         """Return a failure. Raises `NotFound`."""
-        found: FailureShown = self._transport.json("GET", "failures", id)
-        return found
+        found = self._transport.send("GET", "failures", id)
+        return found.shaped(FailureShown)
 
     def retry(self, id: str) -> None:
         """Run the task again, once. Raises `Conflict` if it is still being retried."""

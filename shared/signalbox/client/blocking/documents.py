@@ -9,9 +9,9 @@ from typing import Any
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import Group
+from signalbox.client.machine import Answer, Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, given, keyed, request
+from signalbox.client.requests import conditions, given, keyed
 
 Condition = str | Sequence[Json]
 """A condition as in an address (``"address.zipcode==12345"``), or its field, operator and value."""
@@ -77,16 +77,16 @@ class Documents:
 
     def first(self, *where: Condition, order_by: str | None = None) -> Document | None:
         """Return the first document that meets all conditions, or None; that costs one read."""
-        page = self._transport.json("POST", "documents", ":query", body=_query(where, order_by, 1))
-        return next(map(Document, page["documents"]), None)
+        page = self._transport.send("POST", "documents", ":query", body=_query(where, order_by, 1))
+        return next(_documents(page), None)
 
     def _found(self, query: dict[str, Any]) -> Iterator[Document]:
         token = None
         while True:
-            page = self._transport.json("POST", "documents", ":query", body=query | given(page_token=token))
-            for content in page["documents"]:
-                yield Document(content)
-            if (token := page.get("next_page_token")) is None:
+            page = self._transport.send("POST", "documents", ":query", body=query | given(page_token=token))
+            for document in _documents(page):
+                yield document
+            if (token := page.shaped(dict).get("next_page_token")) is None:
                 return
 
     def page(
@@ -94,14 +94,14 @@ class Documents:
     ) -> dict[str, Json]:
         """Return one page of a query as the function answers it. The conditions are in the address, and so in logs."""
         parameters = {"where": where, **given(order_by=order_by, limit=limit, page_token=page_token)}
-        found: dict[str, Json] = self._transport.json("GET", "documents", parameters=parameters)
-        return found
+        found = self._transport.send("GET", "documents", parameters=parameters)
+        return found.shaped(dict)
 
     def count(self, *where: Condition) -> int:
         """Return the number of documents that meet all conditions."""
         body = _query(where, None, None) | {"count": True}
-        found = self._transport.json("POST", "documents", ":query", body=body)
-        return int(found["count"])
+        found = self._transport.send("POST", "documents", ":query", body=body)
+        return found.member("count", int)
 
     def load(self, documents: Iterable[Mapping[str, Json]]) -> LoadReport:
         """Store documents that have keys, up to 500 a request; memory holds one request. Refusals are reported."""
@@ -119,15 +119,18 @@ class Documents:
     def _load(self, group: Group, report: LoadReport) -> None:
         """Store a group, and again those of its documents that were not available."""
         for round_number in range(LOAD_RETRIES_MAX):
-            answer = self._transport.json("POST", "documents", body=group.content, media_type=NDJSON)
-            left = Group()
-            for (key, line), result in zip(group.documents, answer["results"], strict=True):
-                if result["status"] < 300:
+            answer = self._transport.send("POST", "documents", body=group.content, media_type=NDJSON)
+            results, left = answer.items("results"), Group()
+            if len(results) != len(group.documents):
+                raise answer.unreadable("has not a result for each document")
+            for (key, line), result in zip(group.documents, results, strict=True):
+                status = result.member("status", int)
+                if status < 300:
                     report.stored += 1
-                elif result["status"] == 503 and round_number < LOAD_RETRIES_MAX - 1:
+                elif status == 503 and round_number < LOAD_RETRIES_MAX - 1:
                     left.add(key, line)
                 else:
-                    report.refused.append((key, result["problem"]))
+                    report.refused.append((key, result.part("problem").shaped(dict)))
             if not left.documents:
                 return
             group = left
@@ -139,15 +142,14 @@ class Documents:
 
     def version(self, key: str, version: int | str) -> dict[str, Json]:
         """Return a version of a document with its content, by its number or by a time (RFC 3339)."""
-        found: dict[str, Json] = self._transport.json("GET", "documents", key, "versions", version)
-        return found
+        found = self._transport.send("GET", "documents", key, "versions", version)
+        return found.shaped(dict)
 
     def changes(self, key: str, version: int | str, to: int | str | None = None) -> list[dict[str, Json]]:
         """Return what changed from a version to another, or to the latest: a JSON Patch (RFC 6902)."""
         parameters = {"to": to}
-        found = self._transport.json("GET", "documents", key, "versions", version, "changes", parameters=parameters)
-        patch: list[dict[str, Json]] = found["patch"]
-        return patch
+        found = self._transport.send("GET", "documents", key, "versions", version, "changes", parameters=parameters)
+        return found.member("patch", list)
 
     def restore(self, key: str, version: int | str, *, if_match: str | None = None) -> Document:
         """Store the content of a version again."""
@@ -158,8 +160,12 @@ class Documents:
         self._transport.json("DELETE", "documents", key, "versions")
 
     def _document(self, *arguments: Any, **options: Any) -> Document:
-        response, content = self._transport.send(request(*arguments, **options))
-        return Document(content, response.headers.get("ETag"))
+        found = self._transport.send(*arguments, **options)
+        return Document(found.shaped(dict), found.headers.get("ETag"))
+
+
+def _documents(page: Answer) -> Iterator[Document]:
+    return (Document(found.shaped(dict)) for found in page.items("documents"))
 
 
 def _query(where: Iterable[Condition], order_by: str | None, limit: int | None) -> dict[str, Any]:
@@ -198,16 +204,15 @@ class Verifications:
 
     def begin(self) -> dict[str, Json]:
         """Begin a verification, or return the running one."""
-        found: dict[str, Json] = self._transport.json("POST", "verifications", headers=keyed(str(uuid.uuid4())))
-        return found
+        found = self._transport.send("POST", "verifications", headers=keyed(str(uuid.uuid4())))
+        return found.shaped(dict)
 
     def get(self, run: str) -> dict[str, Json]:
         """Return the report of a verification. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("GET", "verifications", run)
-        return found
+        found = self._transport.send("GET", "verifications", run)
+        return found.shaped(dict)
 
     def list(self) -> list[dict[str, Json]]:
         """Return the last verifications, newest first."""
-        found = self._transport.json("GET", "verifications")
-        shown: list[dict[str, Json]] = found["verifications"]
-        return shown
+        found = self._transport.send("GET", "verifications")
+        return found.member("verifications", list)

@@ -12,7 +12,7 @@ from signalbox.client.blocking.batches import Batch
 from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import Patience
+from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import given, keyed
@@ -40,8 +40,8 @@ class ObjectCall:
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             parameters = {"wait_seconds": wait}
-            answer = self._transport.json("GET", *self._address, "calls", self.id, parameters=parameters)
-            if answer["ready"]:
+            answer = self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
+            if answer.member("ready", bool):
                 return outcome(answer)
             sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
 
@@ -50,11 +50,12 @@ class ObjectCall:
         if isinstance(error, Unavailable):
             return
         try:
-            answer = self._transport.json("GET", *self._address, "calls", self.id)
+            answer = self._transport.send("GET", *self._address, "calls", self.id)
+            failed = failure(answer)
         except ApiError:
             return
-        if "error" in answer:
-            raise CallFailed(answer["error"]["status"], answer["error"]) from error
+        if failed is not None:
+            raise failed from error
 
     def then(self, continuation: TaskCall) -> None:
         """Run a task with the outcome, now or when it is there."""
@@ -64,7 +65,7 @@ class ObjectCall:
 
     def call(self, method: str, **arguments: Json) -> "ObjectCall":
         """Call a method of the object that this call results in, once it is there."""
-        found = self._transport.json(
+        found = self._transport.send(
             "POST",
             *self._address,
             "calls",
@@ -74,7 +75,7 @@ class ObjectCall:
             body=arguments,
             headers=keyed(str(uuid.uuid4())),
         )
-        return ObjectCall(self._transport, self._address, found["call"])
+        return ObjectCall(self._transport, self._address, found.member("call", str))
 
 
 class Object:
@@ -96,7 +97,7 @@ class Object:
         except ApiError as error:
             call.raise_outcome(error)
             raise
-        if answer["ready"]:
+        if answer.member("ready", bool):
             return outcome(answer)
         return call.result(timeout_seconds - (time.monotonic() - began))
 
@@ -106,14 +107,14 @@ class Object:
         self._post(call.id, method, arguments, 0)
         return call
 
-    def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Json:
+    def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Answer:
         options = {"parameters": {"wait_seconds": wait_seconds}, "headers": keyed(id)}
-        return self._transport.json("POST", *self._address, method, body=dict(arguments), **options)
+        return self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
 
     def show(self) -> dict[str, Json]:
         """Return whether the object exists, its revision, and how many messages wait for it."""
-        found: dict[str, Json] = self._transport.json("GET", *self._address)
-        return found
+        found = self._transport.send("GET", *self._address)
+        return found.shaped(dict)
 
     def delete(self) -> None:
         """Delete the object in its turn, behind the calls that wait already."""
@@ -142,17 +143,19 @@ class Run:
 
     def show(self, wait_seconds: float | None = None) -> RunShown:
         """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
-        parameters = {"wait_seconds": wait_seconds}
-        found: RunShown = self._transport.json("GET", *self._address, parameters=parameters)
-        return found
+        found = self._show(wait_seconds)
+        return found.shaped(RunShown)
+
+    def _show(self, wait_seconds: float | None) -> Answer:
+        return self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
     def result(self, timeout_seconds: float) -> Json:
         """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
-            shown = self.show(wait)
-            if shown["state"] in ENDED:
+            shown = self._show(wait)
+            if shown.member("state", str) in ENDED:
                 return outcome(shown)
             sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
@@ -164,7 +167,8 @@ class Run:
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
-        self._transport.json("POST", *self._address, "cancel", body=given(reason=reason))
+        body, key = given(reason=reason), keyed(str(uuid.uuid4()))
+        self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
 
     def terminate(self, reason: str | None = None) -> None:
         """End the run as cancelled without running its code."""
@@ -204,12 +208,13 @@ class Run:
         Raises `Conflict` if it cannot answer, and `NotFound`.
         """
         parameters = {"arguments": json.dumps(arguments)} if arguments else {}
-        return (self._transport.json("GET", *self._address, "queries", name, parameters=parameters))["result"]
+        found = self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
+        return found.part("result").content
 
     def queries(self) -> list[str]:
         """Return the names of the queries that the code of the run answers now."""
-        found: list[str] = (self._transport.json("GET", *self._address, "queries"))["queries"]
-        return found
+        found = self._transport.send("GET", *self._address, "queries")
+        return found.member("queries", list)
 
     def log(self) -> Iterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
@@ -225,14 +230,14 @@ class Run:
 
     def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
-        page: dict[str, Json] = self._transport.json("GET", *self._address, "log")
-        entries, execution = page["entries"], page["execution_id"]
-        while token := page.pop("next_page_token", None):
-            page = self._transport.json("GET", *self._address, "log", parameters={"page_token": token})
-            if page["execution_id"] != execution:
+        page = self._transport.send("GET", *self._address, "log")
+        entries, execution = page.member("entries", list), page.member("execution_id", str)
+        while token := page.shaped(dict).pop("next_page_token", None):
+            page = self._transport.send("GET", *self._address, "log", parameters={"page_token": token})
+            if page.member("execution_id", str) != execution:
                 return self.whole_log()  # the run has continued as new meanwhile
-            entries += page["entries"]
-        return {**page, "entries": entries}
+            entries += page.member("entries", list)
+        return {**page.shaped(dict), "entries": entries}
 
     def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
@@ -263,8 +268,8 @@ class Flow:
         """Start a run under an id that the deployment draws, once; the returned run has it."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         key = keyed(str(uuid.uuid4()))
-        started = self._transport.json("POST", self._function, "flows", self._name, body=body, headers=key)
-        return self.run(started["id"])
+        started = self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
+        return self.run(started.member("id", str))
 
     def run(self, id: str) -> Run:
         """Return the run of an id, without asking whether it exists."""
@@ -280,8 +285,8 @@ class Flow:
     ) -> int:
         """Return the number of the runs, perhaps only of those that `runs` would list."""
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
-        found = self._transport.json("GET", self._function, "flows", self._name, parameters=parameters)
-        return int(found["count"])
+        found = self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
+        return found.member("count", int)
 
     def act_on_all(
         self,
@@ -299,8 +304,8 @@ class Flow:
         """
         chosen = given(state=state, label=label, prefix=prefix, reason=reason)
         address, key = (self._function, "flows", self._name, ":act"), keyed(str(uuid.uuid4()))
-        found = self._transport.json("POST", *address, body={"action": action, **chosen}, headers=key)
-        return Batch(self._transport, str(found["batch"]))
+        found = self._transport.send("POST", *address, body={"action": action, **chosen}, headers=key)
+        return Batch(self._transport, found.member("batch", str))
 
     def runs(
         self,
@@ -330,11 +335,20 @@ def _filter(
     return {"state": state, "label": label, "prefix": prefix, **dict(zip(TIMES, times, strict=True))}
 
 
-def outcome(answer: Mapping[str, Json]) -> Any:
+def outcome(answer: Answer) -> Json:
     """Return the result of a call or of a run that has ended, or the object that it resulted in.
 
     Raises `CallFailed` with its problem.
     """
-    if (error := answer.get("error")) is not None:
-        raise CallFailed(error["status"], error)
-    return answer["object"] if "object" in answer else answer.get("result")
+    if (failed := failure(answer)) is not None:
+        raise failed
+    found = answer.shaped(dict)
+    return found["object"] if "object" in found else found.get("result")
+
+
+def failure(answer: Answer) -> CallFailed | None:
+    """Return the problem of a call or of a run, if it ended with one."""
+    if answer.shaped(dict).get("error") is None:
+        return None
+    problem = answer.part("error")
+    return CallFailed(problem.member("status", int), problem.shaped(dict))

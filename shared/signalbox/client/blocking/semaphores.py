@@ -12,10 +12,10 @@ from signalbox.client.blocking.paging import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.blocking.waiting import Repeated, sleep
 from signalbox.client.identity import NoIdentity
-from signalbox.client.machine import Patience, retry_after_seconds
+from signalbox.client.machine import Answer, Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
-from signalbox.client.requests import given, keyed, request
+from signalbox.client.requests import given, keyed
 
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""
@@ -41,8 +41,8 @@ class Semaphore:
         """Create the semaphore or set its limits and the weights of keys. Leases and waiters stay."""
         others = given(delete_after_seconds=delete_after_seconds, weights=weights)
         body = {"permits": permits, "lease_seconds": lease_seconds, **others}
-        found: dict[str, Json] = self._transport.json("PUT", "semaphores", self.name, body=body)
-        return found
+        found = self._transport.send("PUT", "semaphores", self.name, body=body)
+        return found.shaped(dict)
 
     def change(
         self,
@@ -59,23 +59,26 @@ class Semaphore:
             delete_after_seconds=delete_after_seconds,
             weights=weights,
         )
-        found: dict[str, Json] = self._transport.json("PATCH", "semaphores", self.name, body=body)
-        return found
+        found = self._transport.send("PATCH", "semaphores", self.name, body=body)
+        return found.shaped(dict)
 
     def show(self) -> dict[str, Json]:
         """Return the limits, the leases and the first hundred waiters. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("GET", "semaphores", self.name)
-        return found
+        found = self._show()
+        return found.shaped(dict)
+
+    def _show(self) -> Answer:
+        return self._transport.send("GET", "semaphores", self.name)
 
     def pause(self) -> dict[str, Json]:
         """Grant no permits until `resume`; leases continue, and waits stay in their order. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("POST", "semaphores", self.name, "pause")
-        return found
+        found = self._transport.send("POST", "semaphores", self.name, "pause")
+        return found.shaped(dict)
 
     def resume(self) -> dict[str, Json]:
         """Grant permits again, to those that wait first. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("POST", "semaphores", self.name, "resume")
-        return found
+        found = self._transport.send("POST", "semaphores", self.name, "resume")
+        return found.shaped(dict)
 
     def delete(self) -> None:
         """Delete the semaphore; its waits end. Raises `NotFound`."""
@@ -103,9 +106,9 @@ class Semaphore:
         """Acquire permits. Without a lease, the number is the seconds after which the function asks to try again."""
         body = {"id": id, "permits": permits, **given(lease_seconds=lease_seconds)}
         parameters = {"wait_seconds": wait_seconds}
-        asked = request("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
-        response, waited = self._transport.send(asked)
-        return waited.get("lease"), retry_after_seconds(response.headers)
+        found = self._transport.send("POST", "semaphore-wait", self.name, body=body, parameters=parameters)
+        lease = found.part("lease").shaped(Lease) if found.member("acquired", bool) else None
+        return lease, retry_after_seconds(found.headers)
 
     def wait(
         self,
@@ -139,32 +142,32 @@ class Semaphore:
             key=key,
             priority=priority,
         )
-        found: Waited = self._transport.json("POST", "semaphore-wait", self.name, body=body)
-        return found
+        found = self._transport.send("POST", "semaphore-wait", self.name, body=body)
+        return found.shaped(Waited)
 
     def cancel(self, id: str) -> bool:
         """Cancel a wait that has a continuation. Returns whether it was there; a granted lease is released."""
-        found = self._transport.json("DELETE", "semaphore-wait", self.name, id)
-        return bool(found["cancelled"])
+        found = self._transport.send("DELETE", "semaphore-wait", self.name, id)
+        return found.member("cancelled", bool)
 
     def signal(self, lease: Lease) -> bool:
         """End a lease. Returns whether it was held."""
         body = {"lease": lease["id"]}
         key = keyed(str(uuid.uuid4()))
-        found = self._transport.json("POST", "semaphore-signal", self.name, body=body, headers=key)
-        return bool(found["released"])
+        found = self._transport.send("POST", "semaphore-signal", self.name, body=body, headers=key)
+        return found.member("released", bool)
 
     def renew(self, lease: Lease, lease_seconds: float | None = None) -> bool:
         """Extend a lease. Returns whether it was still held."""
         body = {"lease": lease["id"], **given(lease_seconds=lease_seconds)}
-        found = self._transport.json("POST", "semaphore-renew", self.name, body=body)
-        return bool(found["renewed"])
+        found = self._transport.send("POST", "semaphore-renew", self.name, body=body)
+        return found.member("renewed", bool)
 
     def end_lease(self, id: str, reason: str | None = None) -> bool:
         """End a lease as an operator; the reason is logged. Returns whether it was held."""
         parameters = {"reason": reason}
-        found = self._transport.json("DELETE", "semaphores", self.name, "leases", id, parameters=parameters)
-        return bool(found["released"])
+        found = self._transport.send("DELETE", "semaphores", self.name, "leases", id, parameters=parameters)
+        return found.member("released", bool)
 
     @contextmanager
     def lease(
@@ -182,7 +185,7 @@ class Semaphore:
             if found is not None:
                 break
             sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
-        seconds = lease_seconds or float((self.show())["lease_seconds"])
+        seconds = lease_seconds or (self._show()).member("lease_seconds", float)
         with HeldLease(self, found, seconds) as held:
             yield held
 
@@ -262,8 +265,8 @@ class Semaphores:
 
     def deadlocks(self) -> dict[str, Json]:
         """Return circles among waits that name a holder."""
-        found: dict[str, Json] = self._transport.json("GET", "semaphores", parameters={"deadlocks": True})
-        return found
+        found = self._transport.send("GET", "semaphores", parameters={"deadlocks": True})
+        return found.shaped(dict)
 
 
 class CriticalSection:
@@ -292,10 +295,10 @@ class CriticalSection:
             lease_seconds=lease_seconds,
             id=id or str(uuid.uuid4()),
         )
-        found = self._transport.json("POST", "critical-section", self.key, body=body)
-        return bool(found["granted"])
+        found = self._transport.send("POST", "critical-section", self.key, body=body)
+        return found.member("granted", bool)
 
     def show(self) -> dict[str, Json]:
         """Return the run under the key, and the next one. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("GET", "critical-section", self.key)
-        return found
+        found = self._transport.send("GET", "critical-section", self.key)
+        return found.shaped(dict)

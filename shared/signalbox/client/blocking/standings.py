@@ -23,13 +23,13 @@ class Yokes:
         """Let a user yoke an item, or change the value. An equal call changes nothing."""
         body: dict[str, Any] = {} if value is MISSING else {"value": value}
         body |= given(attributes=attributes)
-        found: dict[str, Json] = self._transport.json("PUT", "yokes", user, item, body=body)
-        return found
+        found = self._transport.send("PUT", "yokes", user, item, body=body)
+        return found.shaped(dict)
 
     def get(self, user: str, item: str) -> dict[str, Json]:
         """Return a yoke. Raises `NotFound`."""
-        found: dict[str, Json] = self._transport.json("GET", "yokes", user, item)
-        return found
+        found = self._transport.send("GET", "yokes", user, item)
+        return found.shaped(dict)
 
     def delete(self, user: str, item: str) -> None:
         """Delete a yoke, if there is one."""
@@ -55,17 +55,16 @@ class Standings:
 
     def kinds(self) -> dict[str, dict[str, Json]]:
         """Return the declared kinds, by name."""
-        found = self._transport.json("GET", "standings")
-        kinds: dict[str, dict[str, Json]] = found["kinds"]
-        return kinds
+        found = self._transport.send("GET", "standings")
+        return found.member("kinds", dict)
 
     def declare(
         self, kind: str, by: list[str] | None = None, on_threshold: list[dict[str, Json]] | None = None
     ) -> dict[str, Json]:
         """Declare a kind of standing; existing yokes are counted for it."""
         body = given(by=by, on_threshold=on_threshold)
-        found: dict[str, Json] = self._transport.json("PUT", "standings", kind, body=body)
-        return found
+        found = self._transport.send("PUT", "standings", kind, body=body)
+        return found.shaped(dict)
 
     def remove(self, kind: str) -> None:
         """Remove a kind; its yokes are subtracted from its standings. Raises `NotFound`."""
@@ -77,16 +76,16 @@ class Standings:
 
     def get(self, kind: str, id: str) -> StandingShown:
         """Return the numbers of a standing. Raises `NotFound` for an undeclared kind."""
-        found: StandingShown = self._transport.json("GET", "standings", kind, id)
-        return found
+        found = self._transport.send("GET", "standings", kind, id)
+        return found.shaped(StandingShown)
 
     def rank(
         self, kind: str, id: str, *, order_by: str | None = None, neighbours: int | None = None
     ) -> dict[str, Json]:
         """Return the rank of a standing, and its neighbours."""
         parameters = given(order_by=order_by, neighbours=neighbours)
-        found: dict[str, Json] = self._transport.json("GET", "standings", kind, id, "rank", parameters=parameters)
-        return found
+        found = self._transport.send("GET", "standings", kind, id, "rank", parameters=parameters)
+        return found.shaped(dict)
 
     def recount(self, kind: str, id: str) -> None:
         """Recount a standing from its yokes, and repair it."""

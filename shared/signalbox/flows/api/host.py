@@ -47,8 +47,9 @@ class InFlow(RuntimeError):
 class Threads:
     """Runs the code of inline steps in threads, from the receipt of a delivery on."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: str) -> None:
         self.running: set[str] = set()
+        self._function = function
         self._received_at = time.monotonic()
         self._ended: SimpleQueue[tuple[str, CallOutcome]] = SimpleQueue()
 
@@ -86,7 +87,7 @@ class Threads:
         return time.monotonic() - self._received_at
 
     def seconds_left(self) -> float:
-        return min(settings().timeout_seconds, DISPATCH_SECONDS_MAX) - self.seconds()
+        return min(settings().timeout_of(self._function), DISPATCH_SECONDS_MAX) - self.seconds()
 
 
 CONTEXT = "task_context_"
@@ -144,7 +145,7 @@ class FlowHost:
 
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
-        turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads())
+        turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads(self._function))
 
     def run_step(self, attempt: Attempt, limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""

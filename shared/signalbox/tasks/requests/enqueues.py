@@ -50,7 +50,7 @@ class EnqueueRequest:
         Raises `BadCall`, `BadKey` or `TooLarge`.
         """
         fields = RequestFields(body, BadCall).only(*_CALL, "at", "id")
-        given = {name: value for name, value in body.items() if name in _CALL and value is not None}
+        given = {name: value for name, value in body.items() if name in _CALL}
         own_id, at = fields.text("id", None), fields.text("at", None)
         chosen = id_ if own_id is None else check_key(own_id)
         return cls(Call.from_request(given), schedule or chosen, None if at is None else _time(at), bool(schedule))
