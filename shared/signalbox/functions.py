@@ -54,7 +54,8 @@ from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine import event_attempt, hold, idempotent_calls, resumed, with_unit
+from signalbox.tasks.machine.attempts import event_attempt, resumed, with_unit
+from signalbox.tasks.machine.idempotency_keys import hold, idempotent_calls
 from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start, TaskContext, TaskSubject
 from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems

@@ -52,7 +52,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 # --- classes ---
 

@@ -31,7 +31,7 @@ from signalbox.core.queries import Field
 from signalbox.semaphores import model, service
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine import resumed
+from signalbox.tasks.machine.attempts import resumed
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates

@@ -25,7 +25,7 @@ from signalbox.flows import http, service, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
 from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, SUSPENDED, FlowAddress, FlowDefinition, FlowHeader, Flows
 from signalbox.flows.problems import BadFlow
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -42,7 +42,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model import CallOutcome, Delivery
 from signalbox.mailboxes.service import run
 from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
-from signalbox.tasks.machine import idempotent_calls
+from signalbox.tasks.machine.idempotency_keys import idempotent_calls
 from signalbox.tasks.model import Attempt, TaskContext
 from signalbox.tasks.storage import count_start, uncount_start
 

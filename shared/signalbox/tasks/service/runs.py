@@ -43,7 +43,7 @@ from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.model import Lease, WaitAnswer, waiter_path
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
+from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts

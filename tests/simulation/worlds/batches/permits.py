@@ -22,7 +22,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.semaphores import model, service, sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine import resumed, with_unit
+from signalbox.tasks.machine.attempts import resumed, with_unit
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
 from tests.simulation.reach import PERMITS_WAITED, REACHED, SEMAPHORES_AGAIN, UNITS_FAILED_BY_HAND
