@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from signalbox.flows.api import flow as flow
     from signalbox.flows.api.runs import flows as flows
     from signalbox.functions import Function as Function
-    from signalbox.mailboxes.model import Outcome as Outcome
+    from signalbox.mailboxes.model.outcomes import Outcome as Outcome
     from signalbox.objects.api import Object as Object
     from signalbox.objects.api import Placeholder as Placeholder
     from signalbox.objects.api import later as later

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
     from signalbox.flows.api.runs import Flow, FlowCode
-    from signalbox.mailboxes.model import Outcome
+    from signalbox.mailboxes.model.outcomes import Outcome
     from signalbox.objects.http import ObjectHost
     from signalbox.semaphores.model import Lease
 

@@ -27,7 +27,7 @@ from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
 from signalbox.history import model as history
 from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.model import CallRecord, Mark
 from signalbox.rates.model import Rate, RateWait
 from signalbox.rates.tasks import TASKS as RATE_TASKS

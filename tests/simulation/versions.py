@@ -71,6 +71,7 @@ PORTS = ("tests.simulation.ports", "contextlib")
 
 MOVED = {
     "core.listings": ("core.paging",),
+    "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "tasks.machine": (
         "tasks.machine.attempts",
         "tasks.machine.code_contents",

@@ -26,7 +26,8 @@ from signalbox.core.problems import BadKey, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import Address, CallOutcome
+from signalbox.mailboxes.model.addresses import Address
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.requests.signatures import Signature
 
 ON_COMPLETE = "on_complete"

@@ -72,7 +72,7 @@ from signalbox.flows.storage import (
     taken_messages,
     timed,
 )
-from signalbox.mailboxes.model import StoredMessage, header_path, message_path
+from signalbox.mailboxes.model.messages import StoredMessage, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put
 

@@ -86,7 +86,8 @@ from signalbox.flows.model import (
 )
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.model import CallOutcome, StoredMessage, header_path, message_path
+from signalbox.mailboxes.model.messages import StoredMessage, header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put, message_put, revision_of
 from signalbox.objects.model import continuation_message, method_call
 

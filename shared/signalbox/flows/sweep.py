@@ -79,7 +79,8 @@ from signalbox.flows.storage import (
     listing_writes,
 )
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 CHECKED_AT = "checked_at"
 

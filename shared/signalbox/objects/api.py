@@ -24,7 +24,8 @@ from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects import service
 from signalbox.objects.machine.classes import (
     ObjectClass,

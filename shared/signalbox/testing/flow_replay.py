@@ -27,7 +27,7 @@ from signalbox.flows.model import (
     StoredLog,
     Wait,
 )
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 class DoesNotFit(AssertionError):

@@ -9,7 +9,7 @@ from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,9 @@ from signalbox.core.problems import Problem
 from signalbox.flows import http, service
 from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowDefinition, Flows, Keeping
 from signalbox.flows.tasks import archives, steps, turns
-from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.unit.objects.accounts import Objects

@@ -13,7 +13,7 @@ from signalbox.flows import service, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import NO_LABELS, Flows
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import collection_of
+from signalbox.mailboxes.model.messages import collection_of
 from signalbox.testing import Harness
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of
 

@@ -20,7 +20,8 @@ from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.problems import NoSuchMethod
 from signalbox.semaphores.problems import BadSemaphore
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step

@@ -23,7 +23,9 @@ from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.storage import read_log
 from signalbox.flows.tasks import steps
-from signalbox.mailboxes.model import HEADER, CallOutcome, ObjectAddress, collection_of, header_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores import service
 from signalbox.semaphores.model import Lease

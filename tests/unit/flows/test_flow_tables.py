@@ -31,7 +31,7 @@ from signalbox.flows.model import (
     new_header,
 )
 from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooManyEvents
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start

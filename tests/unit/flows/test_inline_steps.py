@@ -20,7 +20,7 @@ from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Claim, FlowAddress, FlowDefinition, FlowHeader, Wait, new_header
 from signalbox.flows.problems import BadFlow, StepTimedOut
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.flows.shops import Shop, Workers, flows_of, step

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from signalbox.core.problems import Problem
 from signalbox.documents.problems import StaleCopy
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -33,7 +33,8 @@ from signalbox.flows.machine.commands import (
 from signalbox.flows.model import FlowDefinition, Flows, Keeping
 from signalbox.flows.tasks import archives, bulk, steps, turns
 from signalbox.mailboxes.http import delivery_of
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS

@@ -95,7 +95,7 @@ from signalbox.flows.model import (
     time_of,
 )
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
 

@@ -36,7 +36,7 @@ from signalbox.flows.machine.failures import (
     misused,
 )
 from signalbox.flows.problems import AllFailed, CommandCancelled
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 T = TypeVar("T")
 

@@ -134,7 +134,7 @@ from signalbox.flows.model import (
     sub_flow_address,
 )
 from signalbox.flows.problems import CannotFork, FlowCancelled, FlowExists
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from signalbox.core.ports import Conflict, Ports, Snapshot
 from signalbox.core.times import rfc3339
 from signalbox.flows.model import FlowAddress, FlowHeader, Message, shown_entry
 from signalbox.flows.storage import archived_writes, header_of, read_log
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model.messages import header_path
 
 WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]
 """Write rows to a file, as a whole or not at all (`write_archive`)."""

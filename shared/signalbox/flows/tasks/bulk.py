@@ -33,7 +33,7 @@ from signalbox.flows.model import FlowAddress, FlowHeader
 from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
 from signalbox.flows.service import Runs, cancel, count_flows, resume
 from signalbox.flows.storage import header_of as flow_of
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model.messages import header_path
 
 DONE, SKIPPED = "done", "skipped"
 """The results of units."""

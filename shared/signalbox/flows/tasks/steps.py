@@ -34,7 +34,8 @@ from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, me
 from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path, message_path
+from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest

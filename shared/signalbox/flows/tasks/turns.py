@@ -39,7 +39,8 @@ from signalbox.flows.problems import StepTimedOut
 from signalbox.flows.service import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
 from signalbox.flows.tasks.steps import post_result
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, Delivery
+from signalbox.mailboxes.model.messages import Delivery
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import run
 from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
 from signalbox.tasks.machine.idempotency_keys import idempotent_calls

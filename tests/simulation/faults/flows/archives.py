@@ -13,7 +13,7 @@ from signalbox.flows import storage
 from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowHeader
 from signalbox.flows.storage import DUE_AT, archive_due_at, header_of, read_log
 from signalbox.flows.tasks.archives import WriteRows, rows_of
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model.messages import header_path
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 

@@ -25,7 +25,8 @@ from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites, header_of, header_write
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.semaphores.machine.transitions import unit_task
 from signalbox.semaphores.model import Waiter

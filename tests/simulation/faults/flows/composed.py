@@ -18,7 +18,7 @@ from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
 from signalbox.flows.model import Cancel, FlowDefinition, FlowHeader, Message
 from signalbox.flows.service import Advanced
 from signalbox.flows.storage import CommandWrites, Commit
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import composed

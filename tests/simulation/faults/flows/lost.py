@@ -25,7 +25,8 @@ from signalbox.flows.service import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.fault import Fault

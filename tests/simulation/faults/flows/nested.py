@@ -15,7 +15,8 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Cancel, Flows, Message
 from signalbox.flows.service import Advanced, FlowMailbox
 from signalbox.flows.storage import Commit, header_of
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original

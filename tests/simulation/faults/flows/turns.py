@@ -20,7 +20,7 @@ from signalbox.flows.machine.turns import FlowTurn, step_effect
 from signalbox.flows.model import Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
 from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
 from signalbox.flows.storage import header_of
-from signalbox.mailboxes.model import StoredMessage, collection_of, header_path, message_path
+from signalbox.mailboxes.model.messages import StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original

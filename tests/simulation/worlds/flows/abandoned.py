@@ -23,7 +23,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.tasks import steps, turns
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt
 from tests.simulation.fault_rates import FaultRates

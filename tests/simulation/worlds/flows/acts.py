@@ -28,7 +28,7 @@ from signalbox.flows.problems import (
     NotArchived,
     TooManyEvents,
 )
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model.messages import header_path
 from tests.simulation.reach import CALLBACKS_LATE, FORKED, QUERIED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program

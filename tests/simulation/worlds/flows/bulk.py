@@ -51,7 +51,7 @@ from signalbox.flows.model import (
     message_from_record,
 )
 from signalbox.flows.tasks import bulk, turns
-from signalbox.mailboxes.model import HEADER, Delivery
+from signalbox.mailboxes.model.messages import HEADER, Delivery
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
 from signalbox.testing.limits import replaced

@@ -17,7 +17,7 @@ from signalbox.flows.machine.turns import end_of
 from signalbox.flows.model import Event, FlowHeader, Message, Result, sub_flow_address
 from signalbox.flows.storage import LABELS, read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
-from signalbox.mailboxes.model import HEADER, collection_of, header_path
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.semaphores.model import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation

@@ -17,7 +17,7 @@ from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows.model import Flows
 from signalbox.flows.tasks import archives, steps, turns
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits

@@ -23,7 +23,7 @@ from signalbox.flows.model import (
     message_from_record,
     time_of,
 )
-from signalbox.mailboxes.model import HEADER, message_path
+from signalbox.mailboxes.model.messages import HEADER, message_path
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.inline_runs import InlineRuns
 

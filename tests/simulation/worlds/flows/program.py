@@ -20,7 +20,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
 from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow, created
 from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowDefinition, Flows, Keeping
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
