@@ -71,6 +71,7 @@ PORTS = ("tests.simulation.ports", "contextlib")
 
 MOVED = {
     "core.listings": ("core.paging",),
+    "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "tasks.machine": (
         "tasks.machine.attempts",
