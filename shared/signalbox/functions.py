@@ -442,7 +442,7 @@ class Function:
             return
         arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
         if handler.in_order:
-            from signalbox.document_events.model import place_of  # only for functions with such a handler
+            from signalbox.document_events.machine import place_of  # only for functions with such a handler
 
             arguments["place"] = place_of(event.written_at, event.before_written_at)
         try:

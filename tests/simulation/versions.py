@@ -72,6 +72,7 @@ PORTS = ("tests.simulation.ports", "contextlib")
 MOVED = {
     "core.listings": ("core.paging",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
+    "document_events.model": ("document_events.machine",),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "tasks.machine": (
         "tasks.machine.attempts",

@@ -108,7 +108,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "critical_sections.wake": "signalbox.critical_sections.machine.transitions:wake",
     "document_events.begin": "signalbox.document_events.machine:begin",
     "document_events.end": "signalbox.document_events.machine:end",
-    "document_events.place_of": "signalbox.document_events.model:place_of",
+    "document_events.place_of": "signalbox.document_events.machine:place_of",
     "document_events.place_of_read": "signalbox.document_events.service:place_of_read",
     "document_patterns.DocumentPattern.match": "signalbox.core.document_patterns:DocumentPattern.match",
     "documents._Cascade._exists": "signalbox.documents.service.dependents:_Cascade._exists",
