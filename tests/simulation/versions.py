@@ -73,6 +73,15 @@ MOVED = {
     "core.listings": ("core.paging",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "flows.service": (
+        "flows.service.lists",
+        "flows.service.messages",
+        "flows.service.queries",
+        "flows.service.reads",
+        "flows.service.starts",
+        "flows.service.suspensions",
+        "flows.service.turns",
+    ),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "tasks.machine": (
         "tasks.machine.attempts",

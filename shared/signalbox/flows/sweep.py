@@ -67,7 +67,7 @@ from signalbox.flows.model import (
     sub_flow_address,
 )
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
-from signalbox.flows.service import cancel
+from signalbox.flows.service.messages import cancel
 from signalbox.flows.storage import (
     DUE_AT,
     archive_due_at,

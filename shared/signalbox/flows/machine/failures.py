@@ -11,9 +11,9 @@ from typing import Any
 
 from signalbox.core.calls import Awaited
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
-from signalbox.core.problems import LeaseEnded, Problem
+from signalbox.core.problems import LeaseEnded, Problem, TooLarge
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.problems import TimedOut
+from signalbox.flows.problems import BadFlow, TimedOut
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
@@ -99,6 +99,15 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     if size_bytes > bytes_max:
         raise too_large(f"{name[0].upper()}{name[1:]} has {size_bytes:,} bytes; the limit is {bytes_max:,}.")
     return written
+
+
+def checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
+    """Return a caller's value. Raises `BadFlow` if it is not JSON, `TooLarge` if it is too large."""
+    try:
+        stored_json(value, name, bytes_max)
+    except Stuck as error:
+        raise (TooLarge if error.kind == "flow-too-large" else BadFlow)(error.detail, field=field) from error
+    return value
 
 
 def is_misuse(error: BaseException) -> bool:

@@ -31,7 +31,9 @@ from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model import FlowAddress, FlowHeader
 from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
-from signalbox.flows.service import Runs, cancel, count_flows, resume
+from signalbox.flows.service.lists import Runs, count_flows
+from signalbox.flows.service.messages import cancel
+from signalbox.flows.service.suspensions import resume
 from signalbox.flows.storage import header_of as flow_of
 from signalbox.mailboxes.model.messages import header_path
 

@@ -31,7 +31,7 @@ from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.turns import step_outcome, wake_flow
 from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, message_to_record
-from signalbox.flows.service import FlowMailbox, advance
+from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path, message_path

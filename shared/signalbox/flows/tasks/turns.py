@@ -36,7 +36,7 @@ from signalbox.flows.model import (
     message_to_record,
 )
 from signalbox.flows.problems import StepTimedOut
-from signalbox.flows.service import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
+from signalbox.flows.service.turns import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
 from signalbox.flows.tasks.steps import post_result
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import Delivery

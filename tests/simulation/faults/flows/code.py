@@ -21,7 +21,7 @@ from signalbox.flows.machine.groups import Branch
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox, advance
+from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites, header_of, header_write
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

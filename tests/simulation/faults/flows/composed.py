@@ -16,7 +16,7 @@ from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
 from signalbox.flows.model import Cancel, FlowDefinition, FlowHeader, Message
-from signalbox.flows.service import Advanced
+from signalbox.flows.service.turns import Advanced
 from signalbox.flows.storage import CommandWrites, Commit
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault

@@ -13,7 +13,7 @@ from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.commands import Retried
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Claim, Message, Result, time_of
-from signalbox.flows.service import Advanced
+from signalbox.flows.service.turns import Advanced
 from signalbox.flows.storage import Commit
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.fault import Fault

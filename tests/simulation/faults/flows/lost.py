@@ -21,7 +21,7 @@ from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
 from signalbox.flows.model import CANCELLED, End, FlowAddress, FlowHeader, Flows, Message, Result
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox, advance
+from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

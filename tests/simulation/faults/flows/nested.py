@@ -13,7 +13,7 @@ from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model import Cancel, Flows, Message
-from signalbox.flows.service import Advanced, FlowMailbox
+from signalbox.flows.service.turns import Advanced, FlowMailbox
 from signalbox.flows.storage import Commit, header_of
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome

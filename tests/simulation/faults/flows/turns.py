@@ -18,7 +18,7 @@ from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
 from signalbox.flows.model import Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
-from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
+from signalbox.flows.service.turns import Advanced, FlowMailbox, advance, mark_stuck
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.model.messages import StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.storage import header_put
