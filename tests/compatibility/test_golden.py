@@ -21,7 +21,7 @@ from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun
 from signalbox.documents.model import RESERVED, Document
-from signalbox.flows import model as flows
+from signalbox.flows.model import addresses, headers, log, messages
 from signalbox.flows.tasks import archives
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
 from signalbox.history import model as history
@@ -106,11 +106,11 @@ def _document(data: Data) -> Data:
 
 
 def _flow_header(data: Data) -> Data:
-    return flows.FlowHeader.from_record(flows.FlowAddress("work", "f"), data).to_record()
+    return headers.FlowHeader.from_record(addresses.FlowAddress("work", "f"), data).to_record()
 
 
 def _log(data: Data) -> Data:
-    assert all(isinstance(entry.at, datetime) for entry in flows.entries_from_text(data["entries"]))
+    assert all(isinstance(entry.at, datetime) for entry in log.entries_from_text(data["entries"]))
     return {}
 
 
@@ -180,7 +180,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "failures/*": _failure,
     "flows/*/log/*": _log,
     "flows/*/mailbox/!": _flow_header,
-    "flows/*/mailbox/*": lambda data: flows.message_to_record(flows.message_from_record(data)),
+    "flows/*/mailbox/*": lambda data: messages.message_to_record(messages.message_from_record(data)),
     "histories/*/versions/*": _version,
     "objects/*/mailbox/!": _object_header,
     "objects/*/mailbox/*": _call,

@@ -73,6 +73,16 @@ MOVED = {
     "core.listings": ("core.paging",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "flows.model": (
+        "flows.model.addresses",
+        "flows.model.definitions",
+        "flows.model.headers",
+        "flows.model.labels",
+        "flows.model.log",
+        "flows.model.messages",
+        "flows.model.retention",
+        "flows.model.waits",
+    ),
     "flows.service": (
         "flows.service.lists",
         "flows.service.messages",

@@ -38,17 +38,12 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.timeline import timeline
-from signalbox.flows.model import (
-    STATES,
-    FlowAddress,
-    FlowHeader,
-    Flows,
-    Message,
-    Origin,
-    checked_labels,
-    checked_timeout,
-    shown_entry,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import STATES, FlowHeader, Origin, checked_timeout
+from signalbox.flows.model.labels import checked_labels
+from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import lists, messages, queries, reads, starts, suspensions
 from signalbox.flows.tasks import bulk

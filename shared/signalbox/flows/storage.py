@@ -64,26 +64,20 @@ from signalbox.flows.machine.turns import (
     wake_at_deadline,
     wake_flow,
 )
-from signalbox.flows.model import (
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader, ParentFlow, deadline_message, new_header
+from signalbox.flows.model.log import StoredLog, entries_from_text, entries_to_text, joined
+from signalbox.flows.model.messages import (
     Cancel,
     Event,
-    FlowAddress,
-    FlowHeader,
     Message,
-    ParentFlow,
     Result,
-    StoredLog,
-    Wait,
     child_id,
-    deadline_message,
-    entries_from_text,
-    entries_to_text,
-    joined,
     message_to_record,
-    new_header,
     parent_key,
     timer_id,
 )
+from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import StoredMessage, header_path, message_path

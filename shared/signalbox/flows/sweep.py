@@ -54,18 +54,9 @@ from signalbox.flows.machine.turns import (
     repeat_flow,
     wake_flow,
 )
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    End,
-    FlowAddress,
-    FlowHeader,
-    Result,
-    message_from_record,
-    parent_key,
-    sub_flow_address,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
+from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
 from signalbox.flows.storage import (

@@ -8,7 +8,9 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.flows import http
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowDefinition, Flows, Keeping
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.service import messages, reads, starts
 from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model.addresses import ObjectAddress

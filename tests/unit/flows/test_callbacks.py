@@ -16,7 +16,8 @@ from signalbox.adapters import runtime, settings
 from signalbox.core.ports import Ports
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, NoCallback
 from signalbox.flows.service import messages, reads
 from signalbox.testing import Harness

@@ -14,7 +14,8 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.model import FlowAddress, Keeping
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.service import lists, messages, reads, starts
 from signalbox.flows.tasks import bulk
 from signalbox.tasks.api import Call

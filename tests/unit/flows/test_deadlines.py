@@ -11,7 +11,8 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import NO_LABELS, Flows
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import reads, starts
 from signalbox.mailboxes.model.messages import collection_of

@@ -9,7 +9,7 @@ from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
 from signalbox.core.problems import OtherBody
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import reads
 from signalbox.testing import Harness

@@ -10,7 +10,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded, Problem, WaitOfFlow
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages, suspensions
 from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphore_sweep

@@ -18,7 +18,9 @@ from signalbox.flows import http, sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
-from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import End
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.service import lists, messages, reads, suspensions
 from signalbox.flows.storage import read_log

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.core.problems import WaitOfFlow
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import suspensions
 from signalbox.rates import service
 from signalbox.rates.model import waits_of

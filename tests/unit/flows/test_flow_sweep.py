@@ -10,7 +10,7 @@ from signalbox.core.ports import OutOfTime, Put, Stale
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages
 from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import Shop, flows_of, step

@@ -17,19 +17,12 @@ from signalbox.flows.machine.commands import HeldLock, Lock
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import (
-    Cancel,
-    Event,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Flows,
-    Message,
-    Result,
-    StoredLog,
-    Wait,
-    new_header,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import FlowHeader, new_header
+from signalbox.flows.model.log import StoredLog
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooManyEvents
 from signalbox.flows.service import messages, reads, starts, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome

@@ -7,7 +7,7 @@ import pytest
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.core.problems import BadArgument, OtherBody, Unavailable
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
 from signalbox.flows.service import starts, turns
 from signalbox.testing import Harness, replay

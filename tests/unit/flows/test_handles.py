@@ -11,7 +11,8 @@ from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Cancel, Event, FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.messages import Cancel, Event
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import reads
 from signalbox.testing import Harness, replay

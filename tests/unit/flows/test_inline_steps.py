@@ -18,7 +18,10 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, FlowAddress, FlowDefinition, FlowHeader, Wait, new_header
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader, new_header
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import BadFlow, StepTimedOut
 from signalbox.flows.service import messages, reads, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome

@@ -13,7 +13,8 @@ import pytest
 from signalbox import Function, Problem, documents, flow, flows, objects, semaphore
 from signalbox.core.problems import BadArgument, Unavailable
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
 from signalbox.flows.problems import CannotQuery, NoFlow, NoQuery
 from signalbox.flows.service import queries, reads, starts
 from signalbox.testing import Harness, TaskFailed

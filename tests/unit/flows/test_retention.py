@@ -13,7 +13,9 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, FlowHeader, Keeping
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import NoFlow, NotArchived
 from signalbox.flows.service import lists, messages, reads, starts
 from signalbox.testing import Harness

@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import FlowEnded, NoFlow
 from signalbox.flows.service import suspensions
 from signalbox.testing import Harness

@@ -10,7 +10,7 @@ from signalbox import Function, flow, flows
 from signalbox.adapters.meter import measure
 from signalbox.flows import http
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import reads
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced

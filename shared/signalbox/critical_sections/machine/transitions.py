@@ -166,9 +166,6 @@ def _next_token(section: Section, now: datetime) -> int:
     return max(section.token + 1, microseconds(now))
 
 
-# --- merging calls ---
-
-
 def _is_same(next_: NextRun, merged: NextRun) -> bool:
     """Compare as records, whose payload is JSON text: as Python values, 1 and True would be equal."""
     return next_.to_record() == merged.to_record()

@@ -43,7 +43,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.machine.groups import Handle
-from signalbox.flows.model import FlowContext
+from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model import Priority
 from signalbox.tasks.model import TaskContext

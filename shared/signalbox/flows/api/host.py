@@ -30,7 +30,8 @@ from signalbox.flows.machine.commands import (
     note_refused,
     refusal_of_query,
 )
-from signalbox.flows.model import FlowDefinition, Flows, Keeping
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.tasks import archives, bulk, steps, turns
 from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -23,7 +23,10 @@ from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.flows import http, sweep
 from signalbox.flows.machine.commands import SubFlow, created, is_running
-from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, SUSPENDED, FlowAddress, FlowDefinition, FlowHeader, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
+from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import messages, queries, reads, starts, suspensions
 from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key

@@ -29,7 +29,7 @@ from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import SUB_FLOW
+from signalbox.flows.model.messages import SUB_FLOW
 from signalbox.flows.problems import BadFlow, CannotQuery
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -81,19 +81,12 @@ from signalbox.flows.machine.groups import (
     Shielded,
     cancelled,
 )
-from signalbox.flows.model import (
-    FLOW_NAME,
-    Cancel,
-    Event,
-    FlowContext,
-    FlowDefinition,
-    FlowHeader,
-    Message,
-    Origin,
-    Result,
-    check_label,
-    time_of,
-)
+from signalbox.flows.model.addresses import FLOW_NAME
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowContext, FlowHeader, Origin
+from signalbox.flows.model.labels import check_label
+from signalbox.flows.model.log import time_of
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 

@@ -114,25 +114,12 @@ from signalbox.flows.machine.commands import (
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged, stored_json, too_large, trace_of
 from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    Cancel,
-    Claim,
-    End,
-    Event,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Message,
-    Origin,
-    Result,
-    StoredLog,
-    Wait,
-    parent_key,
-    sub_flow_address,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin
+from signalbox.flows.model.log import NO_ENTRIES
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, parent_key, sub_flow_address
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import CannotFork, FlowCancelled, FlowExists
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
@@ -567,7 +554,7 @@ def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader
         arguments=dict(continued.arguments),
         begun=False,
         start_at=None,
-        log=StoredLog(),
+        log=NO_ENTRIES,
         pending={},
         running={},
         cancel_waits=False,

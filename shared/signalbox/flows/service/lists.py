@@ -9,7 +9,9 @@ from signalbox.core.paging import read_page_token, with_prefix, write_page_token
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queries import ID, Condition, Order
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import STATES, FlowAddress, check_label, label_entry
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import STATES
+from signalbox.flows.model.labels import check_label, label_entry
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.storage import ARCHIVED_AT, CREATED_AT, LABELS
 
@@ -18,9 +20,6 @@ SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
 
 BEHIND_IDS = "\x7f"
 """The character that sorts right after the ``~`` between name and id."""
-
-
-# --- looks ---
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.failures import checked_json
 from signalbox.flows.machine.turns import wake_flow
-from signalbox.flows.model import Cancel, Event, FlowAddress, FlowHeader, Message, message_to_record
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Message, message_to_record
 from signalbox.flows.problems import FlowEnded, NoFlow, TooManyEvents
 from signalbox.flows.service.reads import get, read_header
 from signalbox.mailboxes.model.messages import message_path

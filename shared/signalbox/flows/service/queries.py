@@ -7,7 +7,10 @@ from signalbox.core.ports import Ports, Store
 from signalbox.core.problems import Unavailable
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.queries import Answer, answer, queries
-from signalbox.flows.model import RUNNING, FlowAddress, FlowDefinition, FlowHeader, Flows, Message
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import RUNNING, FlowHeader
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import CannotQuery
 from signalbox.flows.service.reads import read_header
 from signalbox.flows.storage import read_log

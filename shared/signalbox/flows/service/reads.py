@@ -6,7 +6,10 @@ from datetime import datetime
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.reads import poll
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, FlowHeader, Message, Wait, sub_flow_address
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Message, sub_flow_address
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.storage import header_of, read_log
 from signalbox.mailboxes.model.messages import header_path

@@ -21,17 +21,11 @@ from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.failures import Stuck, checked_json
 from signalbox.flows.machine.turns import FlowTurn, forked_header, wake_flow
-from signalbox.flows.model import (
-    NO_LABELS,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Flows,
-    Message,
-    checked_labels,
-    checked_timeout,
-    new_header,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import FlowHeader, checked_timeout, new_header
+from signalbox.flows.model.labels import NO_LABELS, checked_labels
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow, CannotFork
 from signalbox.flows.service.reads import present
 from signalbox.flows.service.turns import refuse_sub_flows, write_log

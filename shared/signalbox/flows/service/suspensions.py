@@ -9,7 +9,8 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.turns import repeat_flow
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import FlowEnded
 from signalbox.flows.service.reads import present
 from signalbox.flows.storage import header_write, listing_writes

@@ -21,7 +21,11 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck, too_large
 from signalbox.flows.machine.turns import FlowTurn, release_effect, wake_flow
-from signalbox.flows.model import Cancel, Claim, Event, FlowAddress, FlowHeader, Flows, Result, message_from_record
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Result, message_from_record
+from signalbox.flows.model.waits import Claim
 from signalbox.flows.storage import (
     Commit,
     LoadedLog,

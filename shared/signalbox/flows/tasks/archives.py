@@ -16,7 +16,10 @@ from typing import Any
 
 from signalbox.core.ports import Conflict, Ports, Snapshot
 from signalbox.core.times import rfc3339
-from signalbox.flows.model import FlowAddress, FlowHeader, Message, shown_entry
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.messages import Message
 from signalbox.flows.storage import archived_writes, header_of, read_log
 from signalbox.mailboxes.model.messages import header_path
 

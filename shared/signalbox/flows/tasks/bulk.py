@@ -29,7 +29,8 @@ from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
 from signalbox.flows.service.lists import Runs, count_flows
 from signalbox.flows.service.messages import cancel

@@ -30,7 +30,10 @@ from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, 
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.turns import step_outcome, wake_flow
-from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, message_to_record
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.messages import Result, child_id, message_to_record
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

@@ -24,17 +24,11 @@ from signalbox.flows.machine.claims import Carrier
 from signalbox.flows.machine.commands import Inline
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import step_outcome, wake_flow
-from signalbox.flows.model import (
-    RUNNING_STEPS,
-    Cancel,
-    Claim,
-    FlowAddress,
-    Flows,
-    Result,
-    Wait,
-    message_from_record,
-    message_to_record,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import RUNNING_STEPS
+from signalbox.flows.model.messages import Cancel, Result, message_from_record, message_to_record
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import StepTimedOut
 from signalbox.flows.service.turns import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
 from signalbox.flows.tasks.steps import post_result

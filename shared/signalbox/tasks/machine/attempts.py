@@ -30,8 +30,6 @@ from typing import Any
 from signalbox.core.effects import name_of
 from signalbox.tasks.model import Attempt
 
-# --- the next attempt of a task that released its lease ---
-
 
 def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
     """Return the operation whose attempts a delivery continues, and the number of waits for its earlier attempts."""
@@ -40,17 +38,11 @@ def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
     return str(known.get("resumes") or operation), int(known.get("resumed", 0))
 
 
-# --- units that need a permit, or permits of a rate ---
-
-
 def with_unit(context: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the context of a task, with the unit for which it has waited for its lease."""
     lease = context.get("lease")
     unit = lease.get("unit") if isinstance(lease, dict) else None
     return {**context, "unit": json.loads(unit)} if unit else context
-
-
-# --- events ---
 
 
 EVENT_HANDLER = "document_written"

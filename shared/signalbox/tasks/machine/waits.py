@@ -19,9 +19,6 @@ REQUESTED = ("permits", "lease_seconds", "release_on_return", "release_on_failur
 """The options of a wait, as the context of its task has them."""
 
 
-# --- units that need a permit, or permits of a rate ---
-
-
 def unit_wait(attempt: Attempt) -> WaitRequest:
     """Return the wait of a unit for a permit: the same in every delivery of the unit's task."""
     operation, unit = attempt.operation, json.dumps(attempt.context["unit"])

@@ -10,7 +10,9 @@ from typing import Any
 from signalbox.core.ports import Change, Must, Ports, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.flows import storage
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED
 from signalbox.flows.storage import DUE_AT, archive_due_at, header_of, read_log
 from signalbox.flows.tasks.archives import WriteRows, rows_of
 from signalbox.mailboxes.model.messages import header_path

@@ -10,7 +10,7 @@ from signalbox.batches.model.batches import Header
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import EPOCH, rfc3339
-from signalbox.flows.model import FlowHeader
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.service import messages
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original

@@ -19,7 +19,11 @@ from signalbox.flows.machine.commands import Sleep, running
 from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
 from signalbox.flows.machine.groups import Branch
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import CANCELLED, End
+from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import FlowCancelled
 from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites, header_of, header_write

@@ -15,7 +15,9 @@ from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
-from signalbox.flows.model import Cancel, FlowDefinition, FlowHeader, Message
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.service.turns import Advanced
 from signalbox.flows.storage import CommandWrites, Commit
 from signalbox.mailboxes.model.outcomes import CallOutcome

@@ -12,7 +12,9 @@ from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.commands import Retried
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, Message, Result, time_of
+from signalbox.flows.model.log import time_of
+from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.waits import Claim
 from signalbox.flows.service.turns import Advanced
 from signalbox.flows.storage import Commit
 from signalbox.mailboxes.storage import header_put

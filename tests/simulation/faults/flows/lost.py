@@ -19,7 +19,10 @@ from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
-from signalbox.flows.model import CANCELLED, End, FlowAddress, FlowHeader, Flows, Message, Result
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import CANCELLED, End, FlowHeader
+from signalbox.flows.model.messages import Message, Result
 from signalbox.flows.problems import FlowCancelled
 from signalbox.flows.service.turns import FlowMailbox, advance
 from signalbox.flows.storage import CommandWrites

@@ -12,7 +12,8 @@ from signalbox.core.problems import TooLarge
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Cancel, Flows, Message
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.service.turns import Advanced, FlowMailbox
 from signalbox.flows.storage import Commit, header_of
 from signalbox.mailboxes.model.messages import header_path

@@ -17,7 +17,10 @@ from signalbox.core.times import EPOCH
 from signalbox.flows import storage
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.turns import FlowTurn, wake_flow
-from signalbox.flows.model import FlowAddress, FlowHeader, Message, ParentFlow, Result, Wait, child_id, new_header
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
+from signalbox.flows.model.messages import Message, Result, child_id
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.storage import CommandWrites
 from signalbox.flows.tasks import steps
 from signalbox.semaphores import service

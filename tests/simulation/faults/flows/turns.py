@@ -17,7 +17,11 @@ from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.service.turns import Advanced, FlowMailbox, advance, mark_stuck
 from signalbox.flows.storage import header_of
 from signalbox.mailboxes.model.messages import StoredMessage, collection_of, header_path, message_path

@@ -20,7 +20,8 @@ from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.problems import NoFlow
 from signalbox.flows.service import messages, reads, starts
 from signalbox.flows.tasks import steps, turns

@@ -17,7 +17,9 @@ from signalbox.core.problems import OtherBody
 from signalbox.flows import sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.queries import Answer
-from signalbox.flows.model import FlowAddress, FlowHeader, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import (
     CannotFork,
     CannotQuery,

@@ -38,18 +38,10 @@ from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    RUNNING,
-    SUSPENDED,
-    Cancel,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Flows,
-    message_from_record,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, RUNNING, SUSPENDED, FlowHeader
+from signalbox.flows.model.messages import Cancel, message_from_record
 from signalbox.flows.service import lists, messages, starts, suspensions
 from signalbox.flows.tasks import bulk, turns
 from signalbox.mailboxes.model.messages import HEADER, Delivery

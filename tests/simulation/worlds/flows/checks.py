@@ -14,7 +14,8 @@ from signalbox.core.ports import Query
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import end_of
-from signalbox.flows.model import Event, FlowHeader, Message, Result, sub_flow_address
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Event, Message, Result, sub_flow_address
 from signalbox.flows.storage import LABELS, read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path

@@ -19,7 +19,8 @@ from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine import commands, failures
 from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow, created
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowDefinition, Flows, Keeping
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import TaskContext
