@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from signalbox.documents.api import transaction as transaction
     from signalbox.flows.api import flow as flow
     from signalbox.flows.api.runs import flows as flows
-    from signalbox.functions import Function as Function
+    from signalbox.function.function import Function as Function
     from signalbox.mailboxes.model.outcomes import Outcome as Outcome
     from signalbox.objects.api import Object as Object
     from signalbox.objects.api import Placeholder as Placeholder

@@ -92,6 +92,7 @@ MOVED = {
         "flows.service.suspensions",
         "flows.service.turns",
     ),
+    "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "tasks.machine": (
         "tasks.machine.attempts",
