@@ -41,20 +41,13 @@ from signalbox.core.times import EPOCH
 from signalbox.core.validation import check_commit
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, RatePermits, Renew, Sleep, Step, SubFlow
-from signalbox.flows.machine.failures import too_large
-from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.machine.timeline import recorded_spans
-from signalbox.flows.machine.turns import (
-    FlowTurn,
+from signalbox.flows.machine.effects import (
     archive_effect,
     batch_effect,
     cancel_batch_effect,
     cancel_rate_effect,
     cancel_wait_effect,
     carry_flow,
-    check_log,
-    new_entries,
-    next_header,
     rate_effect,
     release_effect,
     renew_effect,
@@ -64,6 +57,11 @@ from signalbox.flows.machine.turns import (
     wake_at_deadline,
     wake_flow,
 )
+from signalbox.flows.machine.failures import too_large
+from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.headers import check_log, new_entries, next_header
+from signalbox.flows.machine.timeline import recorded_spans
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, deadline_message, new_header
 from signalbox.flows.model.log import StoredLog, entries_from_text, entries_to_text, joined

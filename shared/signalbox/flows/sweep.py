@@ -45,7 +45,7 @@ from signalbox.core.reads import due_records
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
-from signalbox.flows.machine.turns import (
+from signalbox.flows.machine.effects import (
     archive_effect,
     cancel_batch_effect,
     cancel_rate_effect,

@@ -8,7 +8,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import rfc3339
-from signalbox.flows.machine.turns import repeat_flow
+from signalbox.flows.machine.effects import repeat_flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import FlowEnded

@@ -22,8 +22,8 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import Carrier
 from signalbox.flows.machine.commands import Inline
-from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.turns import step_outcome, wake_flow
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.failures import Stuck, step_outcome
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import RUNNING_STEPS

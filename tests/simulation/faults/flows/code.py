@@ -14,7 +14,7 @@ from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows import storage
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine import turns
+from signalbox.flows.machine import headers
 from signalbox.flows.machine.commands import Sleep, running
 from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
 from signalbox.flows.machine.groups import Branch
@@ -39,7 +39,7 @@ from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 from tests.simulation.worlds.flows.world import FlowsWorld
 
-new_entries = turns.new_entries
+new_entries = headers.new_entries
 apply_at_once = original("flows._apply_at_once")
 is_over = original("flows._is_over")
 run_step = original("flows.run_step")

@@ -13,8 +13,9 @@ from signalbox.core.effects import Decision
 from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position
+from signalbox.flows.machine.effects import wake_at_deadline
 from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
-from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Message

@@ -16,9 +16,10 @@ from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.flows import storage, sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
+from signalbox.flows.machine.effects import release_effect, repeat_flow, wake_flow
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import CANCELLED, End, FlowHeader

@@ -16,7 +16,8 @@ from signalbox.core.ports import AlreadyExists, Ports
 from signalbox.core.times import EPOCH
 from signalbox.flows import storage
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.machine.turns import FlowTurn, wake_flow
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
 from signalbox.flows.model.messages import Message, Result, child_id
