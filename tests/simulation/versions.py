@@ -73,6 +73,7 @@ MOVED = {
     "core.listings": ("core.paging",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
     "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),
     "flows.model": (
         "flows.model.addresses",

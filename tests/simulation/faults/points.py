@@ -249,7 +249,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows.remove": "signalbox.flows.sweep:remove",
     "flows.replay": "signalbox.flows.machine.turns:replay",
     "flows._drop": "signalbox.flows.machine.queries:_drop",
-    "flows.refusal_of_query": "signalbox.flows.machine.commands:refusal_of_query",
+    "flows.refusal_of_query": "signalbox.flows.machine.running_flow:refusal_of_query",
     "flows.run_step": "signalbox.flows.tasks.steps:run_step",
     "flows.run_turn": "signalbox.flows.tasks.turns:run_turn",
     "flows.step_effect": "signalbox.flows.storage:step_effect",

@@ -21,15 +21,8 @@ from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import (
-    ContinueAsNew,
-    ObjectCall,
-    created,
-    is_replayed,
-    is_running,
-    note_refused,
-    refusal_of_query,
-)
+from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall
+from signalbox.flows.machine.running_flow import created, is_replayed, is_running, note_refused, refusal_of_query
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.retention import Keeping
 from signalbox.flows.tasks import archives, bulk, steps, turns

@@ -22,7 +22,8 @@ from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
 from signalbox.flows import http, sweep
-from signalbox.flows.machine.commands import SubFlow, created, is_running
+from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.machine.running_flow import created, is_running
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader

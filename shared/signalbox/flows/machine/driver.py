@@ -55,19 +55,8 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.commands import (
-    AllOf,
-    AnyOf,
-    ContinueAsNew,
-    FirstSuccessOf,
-    HeldLock,
-    Lock,
-    NextEvent,
-    Renew,
-    SettledOf,
-    Shield,
-    command_of,
-)
+from signalbox.flows.machine.combinations import AllOf, AnyOf, FirstSuccessOf, SettledOf, Shield
+from signalbox.flows.machine.commands import ContinueAsNew, HeldLock, Lock, NextEvent, Renew, command_of
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
 from signalbox.flows.machine.groups import (
     Branch,

@@ -15,17 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 from signalbox.core.calls import Awaited
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.flows.machine.commands import (
-    CONTINUE_AS_NEW,
-    Command,
-    ContinueAsNew,
-    First,
-    HeldLock,
-    RunningFlow,
-    Settled,
-    branches_in,
-    running,
-)
+from signalbox.flows.machine.combinations import First, Settled, branches_in
+from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock
 from signalbox.flows.machine.failures import (
     Cancelled,
     awaited_by,
@@ -35,6 +26,7 @@ from signalbox.flows.machine.failures import (
     location_of,
     misused,
 )
+from signalbox.flows.machine.running_flow import RunningFlow, running
 from signalbox.flows.problems import AllFailed, CommandCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
