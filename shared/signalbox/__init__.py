@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from signalbox.resources.model.fields import ReadOnly as ReadOnly
     from signalbox.resources.model.fields import RefersTo as RefersTo
     from signalbox.semaphores.api import semaphore as semaphore
-    from signalbox.semaphores.model import Lease as Lease
+    from signalbox.semaphores.model.leases import Lease as Lease
     from signalbox.standings.api import standing_changed as standing_changed
     from signalbox.standings.api import standings as standings
     from signalbox.standings.api import yokes as yokes

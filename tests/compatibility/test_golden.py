@@ -31,7 +31,8 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.model import CallRecord, Mark
 from signalbox.rates.model import Rate, RateWait
 from signalbox.rates.tasks import TASKS as RATE_TASKS
-from signalbox.semaphores import model as semaphores
+from signalbox.semaphores.model import leases, waiters
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
 from signalbox.standings.model import standings, yokes
@@ -70,11 +71,11 @@ HINT = (
 
 
 def _semaphore(data: Data) -> Data:
-    return semaphores.Semaphore.from_record(data).to_record(NOW)
+    return Semaphore.from_record(data).to_record(NOW)
 
 
 def _waiter(data: Data) -> Data:
-    return semaphores.Waiter.from_record("w", data, NOW, NOW).to_record()
+    return waiters.Waiter.from_record("w", data, NOW, NOW).to_record()
 
 
 def _page(data: Data) -> Data:
@@ -188,7 +189,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "rates/*": lambda data: Rate.from_record(data).to_record(),
     "rates/*/rate_waits/*": _rate_wait,
     "semaphores/*": _semaphore,
-    "semaphores/*/releases/*": lambda data: semaphores.Release.from_record(data, NOW).to_record(),
+    "semaphores/*/releases/*": lambda data: leases.Release.from_record(data, NOW).to_record(),
     "semaphores/*/waiters/*": _waiter,
     "standing_declarations/*": lambda data: standings.Declarations.from_record(data).to_record(),
     "standings/*/entries/*": lambda data: standings.Standing.from_record(data).to_record(),

@@ -96,6 +96,14 @@ MOVED = {
     ),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "semaphores.model": (
+        "semaphores.model.known_head",
+        "semaphores.model.lanes",
+        "semaphores.model.leases",
+        "semaphores.model.paths",
+        "semaphores.model.semaphore",
+        "semaphores.model.waiters",
+    ),
     "tasks.machine": (
         "tasks.machine.attempts",
         "tasks.machine.code_contents",

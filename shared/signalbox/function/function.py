@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from signalbox.flows.api.runs import Flow, FlowCode
     from signalbox.mailboxes.model.outcomes import Outcome
     from signalbox.objects.http import ObjectHost
-    from signalbox.semaphores.model import Lease
+    from signalbox.semaphores.model.leases import Lease
 
     Scheduled = TypeVar("Scheduled", bound="Task[..., Any] | Flow[..., Any]")
     Filled = TypeVar("Filled", Lease, SectionRun, Unit, list[Unit], Completion, Outcome, TaskContext)

@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.core.ports import Ports
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.semaphores import service
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks import storage
 from signalbox.tasks.machine import waits

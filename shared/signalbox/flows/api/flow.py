@@ -44,7 +44,7 @@ from signalbox.flows.machine.groups import Handle
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
-from signalbox.semaphores.model import Priority
+from signalbox.semaphores.model.lanes import Priority
 from signalbox.tasks.model import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 

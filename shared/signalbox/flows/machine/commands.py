@@ -31,7 +31,7 @@ from signalbox.objects.problems import NoSuchMethod
 from signalbox.rates.limits import LIMITS as RATE_LIMITS
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
-from signalbox.semaphores.model import Priority
+from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import check_lane_key, check_priority
 from signalbox.tasks.model import TaskContext

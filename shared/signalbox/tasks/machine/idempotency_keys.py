@@ -17,7 +17,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.times import rfc3339
 from signalbox.critical_sections.model import SectionRun
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.effects import name_of
 from signalbox.rates.requests import RateWaitRequest
-from signalbox.semaphores.model import parse_lease_id
+from signalbox.semaphores.model.leases import parse_lease_id
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt
 

@@ -19,7 +19,8 @@ from signalbox.flows.model.messages import Event, Message, Result, sub_flow_addr
 from signalbox.flows.storage import LABELS, read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
-from signalbox.semaphores.model import Semaphore, path_of
+from signalbox.semaphores.model.paths import path_of
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.acts import TERMINATED
