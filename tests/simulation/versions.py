@@ -44,7 +44,7 @@ from greenlet import getcurrent, greenlet
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.flows.machine.groups import CLOSES_MAX, innermost, is_open
+from signalbox.flows.machine.tree import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
 from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
 
@@ -74,6 +74,7 @@ MOVED = {
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
     "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
+    "flows.machine.groups": ("flows.machine.tree",),
     "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),
     "flows.model": (
         "flows.model.addresses",

@@ -58,9 +58,9 @@ from signalbox.flows.machine.effects import (
     wake_flow,
 )
 from signalbox.flows.machine.failures import too_large
-from signalbox.flows.machine.groups import PendingCommand
 from signalbox.flows.machine.headers import check_log, new_entries, next_header
 from signalbox.flows.machine.timeline import recorded_spans
+from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader, ParentFlow, deadline_message, new_header

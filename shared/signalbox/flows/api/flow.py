@@ -40,8 +40,8 @@ from signalbox.flows.machine.commands import (
     batch_of,
 )
 from signalbox.flows.machine.failures import Cancelled
-from signalbox.flows.machine.groups import Handle
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
+from signalbox.flows.machine.tree import Handle
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.lanes import Priority

@@ -58,18 +58,8 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.combinations import AllOf, AnyOf, FirstSuccessOf, SettledOf, Shield
 from signalbox.flows.machine.commands import ContinueAsNew, HeldLock, Lock, NextEvent, Renew, command_of
 from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
-from signalbox.flows.machine.groups import (
-    Branch,
-    Group,
-    Handle,
-    HandleWait,
-    Mode,
-    Node,
-    Parent,
-    PendingCommand,
-    Shielded,
-    cancelled,
-)
+from signalbox.flows.machine.groups import Group, Mode
+from signalbox.flows.machine.tree import Branch, Handle, HandleWait, Node, Parent, PendingCommand, Shielded, cancelled
 from signalbox.flows.model.addresses import FLOW_NAME
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowContext, FlowHeader, Origin

@@ -13,7 +13,7 @@ from signalbox.core.effects import RecordedSpan
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader

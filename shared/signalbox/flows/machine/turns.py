@@ -108,7 +108,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import diverged
-from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader

@@ -17,8 +17,8 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import headers
 from signalbox.flows.machine.commands import Sleep
 from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
-from signalbox.flows.machine.groups import Branch
 from signalbox.flows.machine.running_flow import running
+from signalbox.flows.machine.tree import Branch
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows

@@ -18,7 +18,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
 from signalbox.flows.machine.effects import release_effect, repeat_flow, wake_flow
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
