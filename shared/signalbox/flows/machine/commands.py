@@ -28,7 +28,6 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.problems import NoSuchMethod
-from signalbox.rates.limits import LIMITS as RATE_LIMITS
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.lanes import Priority
@@ -248,7 +247,7 @@ class RatePermits(Command[None]):
     weight: int = 1
 
     def __post_init__(self) -> None:
-        _check_count("weight", self.weight, RATE_LIMITS.burst_max)
+        _check_count("weight", self.weight, CORE_LIMITS.burst_max)
 
     @property
     def name(self) -> str:
