@@ -25,7 +25,7 @@ from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RE
 from signalbox.catalogue.reading import Catalogue
 from signalbox.catalogue.refusals import refuse
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
-from signalbox.flows.storage import INDEXES
+from signalbox.flows.storage.listings import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"
 INVOKER = "google_cloud_run_service_iam_member"

@@ -95,6 +95,7 @@ MOVED = {
         "flows.service.suspensions",
         "flows.service.turns",
     ),
+    "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "semaphores.model": (

@@ -59,16 +59,8 @@ from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, Flo
 from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
 from signalbox.flows.service.messages import cancel
-from signalbox.flows.storage import (
-    DUE_AT,
-    archive_due_at,
-    end_messages,
-    end_tasks,
-    header_of,
-    header_write,
-    lacks_archive,
-    listing_writes,
-)
+from signalbox.flows.storage.commits import end_messages, end_tasks, header_of, header_write
+from signalbox.flows.storage.listings import DUE_AT, archive_due_at, lacks_archive, listing_writes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome

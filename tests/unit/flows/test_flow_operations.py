@@ -23,7 +23,7 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.headers import End
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
 from signalbox.flows.service import lists, messages, reads, suspensions
-from signalbox.flows.storage import read_log
+from signalbox.flows.storage.log import read_log
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path

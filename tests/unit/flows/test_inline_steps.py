@@ -12,7 +12,6 @@ import pytest
 
 from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
-from signalbox.flows import storage
 from signalbox.flows.api.host import Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
@@ -24,6 +23,7 @@ from signalbox.flows.model.headers import FlowHeader, new_header
 from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import BadFlow, StepTimedOut
 from signalbox.flows.service import messages, reads, suspensions
+from signalbox.flows.storage import commits
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
@@ -363,7 +363,7 @@ def test_a_step_ends_at_its_time_out() -> None:
     shop.start("late")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.unit.flows.shops.Workers", lambda _: Threads())
-        patch.setattr(storage, "check_log", lambda *_: None)
+        patch.setattr(commits, "check_log", lambda *_: None)
         shop.deliver(shop.take("turn"))
     assert shop.status("late")["result"] == StepTimedOut.slug()
 

@@ -13,7 +13,7 @@ from signalbox.core.queries import lacking
 from signalbox.core.validation import full_order
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import lists
-from signalbox.flows.storage import INDEXES
+from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced

@@ -13,7 +13,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import STATES
 from signalbox.flows.model.labels import check_label, label_entry
 from signalbox.flows.problems import BadFlow
-from signalbox.flows.storage import ARCHIVED_AT, CREATED_AT, LABELS
+from signalbox.flows.storage.listings import ARCHIVED_AT, CREATED_AT, LABELS
 
 SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
 """The fields of a listing that lists show as they are."""

@@ -13,7 +13,7 @@ from signalbox.flows.model.headers import RUNNING, FlowHeader
 from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import CannotQuery
 from signalbox.flows.service.reads import read_header
-from signalbox.flows.storage import read_log
+from signalbox.flows.storage.log import read_log
 
 
 def query(ports: Ports, flows: Flows, address: FlowAddress, name: str, arguments: Mapping[str, Any]) -> Answer:

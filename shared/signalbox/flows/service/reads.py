@@ -11,7 +11,8 @@ from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message, sub_flow_address
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import NoFlow
-from signalbox.flows.storage import header_of, read_log
+from signalbox.flows.storage.commits import header_of
+from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
 
 

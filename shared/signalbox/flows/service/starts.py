@@ -31,7 +31,9 @@ from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow, CannotFork
 from signalbox.flows.service.reads import present
 from signalbox.flows.service.turns import refuse_sub_flows, write_log
-from signalbox.flows.storage import Commit, LoadedLog, TurnCommit, creation, header_of, read_log, timed
+from signalbox.flows.storage.commands import creation
+from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, timed
+from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.model.messages import header_path
 
 

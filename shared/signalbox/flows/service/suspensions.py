@@ -13,7 +13,8 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import FlowEnded
 from signalbox.flows.service.reads import present
-from signalbox.flows.storage import header_write, listing_writes
+from signalbox.flows.storage.commits import header_write
+from signalbox.flows.storage.listings import listing_writes
 from signalbox.mailboxes.model.messages import header_path
 
 

@@ -27,16 +27,9 @@ from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Result, message_from_record
 from signalbox.flows.model.waits import Claim
-from signalbox.flows.storage import (
-    Commit,
-    LoadedLog,
-    TurnCommit,
-    header_of,
-    header_write,
-    listing_writes,
-    read_log,
-    taken_messages,
-)
+from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, header_write, taken_messages
+from signalbox.flows.storage.listings import listing_writes
+from signalbox.flows.storage.log import LoadedLog, read_log
 from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.mailboxes.storage import Mailbox
 

@@ -20,7 +20,9 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import shown_entry
 from signalbox.flows.model.messages import Message
-from signalbox.flows.storage import archived_writes, header_of, read_log
+from signalbox.flows.storage.commits import header_of
+from signalbox.flows.storage.listings import archived_writes
+from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.messages import header_path
 
 WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]

@@ -35,7 +35,7 @@ from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
 from signalbox.flows.service.lists import Runs, count_flows
 from signalbox.flows.service.messages import cancel
 from signalbox.flows.service.suspensions import resume
-from signalbox.flows.storage import header_of as flow_of
+from signalbox.flows.storage.commits import header_of as flow_of
 from signalbox.mailboxes.model.messages import header_path
 
 DONE, SKIPPED = "done", "skipped"

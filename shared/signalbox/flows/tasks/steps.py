@@ -36,7 +36,7 @@ from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.messages import Result, child_id, message_to_record
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.service.turns import FlowMailbox, advance
-from signalbox.flows.storage import header_of
+from signalbox.flows.storage.commits import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path, message_path
 from signalbox.mailboxes.model.outcomes import CallOutcome

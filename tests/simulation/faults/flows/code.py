@@ -12,7 +12,6 @@ from unittest.mock import patch
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows import storage
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import headers
 from signalbox.flows.machine.commands import Sleep
@@ -27,7 +26,9 @@ from signalbox.flows.model.messages import Event, Message, Result
 from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import FlowCancelled
 from signalbox.flows.service.turns import FlowMailbox, advance
-from signalbox.flows.storage import CommandWrites, header_of, header_write
+from signalbox.flows.storage import listings
+from signalbox.flows.storage.commands import CommandWrites
+from signalbox.flows.storage.commits import header_of, header_write
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path
@@ -80,7 +81,7 @@ def _cancels_the_header(ports: Ports, address: FlowAddress, reason: str = "") ->
     if header and not header.end:
         end = End(CANCELLED, CallOutcome.from_problem(FlowCancelled(reason or "cancelled")), read.read_time)
         after = header.ended(end)
-        ports.store.commit([header_write(read, after, read.read_time), *storage.listing_writes(read, header, after)])
+        ports.store.commit([header_write(read, after, read.read_time), *listings.listing_writes(read, header, after)])
 
 
 def _compares_nothing(_: FlowTurn) -> None:

@@ -21,7 +21,8 @@ from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.service.turns import Advanced
-from signalbox.flows.storage import CommandWrites, Commit
+from signalbox.flows.storage.commands import CommandWrites
+from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original

@@ -16,7 +16,7 @@ from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Message, Result
 from signalbox.flows.model.waits import Claim
 from signalbox.flows.service.turns import Advanced
-from signalbox.flows.storage import Commit
+from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original

@@ -16,7 +16,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.service.turns import Advanced, FlowMailbox
-from signalbox.flows.storage import Commit, header_of
+from signalbox.flows.storage.commits import Commit, header_of
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault

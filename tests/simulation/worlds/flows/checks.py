@@ -16,7 +16,8 @@ from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.headers import end_of
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, sub_flow_address
-from signalbox.flows.storage import LABELS, read_log
+from signalbox.flows.storage.listings import LABELS
+from signalbox.flows.storage.log import read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.semaphores.model.paths import path_of
