@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from signalbox_infra.local.store import firestore_emulator as emulators
-from tests.tools import CHROMIUM, EMULATOR
+from tests.required_programs import CHROMIUM, EMULATOR
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.tools import TOOLS
+from tests.required_programs import TOOLS
 
 ENFORCED = os.environ.get("SIGNALBOX_NO_SKIPS") == "1"
 

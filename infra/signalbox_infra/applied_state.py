@@ -20,21 +20,12 @@ from types import MappingProxyType
 from typing import Any
 
 from signalbox.adapters.http.cloud_run import TASKS
-from signalbox.catalogue.entries import (
-    EGRESS,
-    RESERVED_BEGINNINGS,
-    RESERVED_VARIABLES,
-    Function,
-    History,
-    Index,
-    Queue,
-    Schedule,
-    Trigger,
-    refuse,
-)
+from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
+from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
 from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.refusals import refuse
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
-from signalbox.flows.storage import INDEXES
+from signalbox.flows.storage.listings import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"
 INVOKER = "google_cloud_run_service_iam_member"

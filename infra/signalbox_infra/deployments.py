@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from signalbox.adapters.http.cloud_run import PEOPLE, TASKS
 from signalbox.adapters.settings import TASKS_SUFFIX
-from signalbox.catalogue.entries import Function
+from signalbox.catalogue.function_entries import Function
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from signalbox.documents.api import transaction as transaction
     from signalbox.flows.api import flow as flow
     from signalbox.flows.api.runs import flows as flows
-    from signalbox.functions import Function as Function
-    from signalbox.mailboxes.model import Outcome as Outcome
+    from signalbox.function.function import Function as Function
+    from signalbox.mailboxes.model.outcomes import Outcome as Outcome
     from signalbox.objects.api import Object as Object
     from signalbox.objects.api import Placeholder as Placeholder
     from signalbox.objects.api import later as later
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from signalbox.resources.model.fields import ReadOnly as ReadOnly
     from signalbox.resources.model.fields import RefersTo as RefersTo
     from signalbox.semaphores.api import semaphore as semaphore
-    from signalbox.semaphores.model import Lease as Lease
+    from signalbox.semaphores.model.leases import Lease as Lease
     from signalbox.standings.api import standing_changed as standing_changed
     from signalbox.standings.api import standings as standings
     from signalbox.standings.api import yokes as yokes

@@ -31,7 +31,8 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot, unlimited
 from signalbox.core.problems import Unavailable
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.storage import message_put
 from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass

@@ -15,8 +15,8 @@ from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
 from signalbox_infra.local.functions.server import mounted
+from tests.required_programs import NPM
 from tests.serving import serving
-from tests.tools import NPM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

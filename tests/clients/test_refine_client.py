@@ -11,8 +11,8 @@ import pytest
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
+from tests.required_programs import NPM
 from tests.serving import serving
-from tests.tools import NPM
 
 TODOS = Path(__file__).parents[2] / "examples" / "todos"
 CLIENT = Path(__file__).with_name("refine_client.mjs")

@@ -24,7 +24,7 @@ from signalbox.core.names import (
     STANDING_FOLD,
 )
 from signalbox.core.ports import Snapshot
-from signalbox.mailboxes.model import HEADER
+from signalbox.mailboxes.model.messages import HEADER
 from tests.simulation.tasks import TaskQueue
 from tests.simulation.world import World
 

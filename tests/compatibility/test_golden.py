@@ -21,17 +21,18 @@ from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun
 from signalbox.documents.model import RESERVED, Document
-from signalbox.flows import model as flows
+from signalbox.flows.model import addresses, headers, log, messages
 from signalbox.flows.tasks import archives
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
 from signalbox.history import model as history
 from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.model import CallRecord, Mark
 from signalbox.rates.model import Rate, RateWait
 from signalbox.rates.tasks import TASKS as RATE_TASKS
-from signalbox.semaphores import model as semaphores
+from signalbox.semaphores.model import leases, waiters
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
 from signalbox.standings.model import standings, yokes
@@ -70,11 +71,11 @@ HINT = (
 
 
 def _semaphore(data: Data) -> Data:
-    return semaphores.Semaphore.from_record(data).to_record(NOW)
+    return Semaphore.from_record(data).to_record(NOW)
 
 
 def _waiter(data: Data) -> Data:
-    return semaphores.Waiter.from_record("w", data, NOW, NOW).to_record()
+    return waiters.Waiter.from_record("w", data, NOW, NOW).to_record()
 
 
 def _page(data: Data) -> Data:
@@ -106,11 +107,11 @@ def _document(data: Data) -> Data:
 
 
 def _flow_header(data: Data) -> Data:
-    return flows.FlowHeader.from_record(flows.FlowAddress("work", "f"), data).to_record()
+    return headers.FlowHeader.from_record(addresses.FlowAddress("work", "f"), data).to_record()
 
 
 def _log(data: Data) -> Data:
-    assert all(isinstance(entry.at, datetime) for entry in flows.entries_from_text(data["entries"]))
+    assert all(isinstance(entry.at, datetime) for entry in log.entries_from_text(data["entries"]))
     return {}
 
 
@@ -180,7 +181,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "failures/*": _failure,
     "flows/*/log/*": _log,
     "flows/*/mailbox/!": _flow_header,
-    "flows/*/mailbox/*": lambda data: flows.message_to_record(flows.message_from_record(data)),
+    "flows/*/mailbox/*": lambda data: messages.message_to_record(messages.message_from_record(data)),
     "histories/*/versions/*": _version,
     "objects/*/mailbox/!": _object_header,
     "objects/*/mailbox/*": _call,
@@ -188,7 +189,7 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "rates/*": lambda data: Rate.from_record(data).to_record(),
     "rates/*/rate_waits/*": _rate_wait,
     "semaphores/*": _semaphore,
-    "semaphores/*/releases/*": lambda data: semaphores.Release.from_record(data, NOW).to_record(),
+    "semaphores/*/releases/*": lambda data: leases.Release.from_record(data, NOW).to_record(),
     "semaphores/*/waiters/*": _waiter,
     "standing_declarations/*": lambda data: standings.Declarations.from_record(data).to_record(),
     "standings/*/entries/*": lambda data: standings.Standing.from_record(data).to_record(),

@@ -12,7 +12,7 @@ import yaml
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 HERE = Path(__file__).parent
 OWN = {

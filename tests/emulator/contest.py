@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import cycle
 
 from signalbox import Function, Lease, Request, Response, batch, documents, semaphore
-from signalbox.semaphores.model import Priority
+from signalbox.semaphores.model.lanes import Priority
 
 LEASE_SECONDS = 5
 INSIDE_SECONDS = 0.2

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from signalbox_infra.local import processes
-from tests.tools import CURL
+from tests.required_programs import CURL
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text("utf-8")

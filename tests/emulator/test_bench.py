@@ -20,7 +20,7 @@ from tests.bench.flows import own
 from tests.bench.own_work import event_microseconds, put_milliseconds
 from tests.bench.rivals import running
 from tests.bench.stage import TARGET, Stage, country
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from tests.bench.semaphores.__main__ import Bench, line
 from tests.bench.semaphores.kit import catalogue
 from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
 from tests.bench.stage import Stage
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox.core.ports import Put
 from signalbox_infra.local.stack import Stack
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

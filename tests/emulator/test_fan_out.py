@@ -13,7 +13,7 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import COLLECTION, Content
 from signalbox_infra.local.stack import Stack
 from tests.bench.stage import TARGET, Stage, city, country, key_of
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

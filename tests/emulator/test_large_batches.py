@@ -13,7 +13,7 @@ from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
 from tests.emulator.killing import kill
 from tests.emulator.waiting import eventually
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 CHAOS = "twice=0.1,late=0.02,reorder=0.1,lose_answers=0.05,seed=13"
 KILLS_SECONDS = 4

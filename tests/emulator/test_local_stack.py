@@ -18,7 +18,7 @@ from signalbox_infra.local import processes
 from signalbox_infra.local.services.supervisor import Service, Supervisor
 from signalbox_infra.local.stack import Stack, StackError
 from tests.emulator.waiting import eventually
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 SECONDS_MAX = 30.0
 ROOT = Path(__file__).parents[2]

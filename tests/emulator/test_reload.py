@@ -11,7 +11,7 @@ from signalbox.testing import user_token
 from signalbox_infra.local.reloading.dev_loop import DevLoop
 from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
 from signalbox_infra.local.services.environment import settings_of
 from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]
 

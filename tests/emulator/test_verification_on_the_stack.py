@@ -12,7 +12,7 @@ from signalbox.client import ApiError, Client
 from signalbox.core.ports import REMOVE, Change, Put
 from signalbox.documents.model import RESERVED, digest_of
 from signalbox_infra.local.stack import Stack
-from tests.tools import EMULATOR
+from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from signalbox_infra.packaging.building import build
 from tests.infra.applied_once import applied, folder_of_the_run, one_at_a_time
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace
-from tests.tools import TERRAFORM
+from tests.required_programs import TERRAFORM
 
 PAGE = "https://app.example.com"
 DOMAIN = "api.example.com"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.reading import load
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.local.stack import Stack, StackError
 from signalbox_infra.packaging.checks import check, check_all
 from signalbox_infra.packaging.imports import PackagingError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.catalogue.entries import CatalogueError
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.packaging.imports import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 

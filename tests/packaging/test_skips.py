@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import CHROMIUM, EMULATOR, TERRAFORM
+from tests.required_programs import CHROMIUM, EMULATOR, TERRAFORM
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +66,7 @@ def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
 
 NEEDING = """
 import pytest
-from tests.tools import CHROMIUM, TERRAFORM
+from tests.required_programs import CHROMIUM, TERRAFORM
 
 @CHROMIUM.skip_without()
 def test_marked(): pass

@@ -6,7 +6,7 @@ A task of `signalbox.Function` runs in today's library. So do the calls that it 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
-from signalbox.tasks import machine
+from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 
@@ -17,9 +17,9 @@ CHILD = "child"
 def take_effect(ports: Ports, what: str) -> None:
     """Enqueue the task of an effect. Called by the code of a task."""
     request = EnqueueRequest(Call(CHILD, CHILD, {"what": what}))
-    name = machine.idempotency_key("enqueue", machine.content_of(request.call))
+    name = idempotency_keys.idempotency_key("enqueue", idempotency_keys.content_of(request.call))
     assert name, "inside of a task every call has its key"
-    enqueues.from_task(ports, request, name, is_repeated=machine.is_repeated())
+    enqueues.from_task(ports, request, name, is_repeated=idempotency_keys.is_repeated())
 
 
 def effect_of(task: Effect) -> str:

@@ -15,7 +15,7 @@ from signalbox.core import formats
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.semaphores import tasks
 from signalbox.semaphores.machine import transitions
-from signalbox.semaphores.model import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from signalbox.core.ports import Query, Snapshot
-from signalbox.mailboxes.model import HEADER
+from signalbox.mailboxes.model.messages import HEADER
 from tests.simulation.ports import SimulatedStore
 
 

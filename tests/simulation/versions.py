@@ -44,7 +44,7 @@ from greenlet import getcurrent, greenlet
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.flows.machine.groups import CLOSES_MAX, innermost, is_open
+from signalbox.flows.machine.tree import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
 from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
 
@@ -56,7 +56,7 @@ DEPLOYED_AFTER = (10, 40, 160, 10**9)
 
 WORLDS = "tests.simulation.worlds"
 
-RAW = {("tasks.machine", "content_of_code")}
+RAW = {("tasks.machine.code_contents", "content_of_code")}
 """Functions that look into the code that they are given: it must not be wrapped."""
 
 METHODS = (
@@ -70,10 +70,51 @@ PORTS = ("tests.simulation.ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
 MOVED = {
-    "core.paging": ("core.listings",),
     "core.listings": ("core.paging",),
+    "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
+    "document_events.model": ("document_events.machine",),
+    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
+    "flows.machine.groups": ("flows.machine.tree",),
+    "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),
+    "flows.model": (
+        "flows.model.addresses",
+        "flows.model.definitions",
+        "flows.model.headers",
+        "flows.model.labels",
+        "flows.model.log",
+        "flows.model.messages",
+        "flows.model.retention",
+        "flows.model.waits",
+    ),
+    "flows.service": (
+        "flows.service.lists",
+        "flows.service.messages",
+        "flows.service.queries",
+        "flows.service.reads",
+        "flows.service.starts",
+        "flows.service.suspensions",
+        "flows.service.turns",
+    ),
+    "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
+    "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
+    "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "semaphores.model": (
+        "semaphores.model.known_head",
+        "semaphores.model.lanes",
+        "semaphores.model.leases",
+        "semaphores.model.paths",
+        "semaphores.model.semaphore",
+        "semaphores.model.waiters",
+    ),
+    "tasks.machine": (
+        "tasks.machine.attempts",
+        "tasks.machine.code_contents",
+        "tasks.machine.failures",
+        "tasks.machine.idempotency_keys",
+        "tasks.machine.waits",
+    ),
 }
-"""Modules whose classes are in other ones in the other release. Keeping a new release empties this."""
+"""Modules of the last release, with those of today that have what is in them. Keeping a new release empties this."""
 
 PLAIN = frozenset((str, int, float, bool, type(None), bytes, datetime, timedelta, CodeType, ModuleType, Random))
 
@@ -199,9 +240,7 @@ class Entry:
         return found if self._key is None else found[self._key]  # type: ignore[no-any-return]  # a table of functions
 
     def _of_the_last(self) -> Callable[..., Any] | None:
-        found: Any = counterpart(self._module, LAST)
-        for name in self._name.split("."):
-            found = getattr(found, name, None)
+        found: Any = _found(self._module, self._name, LAST)
         return found if self._key is None or found is None else found.get(self._key)  # type: ignore[no-any-return]  # likewise
 
     def __get__(self, instance: object, _: type | None = None) -> Any:
@@ -225,7 +264,7 @@ class ModuleOfBoth:
     """A module of the library as a world uses it: its functions are entries, all else is of today."""
 
     def __init__(self, module: ModuleType) -> None:
-        self.__dict__["_modules"] = module, counterpart(module.__name__, LAST)
+        self.__dict__["_modules"] = module, next(_counterparts(module.__name__, LAST), None)
 
     def __getattr__(self, name: str) -> Any:
         module = self._modules[0]
@@ -534,14 +573,31 @@ def _counterpart_of_class(kind: Any, package: str) -> Any:
     other = TODAY if package == LAST else LAST
     if not _is_of(kind.__module__, other):
         return kind
-    inner = kind.__module__.partition(".")[2]
-    for module in (inner, *MOVED.get(inner, ())):
-        found: Any = counterpart(f"{other}.{module}", package)
-        for name in kind.__qualname__.split("."):
-            found = getattr(found, name, None)
+    found = _found(kind.__module__, kind.__qualname__, package)
+    if found is None:
+        raise Lacking(f"{package} has no class {kind.__qualname__}")
+    return found
+
+
+def _found(module: str, name: str, package: str) -> Any:
+    """Return what has this name in a package, in the module that corresponds to one of the other package, or None."""
+    for place in _counterparts(module, package):
+        found: Any = place
+        for part in name.split("."):
+            found = getattr(found, part, None)
         if found is not None:
             return found
-    raise Lacking(f"{package} has no class {kind.__qualname__}")
+    return None
+
+
+def _counterparts(module: str, package: str) -> Iterator[ModuleType]:
+    """Iterate over the modules of a package that may have what is in a module of the other one."""
+    inner = module.partition(".")[2]
+    moved = MOVED.get(inner, ()) if package == TODAY else [last for last, today in MOVED.items() if inner in today]
+    for name in (inner, *moved):
+        place = counterpart(f"{package}.{name}", package)
+        if place is not None:
+            yield place
 
 
 def _known_class(kind: Any, package: str) -> Any:

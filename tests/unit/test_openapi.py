@@ -12,7 +12,7 @@ from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Route, Routes
 from signalbox.catalogue.reading import Function, load
 from signalbox.flows import http as flows_http
-from signalbox.flows.model import Flows
+from signalbox.flows.model.definitions import Flows
 from signalbox.objects import http
 from signalbox.objects.api import NO_CLASSES
 from signalbox_infra.setup.generated_pages import OF_EVERY_CALL

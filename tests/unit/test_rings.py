@@ -5,7 +5,7 @@
     adapter   http                                                  Flask, and `adapters`, which alone knows Google
     user      api                                                   what `signalbox` exports
 
-A room may be a folder, whose parts are in the room's ring. `functions.py` connects all of them.
+A room may be a folder, whose parts are in the room's ring. `function/` connects all of them.
 """
 
 import ast
@@ -59,7 +59,7 @@ ALSO = {"batches": ("tasks",)}
 TOOLS = {"catalogue", "client", "testing"}
 """Folders of the library that are never in a zip."""
 
-OTHERS = {"adapters", *TOOLS}
+OTHERS = {"adapters", "function", *TOOLS}
 """Folders of the library that are not subjects."""
 
 
@@ -146,14 +146,14 @@ def test_http_and_api_import_adapters_and_subjects_in_the_table(subject: str) ->
     stdlib = sys.stdlib_module_names
     assert strangers(of_rooms(subject, ("http",)), stdlib | {"flask", "werkzeug"}, own + others) == []
     apis = tuple(f"signalbox.{other}.api." for other in SUBJECTS if other != "core")
-    calls = ("signalbox.tasks.machine.", "signalbox.functions.")  # every api makes calls of tasks
+    calls = ("signalbox.tasks.machine.", "signalbox.function.")  # every api makes calls of tasks
     assert strangers(of_rooms(subject, ("api",)), stdlib, own + others + apis + calls) == []
 
 
 def test_every_folder_of_the_library_is_in_the_table() -> None:
     folders = {path.name for path in LIBRARY.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == {*SUBJECTS, *OTHERS}
-    assert {path.name for path in LIBRARY.glob("*.py")} == {"__init__.py", "functions.py"}
+    assert {path.name for path in LIBRARY.glob("*.py")} == {"__init__.py"}
 
 
 def test_the_adapters_know_no_subject() -> None:

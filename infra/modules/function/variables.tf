@@ -29,7 +29,7 @@ variable "environment" {
 }
 
 variable "resources" {
-  description = "Resources of an instance. Null is the default, which shared/signalbox/catalogue/entries.py repeats."
+  description = "Resources of an instance. Null is the default, which shared/signalbox/catalogue/function_entries.py repeats."
   type = object({
     memory          = optional(string)
     cpu             = optional(number)

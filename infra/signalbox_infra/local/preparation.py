@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.local.functions import spans
 from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.scheduler import PAUSED_FILE

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from signalbox.catalogue.code import check_declared, usage_of
-from signalbox.catalogue.entries import CatalogueError, Function
+from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.project import REQUIREMENTS, python_files
 from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.packaging.imports import PackagingError
 from signalbox_infra.packaging.requirements import locked_packages
 from signalbox_infra.packaging.resolution import check_imports

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.project import KIT, PACKAGES
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox.catalogue.syntax import parsed
 from signalbox.core.lazy_names import homes_of
 

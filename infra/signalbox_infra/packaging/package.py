@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from signalbox.catalogue.entries import CatalogueError
 from signalbox.catalogue.project import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox.catalogue.syntax import parsed
 from signalbox_infra.packaging.checks import check
 from signalbox_infra.packaging.imports import LIBRARY, PackagingError, library_files

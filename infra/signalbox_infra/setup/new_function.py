@@ -7,7 +7,7 @@ written was left by a killed run, and is completed.
 import os
 
 from signalbox.catalogue import reading as catalogues
-from signalbox.catalogue.entries import NAME, url_segment
+from signalbox.catalogue.function_entries import NAME, url_segment
 from signalbox.catalogue.project import Project
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.packaging.imports import LEFT_BEHIND, LIBRARY

@@ -14,8 +14,9 @@ from signalbox.adapters.settings import from_environment
 from signalbox.core import outbox
 from signalbox.core.ports import Query, Store
 from signalbox.core.queries import Condition, Order
-from signalbox.flows.model import FlowAddress
-from signalbox.mailboxes.model import HEADER_SINCE, ObjectAddress, collection_of
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import HEADER_SINCE, collection_of
 from signalbox.objects.model import is_call_given_up
 from signalbox.tasks import model as tasks_model
 from signalbox_infra.local.folder.running_stack import RunningStack

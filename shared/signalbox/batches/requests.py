@@ -20,9 +20,6 @@ from signalbox.core.requests import RequestFields
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""
 
-WEIGHT_MAX = 10_000
-"""The most permits of a rate that a unit takes: the largest burst."""
-
 _NUMBERS = ("failures_max", "deadline_seconds", "concurrency")
 _CALLS = ("task", "on_complete", "on_failure")
 
@@ -278,8 +275,8 @@ def check_weights(units: Sequence[Any], task: Call | None, rate: str, weight: in
 
 
 def _check_weight(weight: Any, field: str) -> None:
-    if type(weight) is not int or not 1 <= weight <= WEIGHT_MAX:
-        detail = f"must be an integer from 1 to {WEIGHT_MAX:,}: the permits that a unit takes of the `rate`"
+    if type(weight) is not int or not 1 <= weight <= CORE_LIMITS.burst_max:
+        detail = f"must be an integer from 1 to {CORE_LIMITS.burst_max:,}: the permits that a unit takes of the `rate`"
         argument = ", or the name of the argument that has it" if field == "weight" else ""
         raise BadBatch(f"`{field}` {detail}{argument}.", field=field)
 

@@ -9,20 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from signalbox.catalogue.entries import (
-    ENQUEUING,
-    CatalogueError,
-    Declared,
-    Function,
-    History,
-    Index,
-    Queue,
-    Rate,
-    Schedule,
-    Semaphore,
-    Trigger,
-    refuse,
-)
+from signalbox.catalogue.entries import Declared, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
+from signalbox.catalogue.function_entries import ENQUEUING, Function
+from signalbox.catalogue.refusals import CatalogueError, refuse
 from signalbox.core.calls import Call, check_arguments
 from signalbox.core.names import (
     ANYONE,

@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from signalbox.catalogue.entries import CatalogueError, Function, url_segment
+from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox.catalogue.syntax import Module, parsed
 from signalbox.core.names import LINKS_QUEUE
 

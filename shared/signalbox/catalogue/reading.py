@@ -22,22 +22,11 @@ import yaml
 
 from signalbox.catalogue.catalogue import ONE_EACH, Catalogue, closest
 from signalbox.catalogue.code import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
-from signalbox.catalogue.entries import (
-    EVENTS,
-    CatalogueError,
-    Function,
-    History,
-    Index,
-    Queue,
-    Rate,
-    Schedule,
-    Semaphore,
-    Trigger,
-    refuse,
-    url_segment,
-)
+from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
+from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
+from signalbox.catalogue.refusals import CatalogueError, refuse
 from signalbox.catalogue.version import VERSION
 from signalbox.core.names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
 

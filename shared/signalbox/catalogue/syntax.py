@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-from signalbox.catalogue.entries import CatalogueError, url_segment
+from signalbox.catalogue.function_entries import url_segment
+from signalbox.catalogue.refusals import CatalogueError
 from signalbox.core.document_patterns import KINDS, WRITTEN
 from signalbox.core.names import (
     ADMIT_QUEUE,

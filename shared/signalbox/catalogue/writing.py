@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from signalbox.catalogue.code import FROM_CODE
-from signalbox.catalogue.entries import Function
+from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.reading import Catalogue, load
 
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")

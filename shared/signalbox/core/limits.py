@@ -112,6 +112,9 @@ class CoreLimits(Limits):
     receipt_seconds: int = 32 * 24 * 3600
     """The time for which a wait's answer is kept after its end: Cloud Tasks delivers a task for up to 31 days."""
 
+    burst_max: int = 10_000
+    """Permits of a rate that can be granted at once, and the largest weight of a wait or of a batch's unit."""
+
     since_ahead_seconds: float = 0.05
     """The time by which Firestore's time of a request may be ahead of the time of its commit. Waiters are read by the
     former and granted by the latter: after a full page there may be waiters that were created this long before its end.

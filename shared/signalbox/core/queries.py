@@ -58,6 +58,9 @@ def with_implied(named: tuple[Order, ...], conditions: Sequence[Condition]) -> t
 
 Kind = Literal["ascending", "descending", "contains"]
 
+ALTERNATIVES_MAX = 30
+"""Alternatives of all `in` conditions of a query together: Firestore's limit."""
+
 INDEX_FIELDS_MAX = 100
 """Of one index: Firestore's bound."""
 

@@ -103,6 +103,7 @@ PATH_BYTES_MAX = NAME_BYTES_MAX
 
 
 INTEGER_MAX = 2**63 - 1
+"""Firestore's integers have 64 bits."""
 
 RECORD_BYTES_MAX = 1_048_576
 

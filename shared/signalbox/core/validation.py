@@ -15,12 +15,8 @@ from typing import Any
 from signalbox.core.keys import check_collection, check_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Increment, Must, Put, Query, Write
 from signalbox.core.problems import BadQuery, BadValue, TooLarge
-from signalbox.core.queries import ID, INEQUALITIES, Condition, Field, Order, with_implied
+from signalbox.core.queries import ALTERNATIVES_MAX, ID, INEQUALITIES, Condition, Field, Order, with_implied
 from signalbox.core.record_values import RECORD, field_name, map_bytes, record_bytes, size_bytes
-
-ALTERNATIVES_MAX = 30
-"""Alternatives of all `in` conditions of a query together: Firestore's limit."""
-
 
 OPERAND_BYTES_MAX = 1_500
 """Bytes of a value that a condition compares with, as stored: a text has a byte for its end. Firestore's indexes hold

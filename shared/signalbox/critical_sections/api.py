@@ -8,7 +8,7 @@ from signalbox.core.calls import Call
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.requests import SectionRequest
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from signalbox.core.effects import Decision
 from signalbox.core.perform import Contended, Records, Writes, perform
 from signalbox.core.ports import Conflict, Must, Ports, Put, Snapshot
 from signalbox.core.problems import NotFound, Problem, Unavailable
-from signalbox.critical_sections import machine
 from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import Grant, Section, SectionRun, path_of
 from signalbox.critical_sections.requests import SectionRequest, check_key
 
@@ -30,7 +30,7 @@ def call(ports: Ports, key: str, request: SectionRequest) -> bool:
     Raises `BadKey`, `OtherTask` or `Unavailable`.
     """
     call_id = request.id or ports.store.new_id()
-    return _change(ports, key, lambda section, now: machine.call(key, section, request, call_id, now))
+    return _change(ports, key, lambda section, now: transitions.call(key, section, request, call_id, now))
 
 
 def get(ports: Ports, key: str) -> Section:
@@ -46,7 +46,7 @@ def get(ports: Ports, key: str) -> Section:
 
 def wake(ports: Ports, key: str, at: datetime) -> None:
     """Grant the next run if it is due. Raises `Unavailable` if it is earlier than `at` by the server's clock."""
-    _change(ports, key, lambda section, now: machine.wake(key, section, at, now))
+    _change(ports, key, lambda section, now: transitions.wake(key, section, at, now))
 
 
 def run(ports: Ports, context: Mapping[str, Any], code: Callable[[SectionRun], object]) -> None:
@@ -76,13 +76,15 @@ def claim(ports: Ports, context: Mapping[str, Any]) -> SectionRun | None:
     Raises `Unavailable` while another delivery holds the lease.
     """
     grant, delivery = Grant.from_context(context), ports.store.new_id()
-    return _change(ports, grant.key, lambda section, now: machine.claim(grant.key, section, grant.token, delivery, now))
+    return _change(
+        ports, grant.key, lambda section, now: transitions.claim(grant.key, section, grant.token, delivery, now)
+    )
 
 
 def release(ports: Ports, lease: SectionRun) -> None:
     """End the lease before the task is retried. If the commit fails, the retry waits until the lease expires."""
     with suppress(Unavailable, Conflict):
-        _change(ports, lease.key, lambda section, now: machine.release(section, lease.token, now))
+        _change(ports, lease.key, lambda section, now: transitions.release(section, lease.token, now))
 
 
 def end(ports: Ports, lease: SectionRun) -> bool:
@@ -99,7 +101,7 @@ def end(ports: Ports, lease: SectionRun) -> bool:
 
 
 def _end(ports: Ports, lease: SectionRun) -> bool:
-    return _change(ports, lease.key, lambda section, now: machine.end(lease.key, section, lease.token, now))
+    return _change(ports, lease.key, lambda section, now: transitions.end(lease.key, section, lease.token, now))
 
 
 def _change(ports: Ports, key: str, rule: Callable[[Section, datetime], Decision[Section, Answer]]) -> Answer:

@@ -1,4 +1,10 @@
-"""Every decision about events that are handled in order, as pure functions of what was begun last.
+"""Every decision about events that are handled in order: the place of an event, and whether it is its turn.
+
+Writes of one document have times that only grow, so the time orders its events. An event is delivered with the time of
+the version that it made, or, if that is missing, as after a deletion, with the time of the version before it:
+
+    write at t                        2 · t         in microseconds
+    deletion of the version of t      2 · t + 1     after that write, and before the next
 
 A delivery of an event begins only if no event of the same document is being handled, and none with a later place was
 begun. So what handlers do for one document is done in the order of its versions.
@@ -31,6 +37,7 @@ from enum import Enum
 
 from signalbox.core.effects import Decision
 from signalbox.core.problems import Unavailable
+from signalbox.core.times import microseconds
 from signalbox.document_events.model import Begun
 
 
@@ -40,6 +47,21 @@ class Turn(Enum):
     BEGINS = "the handler runs"
     OVERTAKEN = "a later event of the document was begun"
     HANDLED = "the handler has returned for this event"
+
+
+def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
+    """Return the place of an event by the times of its two versions; None if it came without both."""
+    if written_at is not None:
+        return 2 * microseconds(written_at)
+    return None if before is None else 2 * microseconds(before) + 1
+
+
+def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
+    """Return the place of an event without times, whose handler reads the document: that of the version that exists.
+
+    `update_time` is None if the document does not exist. Later versions are then written after `read_time`.
+    """
+    return 2 * microseconds(update_time or read_time)
 
 
 def begin(

@@ -1,12 +1,6 @@
-"""The place of an event among those of its document, and the record of the event that a handler has begun last.
+"""An event that is handled in order, and the record of the event that a handler has begun last.
 
-    document_events/{name}    one for each handler `in_order` and document: the newest event that was begun
-
-Writes of one document have times that only grow, so the time orders its events. An event is delivered with the time of
-the version that it made, or, if that is missing, as after a deletion, with the time of the version before it:
-
-    write at t                        2 · t         in microseconds
-    deletion of the version of t      2 · t + 1     after that write, and before the next
+document_events/{name}    one for each handler `in_order` and document: the newest event that was begun
 """
 
 from collections.abc import Mapping
@@ -15,7 +9,6 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.effects import name_of
-from signalbox.core.times import microseconds
 
 COLLECTION = "document_events"
 BEGUN_AT = "begun_at"
@@ -25,21 +18,6 @@ BEGUN_AT = "begun_at"
 def path_of(function: str, handler: str, document: str) -> str:
     """Return the path of the record of a handler and a document."""
     return f"{COLLECTION}/{name_of(function, handler, document)}"
-
-
-def place_of(written_at: datetime | None, before: datetime | None) -> int | None:
-    """Return the place of an event by the times of its two versions; None if it came without both."""
-    if written_at is not None:
-        return 2 * microseconds(written_at)
-    return None if before is None else 2 * microseconds(before) + 1
-
-
-def place_of_read(update_time: datetime | None, read_time: datetime) -> int:
-    """Return the place of an event without times, whose handler reads the document: that of the version that exists.
-
-    `update_time` is None if the document does not exist. Later versions are then written after `read_time`.
-    """
-    return 2 * microseconds(update_time or read_time)
 
 
 @dataclass(frozen=True, slots=True)

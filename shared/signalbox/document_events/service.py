@@ -13,8 +13,8 @@ from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import SERVER_TIME, Conflict, Guard, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine
-from signalbox.document_events.machine import Turn
-from signalbox.document_events.model import BEGUN_AT, Begun, OrderedEvent, place_of_read
+from signalbox.document_events.machine import Turn, place_of_read
+from signalbox.document_events.model import BEGUN_AT, Begun, OrderedEvent
 
 NOT_RUN = {Turn.OVERTAKEN: "event overtaken", Turn.HANDLED: "event handled already"}
 

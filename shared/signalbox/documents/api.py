@@ -38,14 +38,8 @@ from signalbox.documents.service.documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage
-from signalbox.tasks.machine import (
-    UnknownContentError,
-    content_of_code,
-    idempotency_key,
-    is_in_task,
-    is_repeated,
-    name_of_code,
-)
+from signalbox.tasks.machine.code_contents import UnknownContentError, content_of_code, name_of_code
+from signalbox.tasks.machine.idempotency_keys import idempotency_key, is_in_task, is_repeated
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.

@@ -33,23 +33,19 @@ from signalbox.core.problems import (
 )
 from signalbox.core.requests import RequestFields, wants
 from signalbox.core.times import rfc3339
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.timeline import timeline
-from signalbox.flows.model import (
-    STATES,
-    FlowAddress,
-    FlowHeader,
-    Flows,
-    Message,
-    Origin,
-    checked_labels,
-    checked_timeout,
-    shown_entry,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import STATES, FlowHeader, Origin, checked_timeout
+from signalbox.flows.model.labels import checked_labels
+from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import BadFlow
+from signalbox.flows.service import lists, messages, queries, reads, starts, suspensions
 from signalbox.flows.tasks import bulk
 from signalbox.mailboxes.http import wait_seconds
 
@@ -109,9 +105,7 @@ class FlowRoutes:
         local = self._local()
         labels = checked_labels(fields.value("labels", {}))
         seconds = checked_timeout(fields.value("timeout_seconds", None))
-        started = service.start(
-            runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds
-        )
+        started = starts.start(runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds)
         return Response(201 if started.created else 200, address.to_json())
 
     def fork(self, request: Request, flow: str, id: str) -> Response:
@@ -129,22 +123,22 @@ class FlowRoutes:
             FlowAddress.checked(flow, fields.body.get("id")).key,
             cast("int", fields.body.get("from_entry")),
         )
-        wanted = service.Fork(new, from_entry, arguments, on_complete, labels, seconds)
-        started = service.fork(runtime.ports(), self._local(), address, wanted)
+        wanted = starts.Fork(new, from_entry, arguments, on_complete, labels, seconds)
+        started = starts.fork(runtime.ports(), self._local(), address, wanted)
         return Response(201 if started.created else 200, started.address.to_json())
 
     def get(self, request: Request, flow: str, id: str) -> Response:
         """Return the status of a run, now or once it has ended."""
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
-        header = service.wait(runtime.ports(), address, seconds)
-        stuck = service.stuck_below(runtime.ports().store, header)
+        header = reads.wait(runtime.ports(), address, seconds)
+        stuck = reads.stuck_below(runtime.ports().store, header)
         return Response(200, shown_status(header, stuck, traces=not request.is_open))
 
     def log(self, request: Request, flow: str, id: str) -> Response:
         """Return a page of the log of a run; with `spans`, also its timeline, which a replay of the code finds out."""
         address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
         wanted = wants("spans", request.query.get("spans", ""))
-        header, entries = service.get_log(runtime.ports().store, address)
+        header, entries = reads.get_log(runtime.ports().store, address)
         page = shown_log_page(header, entries, token)
         if not wanted:
             return Response(200, page)
@@ -171,32 +165,32 @@ class FlowRoutes:
     def queries(self, request: Request, flow: str, id: str) -> Response:
         """Return the names of the queries that the code of a run answers."""
         address = self._address(Access(request, "query", flow, id))
-        return Response(200, {"queries": service.query_names(runtime.ports(), self._local(), address)})
+        return Response(200, {"queries": queries.query_names(runtime.ports(), self._local(), address)})
 
     def query(self, request: Request, flow: str, id: str, name: str) -> Response:
         """Return what the code of a run answers, and the number of the log's entries that the answer is from."""
         address = self._address(Access(request, "query", flow, id, name))
         arguments = _arguments(request.query.get("arguments", "{}"))
-        answer = service.query(runtime.ports(), self._local(), address, name, arguments)
+        answer = queries.query(runtime.ports(), self._local(), address, name, arguments)
         return Response(200, {**address.to_json(), "query": name, "result": answer.result, "entries": answer.entries})
 
     def watch(self, request: Request, flow: str, id: str) -> Response:
         """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
         address = self._address(Access(request, "log", flow, id))
         last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
-        service.get(runtime.ports(), address)
+        reads.get(runtime.ports(), address)
         STREAMS.take(LIMITS.flow_watch_streams_max)
         return event_streams.response(_events(address, last, traces=not request.is_open), STREAMS.leave)
 
     def event(self, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
-        service.post_event(runtime.ports(), address, name, fields.value("value", None), key)
+        messages.post_event(runtime.ports(), address, name, fields.value("value", None), key)
         return Response(202, {"flow": flow, "id": id, "event": key})
 
     def cancel(self, request: Request, flow: str, id: str) -> Response:
         address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
-        service.cancel(runtime.ports(), address, _reason(request), key or None)
+        messages.cancel(runtime.ports(), address, _reason(request), key or None)
         return Response(202, {"flow": flow, "id": id})
 
     def terminate(self, request: Request, flow: str, id: str) -> Response:
@@ -206,12 +200,12 @@ class FlowRoutes:
 
     def suspend(self, request: Request, flow: str, id: str) -> Response:
         """Let a run take no further step until it is resumed."""
-        service.suspend(runtime.ports(), self._address(Access(request, "suspend", flow, id)), _reason(request))
+        suspensions.suspend(runtime.ports(), self._address(Access(request, "suspend", flow, id)), _reason(request))
         return Response(200, {"flow": flow, "id": id})
 
     def resume(self, request: Request, flow: str, id: str) -> Response:
         """Wake a run, so that a suspended one continues and a stuck one is replayed."""
-        service.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
+        suspensions.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
         return Response(202, {"flow": flow, "id": id})
 
     def delete(self, request: Request, flow: str, id: str) -> Response:
@@ -228,12 +222,12 @@ class FlowRoutes:
         after, before = (_time(request, name) for name in TIMES)
         newest_first = wants("newest_first", request.query.get("newest_first", ""))
         label = _label(request.query.get("label"))
-        runs = service.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first)
+        runs = lists.Runs(flow, state, label, check_prefix(request.query), after, before, newest_first)
         if wants_count(request.query.get("count", "")):
             if "page_token" in request.query:
                 raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
-            return Response(200, {"count": service.count_flows(runtime.ports(), runs)})
-        page = service.list_flows(runtime.ports(), runs, request.query.get("page_token", ""))
+            return Response(200, {"count": lists.count_flows(runtime.ports(), runs)})
+        page = lists.list_flows(runtime.ports(), runs, request.query.get("page_token", ""))
         return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
 
     def act_on_all(self, request: Request, flow: str) -> Response:
@@ -241,10 +235,10 @@ class FlowRoutes:
         self._check(Access(request, "act_on_all", flow))
         fields = _only(request, "action", "state", "label", "prefix", "reason", "dry_run")
         prefix = check_prefix({"prefix": fields.text("prefix")} if fields.text("prefix", "") else {})
-        runs = service.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
+        runs = lists.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
         wanted = bulk.ActionOnRuns(fields.text("action"), runs, fields.text("reason", ""))
         if fields.flag("dry_run"):
-            return Response(200, {"count": service.count_flows(runtime.ports(), runs)})
+            return Response(200, {"count": lists.count_flows(runtime.ports(), runs)})
         key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
         begun = bulk.act_on_all(runtime.ports(), self._local().function, wanted, key)
         return Response(202, {"batch": begun.batch, "count": begun.count})
@@ -286,9 +280,9 @@ def _events(address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Ite
     ends_at = time.monotonic() + LIMITS.flow_watch_seconds
     while time.monotonic() < ends_at:
         try:
-            header = service.get(runtime.ports(), address)
+            header = reads.get(runtime.ports(), address)
             sent = min(sent, header.log.length) if header.execution_id == execution else 0
-            entries = service.entries_after(runtime.ports().store, header, sent)
+            entries = reads.entries_after(runtime.ports().store, header, sent)
         except Unavailable as error:
             runtime.log().info("unavailable", reason=str(error))
             return
@@ -342,7 +336,7 @@ def add_callback_routes(routes: Routes, function: str) -> None:
         if request.media_type == FORM:
             return _page(request, lambda: _confirmed(request, function, token))
         callback = _callback(function, token)
-        service.post_callback(runtime.ports(), callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(runtime.ports(), callback, request.json(CORE_LIMITS.task_bytes_max))
         return Response(202, {"event": callback.event}, {"Cache-Control": "no-store"})
 
     routes.on("GET", "/callbacks/{token}")(get)
@@ -357,7 +351,7 @@ def _callback(function: str, token: str) -> Callback:
 
 def _question(function: str, token: str) -> Response:
     callback = _callback(function, token)
-    service.get_callback(runtime.ports(), callback)
+    messages.get_callback(runtime.ports(), callback)
     question = callback.question or f"{callback.event}?"
     button = '<form method="post"><button type="submit">Confirm</button></form>'
     return _html(200, callback.event, f"<p>{escape(question)}</p>\n{button}")
@@ -367,7 +361,7 @@ def _confirmed(request: Request, function: str, token: str) -> Response:
     if request.header("Content-Length") not in (None, "0"):
         raise UnsupportedMediaType("A form has no fields here. Send the event's value as application/json.")
     callback = _callback(function, token)
-    service.post_callback(runtime.ports(), callback, None)
+    messages.post_callback(runtime.ports(), callback, None)
     return _html(200, callback.event, "<p>Thank you. Your confirmation was received.</p>")
 
 

@@ -45,7 +45,7 @@ from signalbox.core.reads import due_records
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
-from signalbox.flows.machine.turns import (
+from signalbox.flows.machine.effects import (
     archive_effect,
     cancel_batch_effect,
     cancel_rate_effect,
@@ -54,32 +54,16 @@ from signalbox.flows.machine.turns import (
     repeat_flow,
     wake_flow,
 )
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    End,
-    FlowAddress,
-    FlowHeader,
-    Result,
-    message_from_record,
-    parent_key,
-    sub_flow_address,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader
+from signalbox.flows.model.messages import Result, message_from_record, parent_key, sub_flow_address
 from signalbox.flows.problems import FlowCancelled, FlowRunning, NoFlow, NotArchived
-from signalbox.flows.service import cancel
-from signalbox.flows.storage import (
-    DUE_AT,
-    archive_due_at,
-    end_messages,
-    end_tasks,
-    header_of,
-    header_write,
-    lacks_archive,
-    listing_writes,
-)
+from signalbox.flows.service.messages import cancel
+from signalbox.flows.storage.commits import end_messages, end_tasks, header_of, header_write
+from signalbox.flows.storage.listings import DUE_AT, archive_due_at, lacks_archive, listing_writes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 CHECKED_AT = "checked_at"
 

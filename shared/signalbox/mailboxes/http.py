@@ -5,7 +5,7 @@ from signalbox.adapters.http.tasks import TaskDelivery
 from signalbox.core.effects import WakeUp
 from signalbox.core.problems import BadQuery
 from signalbox.mailboxes.limits import LIMITS
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 
 
 def delivery_of(request: TaskDelivery) -> Delivery:

@@ -31,7 +31,7 @@ from datetime import datetime, timedelta
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.times import microseconds
-from signalbox.mailboxes.model import StoredMessage
+from signalbox.mailboxes.model.messages import StoredMessage
 
 
 def due_messages(page: Iterable[StoredMessage], now: datetime) -> list[StoredMessage]:

@@ -19,7 +19,7 @@ from signalbox.core.ports import AlreadyExists, Conflict, Ports, Put, Snapshot
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.machine import has_read
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.storage import Mailbox, read_mailbox, revision_of
 
 Turn = Callable[[Mailbox], bool]

@@ -9,10 +9,10 @@ from signalbox.core.effects import name_of
 from signalbox.core.ports import SERVER_TIME, Must, Put, Query, Snapshot, Store
 from signalbox.core.queries import Order
 from signalbox.mailboxes.machine import blocks, due_messages, settled
-from signalbox.mailboxes.model import (
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import (
     HEADER,
     HEADER_SINCE,
-    ObjectAddress,
     StoredMessage,
     collection_of,
     header_path,

@@ -24,7 +24,8 @@ from signalbox.core.effects import Json
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects import service
 from signalbox.objects.machine.classes import (
     ObjectClass,
@@ -52,7 +53,7 @@ from signalbox.objects.model import (
 )
 from signalbox.objects.problems import BadObjectCall, NotReady
 from signalbox.objects.service import Code
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 # --- classes ---
 

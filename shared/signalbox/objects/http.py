@@ -20,7 +20,8 @@ from signalbox.core.problems import NotFound, PermissionDenied
 from signalbox.core.requests import wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects import service
 from signalbox.objects.api import LocalClasses, call_object, local_classes
 from signalbox.objects.limits import LIMITS

@@ -26,7 +26,9 @@ from signalbox.core.keys import check_key, valid_key
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import BadKey, GaveUp, Unavailable
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress, StoredMessage
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import StoredMessage
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.model import ErrorText, Failure

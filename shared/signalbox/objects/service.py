@@ -39,7 +39,8 @@ from signalbox.core.reads import poll, poll_again
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.model import Delivery, ObjectAddress, StoredMessage, collection_of, header_path, message_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery, StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read_mailbox, revision_of
 from signalbox.objects.limits import LIMITS

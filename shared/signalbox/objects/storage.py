@@ -11,7 +11,8 @@ from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.queries import Field
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import ObjectAddress, message_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import message_path
 from signalbox.mailboxes.storage import SWEPT_BY, header_put, message_put, swept_by
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message

@@ -15,7 +15,8 @@ from signalbox.core.effects import complete_wake_ups
 from signalbox.core.ports import Budget, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition, Field, Order
-from signalbox.mailboxes.model import MAILBOX, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import MAILBOX
 from signalbox.mailboxes.storage import SWEPT_BY
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.storage import wake_object

@@ -8,7 +8,7 @@ from signalbox.core.calls import Call
 from signalbox.rates import service
 from signalbox.rates.model import Acquired
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ class RateLimits(Limits):
     per_minute_max: int = 30_000
     """The fastest rate, 500 permits a second: an admit run grants 90 waits in one commit, several times a second."""
 
-    burst_max: int = 10_000
-    """Permits that can be granted at once, and the largest weight of one wait."""
-
     rate_wait_id_bytes_max: int = 128
     """A wait's id."""
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
 from signalbox.core.requests import RequestFields
 from signalbox.rates.limits import LIMITS
@@ -29,7 +30,7 @@ class RateSettings:
         if not is_number or not LIMITS.per_minute_min <= value <= LIMITS.per_minute_max:
             least, most = "1/1440 (a permit a day)", f"{LIMITS.per_minute_max:,}"
             raise BadRate(f"`per_minute` must be a number from {least} to {most}.", field="per_minute")
-        burst = RequestFields({"burst": self.burst}, BadRate).integer("burst", 1, LIMITS.burst_max, default=1)
+        burst = RequestFields({"burst": self.burst}, BadRate).integer("burst", 1, CORE_LIMITS.burst_max, default=1)
         object.__setattr__(self, "burst", burst)
         object.__setattr__(self, "per_minute", float(value))
 
@@ -121,4 +122,4 @@ def check_wait_id(id_: Any) -> str:
 
 
 def _check_weight(weight: Any) -> None:
-    RequestFields({"weight": weight}, BadRate).integer("weight", 1, LIMITS.burst_max)
+    RequestFields({"weight": weight}, BadRate).integer("weight", 1, CORE_LIMITS.burst_max)

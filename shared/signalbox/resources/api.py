@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 from signalbox.adapters.http.routes import Request
 from signalbox.core.queries import Operator
-from signalbox.functions import Function
+from signalbox.function.function import Function
 from signalbox.resources.http import Action, Fields, Hooks, ResourceRoutes
 from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo
 from signalbox.resources.model.items import Model, Resource

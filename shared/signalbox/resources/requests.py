@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
-from signalbox.core.queries import ID, Condition, Operator, Order, with_implied
+from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
 from signalbox.core.record_values import Key, order_key
 from signalbox.documents.model import RESOURCE_META, Content
@@ -36,10 +36,6 @@ SUFFIXES: Mapping[str, Operator] = {
     "_lt": "<",
     "_contains": "array_contains",
 }
-
-
-ALTERNATIVES_MAX = 30
-"""The values of one field: Firestore's limit."""
 
 
 def conditions_of(

@@ -10,9 +10,10 @@ from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores import service
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.model import Lease, Priority
+from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.tasks.machine import content_of, hold, idempotency_key
+from signalbox.tasks.machine.idempotency_keys import content_of, hold, idempotency_key
 
 
 @dataclass(frozen=True, slots=True)

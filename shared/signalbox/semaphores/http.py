@@ -16,16 +16,10 @@ from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model import (
-    NOT_ACQUIRED,
-    Lane,
-    Lease,
-    LeaseRecord,
-    Semaphore,
-    SemaphoreView,
-    WaitAnswer,
-    Waiter,
-)
+from signalbox.semaphores.model.lanes import Lane
+from signalbox.semaphores.model.leases import Lease, LeaseRecord
+from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
+from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer, Waiter
 from signalbox.semaphores.requests import (
     RenewRequest,
     SemaphoreSettings,

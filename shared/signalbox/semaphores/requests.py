@@ -16,7 +16,8 @@ from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey
 from signalbox.core.requests import REQUIRED, RequestFields
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.model import Priority, parse_lease_id
+from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.leases import parse_lease_id
 from signalbox.semaphores.problems import BadSemaphore
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -41,19 +41,12 @@ from signalbox.core.times import microseconds
 from signalbox.semaphores.machine import lanes, transitions
 from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition
 from signalbox.semaphores.machine.wait_queue import head_of
-from signalbox.semaphores.model import (
-    NOTHING_KNOWN,
-    PLAIN,
-    KnownHead,
-    LeaseRecord,
-    Release,
-    Semaphore,
-    Waiter,
-    path_of,
-    place_field,
-    release_path,
-    waiter_path,
-)
+from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
+from signalbox.semaphores.model.lanes import PLAIN, place_field
+from signalbox.semaphores.model.leases import LeaseRecord, Release
+from signalbox.semaphores.model.paths import path_of, release_path, waiter_path
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import check_name
 

@@ -23,7 +23,9 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
 from signalbox.semaphores.machine.leases import Claimed, claim_lost
 from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, end_tasks, unchanged
-from signalbox.semaphores.model import COLLECTION, LeaseRecord, Semaphore, path_of
+from signalbox.semaphores.model.leases import LeaseRecord
+from signalbox.semaphores.model.paths import COLLECTION, path_of
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
 

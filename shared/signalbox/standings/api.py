@@ -15,7 +15,7 @@ from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
-from signalbox.functions import Function
+from signalbox.function.function import Function
 from signalbox.standings import service
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration, Threshold

@@ -14,7 +14,7 @@ from signalbox.core import calls
 from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.problems import BadArgument
-from signalbox.tasks.machine import content_of, idempotency_key, is_repeated
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments

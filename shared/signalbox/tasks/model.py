@@ -21,8 +21,8 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections.model import SectionRun
-from signalbox.mailboxes.model import Outcome
-from signalbox.semaphores.model import Lease
+from signalbox.mailboxes.model.outcomes import Outcome
+from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.problems import Gone
 

@@ -14,20 +14,12 @@ from signalbox.flows.api.runs import Flow
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import (
-    CANCELLED,
-    Cancel,
-    Event,
-    FlowAddress,
-    FlowHeader,
-    Message,
-    Origin,
-    ParentFlow,
-    Result,
-    StoredLog,
-    Wait,
-)
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import CANCELLED, FlowHeader, Origin, ParentFlow
+from signalbox.flows.model.log import StoredLog
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 class DoesNotFit(AssertionError):

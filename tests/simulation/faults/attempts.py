@@ -10,9 +10,10 @@ from typing import Any
 from signalbox.core.ports import Ports
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.semaphores import service
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks import machine, storage
+from signalbox.tasks import storage
+from signalbox.tasks.machine import waits
 from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start
 from signalbox.tasks.service import runs
 from tests.simulation.faults.fault import Fault
@@ -100,7 +101,7 @@ def _counted_anew(attempt: Attempt) -> WaitRequest:
     return replace(next_wait(attempt), resumes="", resumed=0)
 
 
-next_wait = machine.next_wait
+next_wait = waits.next_wait
 
 FAULTS = (
     _attempts("task-1", "counting starts, not deliveries", "tasks.start", _by_deliveries),

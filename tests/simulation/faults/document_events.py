@@ -17,7 +17,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.document_events.machine import Turn
 from signalbox.document_events.model import Begun
-from signalbox.functions import DocumentHandler
+from signalbox.function.document_handlers import DocumentHandler
 from tests.simulation.faults.enqueues import _by_name_alone, _task_in_no_outbox
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original

@@ -11,7 +11,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import SERVER_TIME, Committed, Ports, Put, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores import service
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks import model
 from signalbox.tasks.model import Attempt, Failure, Start, failure_path
 from tests.simulation.faults.fault import Fault

@@ -10,7 +10,8 @@ from typing import Any
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.ports import Committed, Ports, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.critical_sections import machine, service
+from signalbox.critical_sections import service
+from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import NextRun, Phase, Run, Section, SectionRun
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
@@ -26,17 +27,17 @@ def _sections(clause: str, without: str, point: str, instead: Any) -> Fault:
     return Fault(clause, without, always((point, instead)), sections_world.run)
 
 
-def _granted_during_a_run(key: str, section: Section, now: datetime) -> machine.Decided:
+def _granted_during_a_run(key: str, section: Section, now: datetime) -> transitions.Decided:
     return advance(key, section if section.next is None else replace(section, run=None), now)
 
 
-def _ended_alone(_: str, section: Section, token: int, __: datetime) -> machine.Decided:
+def _ended_alone(_: str, section: Section, token: int, __: datetime) -> transitions.Decided:
     if section.run is None or section.run.token != token:
         return Decision(section, False)
     return Decision(replace(section, run=None), True)
 
 
-def _ended_under_any_token(key: str, section: Section, _: int, now: datetime) -> machine.Decided:
+def _ended_under_any_token(key: str, section: Section, _: int, now: datetime) -> transitions.Decided:
     return replace(advance(key, replace(section, run=None), now), answer=True)
 
 
@@ -65,7 +66,7 @@ def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[E
     return committed
 
 
-def _woken_early(key: str, section: Section, _: datetime, now: datetime) -> machine.Decided:
+def _woken_early(key: str, section: Section, _: datetime, now: datetime) -> transitions.Decided:
     return advance(key, section, now)
 
 
@@ -73,12 +74,12 @@ def _armed_by_the_past(section: Section, next_: NextRun, _: datetime) -> bool:
     return section.alarm_at is not None and section.alarm_at <= next_.due_at
 
 
-def _granted_at_any_wake(key: str, section: Section, _: datetime, now: datetime) -> machine.Decided:
+def _granted_at_any_wake(key: str, section: Section, _: datetime, now: datetime) -> transitions.Decided:
     due = section.next and replace(section.next, due_at=now)
     return advance(key, replace(section, next=due), now)
 
 
-def _forgetful(key: str, section: Section, *given: Any) -> machine.Decided:
+def _forgetful(key: str, section: Section, *given: Any) -> transitions.Decided:
     return call(key, replace(section, ids=()), *given)
 
 
@@ -86,7 +87,7 @@ def _counted_from_the_record(section: Section, _: datetime) -> int:
     return section.token + 1
 
 
-def _released_under_any_token(section: Section, _: int, now: datetime) -> machine.Decided:
+def _released_under_any_token(section: Section, _: int, now: datetime) -> transitions.Decided:
     if section.run is None or section.run.ends_at is None:
         return Decision(section, False)
     return Decision(replace(section, run=replace(section.run, ends_at=now)), True)

@@ -26,25 +26,19 @@ from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
 from signalbox.core.times import EPOCH, slot_end
-from signalbox.semaphores import model, storage, sweep
+from signalbox.semaphores import storage, sweep
 from signalbox.semaphores.machine import leases, transitions, wait_queue
 from signalbox.semaphores.machine.lanes import STRIDE
 from signalbox.semaphores.machine.leases import Claimed, EndLease
 from signalbox.semaphores.machine.settings import resume
 from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
-from signalbox.semaphores.model import (
-    WAITING,
-    EndedLease,
-    KnownHead,
-    Lease,
-    LeaseRecord,
-    Semaphore,
-    WaitAnswer,
-    Waiter,
-    lease_id,
-    parse_lease_id,
-)
+from signalbox.semaphores.model import paths
+from signalbox.semaphores.model.known_head import KnownHead
+from signalbox.semaphores.model.lanes import Lane, Mode, lane_id
+from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, lease_id, parse_lease_id
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import WAITING, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, WaitRequest
 from signalbox.semaphores.storage import SemaphoreReads, change
@@ -126,11 +120,11 @@ def _abandoned(fault: Fault) -> Fault:
 # --- sem-1 ---
 
 
-def _free_in_a_pause(semaphore: model.Semaphore, now: datetime) -> int:
+def _free_in_a_pause(semaphore: Semaphore, now: datetime) -> int:
     return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.live(now))
 
 
-def _resumed_quietly(loaded: Loaded) -> Transition[model.Semaphore]:
+def _resumed_quietly(loaded: Loaded) -> Transition[Semaphore]:
     return replace(resume(loaded), nudge=False)
 
 
@@ -140,12 +134,12 @@ _RESUMED_QUIETLY = (
 )
 
 
-def _open_at_once(_: model.Mode, *, found: bool, remaining: bool) -> model.Mode:
+def _open_at_once(_: Mode, *, found: bool, remaining: bool) -> Mode:
     return "closed" if remaining or found else "open"
 
 
 def _confirm_blindly(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
-    [snapshot] = ports.store.read(model.path_of(name))
+    [snapshot] = ports.store.read(paths.path_of(name))
     ports.queue.create([transitions.nudge_task(name, waiter.incarnation, snapshot.read_time)])
     return WAITING
 
@@ -458,7 +452,7 @@ def _before_the_others(_: Semaphore) -> int:
     return -10 * STRIDE
 
 
-def _forgotten_when_empty(loaded: Loaded, lane: model.Lane, left: Collection[str]) -> model.Lane:
+def _forgotten_when_empty(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
     after = after_read(loaded, lane, left)
     return after if after.mode == "closed" else replace(after, tag=0)
 
@@ -487,7 +481,7 @@ reads_needed = original("semaphores.reads_needed")
 
 
 def _always_its_own(_: Semaphore, key: str, priority: str) -> str:
-    return model.lane_id(key, priority)
+    return lane_id(key, priority)
 
 
 def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:

@@ -19,7 +19,8 @@ from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.mailboxes.model import Delivery, ObjectAddress, message_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery, message_path
 from signalbox.objects import model, service, storage
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallRecord, deletion, method_call

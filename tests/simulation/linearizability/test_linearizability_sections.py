@@ -18,7 +18,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import NotFound
-from signalbox.critical_sections import machine, service
+from signalbox.critical_sections import service
+from signalbox.critical_sections.machine import debounce, transitions
 from signalbox.critical_sections.model import SectionRun
 from signalbox.critical_sections.requests import SectionRequest
 from tests.simulation.fault_rates import FaultRates
@@ -218,19 +219,19 @@ def _the_last_first(call: Call, argument: str, items: list[Any]) -> Call:
     return replace(call, payload={**call.payload, argument: [*call.payload[argument], *items]})
 
 
-def _granted_to_all(*called: Any) -> machine.Decided:
+def _granted_to_all(*called: Any) -> transitions.Decided:
     return replace(rule_of_a_call(*called), answer=True)
 
 
-rule_of_a_call = machine.call
+rule_of_a_call = transitions.call
 
 
 @pytest.mark.parametrize(
     ("module", "name", "instead"),
     [
         (service, "Put", _unguarded),
-        (machine, "_concatenate", _the_last_first),
-        (machine, "call", _granted_to_all),
+        (debounce, "_concatenate", _the_last_first),
+        (transitions, "call", _granted_to_all),
     ],
 )
 def test_what_is_left_out_is_noticed(module: object, name: str, instead: Any) -> None:

@@ -28,10 +28,12 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.queries import Field
-from signalbox.semaphores import model, service
+from signalbox.semaphores import service
 from signalbox.semaphores import tasks as semaphores_tasks
+from signalbox.semaphores.model import paths
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine import resumed
+from signalbox.tasks.machine.attempts import resumed
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
@@ -209,12 +211,12 @@ class AttemptsWorld:
         self._check_records()
 
     def _check_records(self) -> None:
-        header, semaphore = (one.data for one in self.world.store.read(header_path(BATCH), model.path_of(NAME)))
+        header, semaphore = (one.data for one in self.world.store.read(header_path(BATCH), paths.path_of(NAME)))
         assert header is not None
         assert semaphore is not None
         if (state := Header.from_record(header).state) != "completed":
             raise Violation(f"the batch is {state} for ever")
-        leases = model.Semaphore.from_record(semaphore).leases
+        leases = Semaphore.from_record(semaphore).leases
         if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 

@@ -17,7 +17,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.tasks import machine
+from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 from tests.simulation.fault_rates import FaultRates
@@ -70,10 +70,10 @@ class EnqueuesWorld:
         self.deliveries[effect.name] += 1
         order = self.world.random.sample(CALLED, len(CALLED))
         fails = self.world.inject_fault(FAILS_RATE)
-        with machine.idempotent_calls(effect.name, is_repeated=is_repeated):
+        with idempotency_keys.idempotent_calls(effect.name, is_repeated=is_repeated):
             for what in order:
                 request = EnqueueRequest(_call(f"{effect.name} {what}"))
-                name = machine.idempotency_key("enqueue", machine.content_of(request.call))
+                name = idempotency_keys.idempotency_key("enqueue", idempotency_keys.content_of(request.call))
                 assert name, "inside of a task every call has its key"
                 enqueues.from_task(ports, request, name, is_repeated=is_repeated)
         if fails:

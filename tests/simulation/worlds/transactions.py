@@ -27,7 +27,7 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import documents, transactions
 from signalbox.documents.service.transactions import Transaction
-from signalbox.tasks import machine
+from signalbox.tasks.machine import code_contents, idempotency_keys
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
@@ -139,7 +139,7 @@ class TransactionsWorld:
         is_repeated = self.deliveries[effect.name] > 0
         self.deliveries[effect.name] += 1
         done = set()
-        with machine.idempotent_calls(effect.name, is_repeated=is_repeated):
+        with idempotency_keys.idempotent_calls(effect.name, is_repeated=is_repeated):
             states = {key: documents.get(ports, key).document["state"] for key in ORDERS}
             for key, state in self.clerks.sample(list(states.items()), len(states)):
                 if state == "new":
@@ -195,9 +195,9 @@ class TransactionsWorld:
 
 
 def _in_task(ports: Ports, code: Callable[[Transaction], Any]) -> None:
-    content = machine.content_of_code(code, sys._getframe(1).f_code)
-    name = machine.idempotency_key("transaction", content.name) or ""
-    is_new = not machine.is_repeated()
+    content = code_contents.content_of_code(code, sys._getframe(1).f_code)
+    name = idempotency_keys.idempotency_key("transaction", content.name) or ""
+    is_new = not idempotency_keys.is_repeated()
     transactions.run_transaction(ports, code, name, digest=content.digest, is_new=is_new, kind=Transaction)
 
 

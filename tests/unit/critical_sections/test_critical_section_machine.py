@@ -10,8 +10,9 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.problems import NotFound, Problem, Unavailable
-from signalbox.critical_sections import machine, service
+from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun, path_of
 from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionRequest
@@ -64,7 +65,7 @@ REFUSALS: dict[str, type[Exception]] = {"Unavailable": Unavailable, "OtherTask":
 
 
 def rows() -> list[Row]:
-    [table] = tables(machine.__doc__)
+    [table] = tables(transitions.__doc__)
     return [
         Row(row["command"], state, row["if"], tuple(row.values())[3:])
         for row in table
@@ -94,42 +95,42 @@ def step(row: Row, section: Section) -> Step:
     """Return the section in which the row's condition holds, and the command."""
     match row.command, row.condition:
         case "call", "its id is remembered":
-            known = machine.call("k", Section(), request(), "a", NOW).state.ids
-            return replace(section, ids=known), lambda given: machine.call("k", given, request(), "a", NOW)
+            known = transitions.call("k", Section(), request(), "a", NOW).state.ids
+            return replace(section, ids=known), lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", ("due now" | "-"):
-            return section, lambda given: machine.call("k", given, request(), "a", NOW)
+            return section, lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", ("due later" | "due later, wake in time"):
-            return section, lambda given: machine.call("k", given, request(2, 20), "a", NOW)
+            return section, lambda given: transitions.call("k", given, request(2, 20), "a", NOW)
         case "call", "due later, wake late":
             late = replace(section, alarm_at=NOW)
-            return late, lambda given: machine.call("k", given, request(2, 20), "a", NOW)
+            return late, lambda given: transitions.call("k", given, request(2, 20), "a", NOW)
         case "call", "next of another task":
             other = replace(DUE_LATER, call=Call("index", "collect", {}))
-            return replace(section, next=other), lambda given: machine.call("k", given, request(), "a", NOW)
+            return replace(section, next=other), lambda given: transitions.call("k", given, request(), "a", NOW)
         case "call", "next has no room":
             full = replace(DUE_LATER, call=Call("index", "rebuild", {"pages": FULL}), collect="pages")
             collecting = SectionRequest(Call("index", "rebuild", {"pages": [1]}), collect="pages")
-            return replace(section, next=full), lambda given: machine.call("k", given, collecting, "a", NOW)
+            return replace(section, next=full), lambda given: transitions.call("k", given, collecting, "a", NOW)
         case "wake", "before its time":
-            return section, lambda given: machine.wake("k", given, ago(-1), NOW)
+            return section, lambda given: transitions.wake("k", given, ago(-1), NOW)
         case "wake", "due now":
-            return replace(section, next=DUE_NOW), lambda given: machine.wake("k", given, NOW, NOW)
+            return replace(section, next=DUE_NOW), lambda given: transitions.wake("k", given, NOW, NOW)
         case "wake", "due later, wake late":
-            return replace(section, alarm_at=NOW), lambda given: machine.wake("k", given, NOW, NOW)
+            return replace(section, alarm_at=NOW), lambda given: transitions.wake("k", given, NOW, NOW)
         case "wake", _:
-            return section, lambda given: machine.wake("k", given, NOW, NOW)
+            return section, lambda given: transitions.wake("k", given, NOW, NOW)
         case "claim", "another grant":
-            return section, lambda given: machine.claim("k", given, GRANT - 1, "E", NOW)
+            return section, lambda given: transitions.claim("k", given, GRANT - 1, "E", NOW)
         case "claim", "the same delivery":
-            return section, lambda given: machine.claim("k", given, GRANT, "D", NOW)
+            return section, lambda given: transitions.claim("k", given, GRANT, "D", NOW)
         case "claim", _:
-            return section, lambda given: machine.claim("k", given, GRANT, "E", NOW)
+            return section, lambda given: transitions.claim("k", given, GRANT, "E", NOW)
         case "release", "another token":
-            return section, lambda given: machine.release(given, TOKEN - 50, NOW)
+            return section, lambda given: transitions.release(given, TOKEN - 50, NOW)
         case "release", "its token":
-            return section, lambda given: machine.release(given, TOKEN, NOW)
+            return section, lambda given: transitions.release(given, TOKEN, NOW)
         case "end", "another token":
-            return section, lambda given: machine.end("k", given, TOKEN - 50, NOW)
+            return section, lambda given: transitions.end("k", given, TOKEN - 50, NOW)
         case "end", condition:
             next_, alarm_at = {
                 "no next": (None, None),
@@ -138,7 +139,7 @@ def step(row: Row, section: Section) -> Step:
                 "next later, wake late": (DUE_LATER, NOW),
             }[condition]
             due = replace(section, next=next_, alarm_at=alarm_at)
-            return due, lambda given: machine.end("k", given, TOKEN, NOW)
+            return due, lambda given: transitions.end("k", given, TOKEN, NOW)
     raise AssertionError(f"no test for the row {row}")
 
 
@@ -183,13 +184,13 @@ def test_a_section_equals_what_is_read_back_from_its_record(state: str) -> None:
 def test_a_call_never_changes_the_granted_run() -> None:
     for state in ("granted", "claimed", "expired"):
         [section, _] = sections(state)
-        assert machine.call("k", section, request(9), "a", NOW).state.run == section.run
+        assert transitions.call("k", section, request(9), "a", NOW).state.run == section.run
 
 
 def test_the_next_run_has_the_arguments_of_its_last_call() -> None:
     section = Section(TOKEN, RUNS["claimed"])
     for page in (2, 3, 4):
-        section = machine.call("k", section, request(page), f"call {page}", NOW).state
+        section = transitions.call("k", section, request(page), f"call {page}", NOW).state
     assert section.next is not None
     assert section.next.call == call_of(4)
 
@@ -198,25 +199,25 @@ def test_the_next_run_has_the_collected_items_of_all_its_calls_in_order() -> Non
     section = Section(TOKEN, RUNS["claimed"])
     for number, page in enumerate((2, 3, 3)):
         call = Call("index", "collect", {"pages": [page]})
-        section = machine.call("k", section, SectionRequest(call, collect="pages"), f"call {number}", NOW).state
+        section = transitions.call("k", section, SectionRequest(call, collect="pages"), f"call {number}", NOW).state
     assert section.next is not None
     assert section.next.call.payload == {"pages": [2, 3, 3]}
 
 
 def test_a_call_of_another_task_is_refused_while_a_run_is_due() -> None:
     with pytest.raises(OtherTask, match="index/rebuild is due"):
-        machine.call("k", sections("waiting")[0], SectionRequest(Call("index", "collect", {})), "a", NOW)
+        transitions.call("k", sections("waiting")[0], SectionRequest(Call("index", "collect", {})), "a", NOW)
 
 
 def test_a_call_without_an_id_that_changes_nothing_leaves_the_section_unchanged() -> None:
     section = Section(TOKEN, RUNS["claimed"], DUE_NOW)
-    unchanged = machine.call("k", section, SectionRequest(DUE_NOW.call, id=""), "a", NOW)
+    unchanged = transitions.call("k", section, SectionRequest(DUE_NOW.call, id=""), "a", NOW)
     assert unchanged == Decision(section, False)
 
 
 def test_a_token_is_larger_than_any_token_of_an_expired_record() -> None:
-    first = machine.call("k", Section(), request(), "a", NOW).state
-    second = machine.call("k", Section(), request(), "b", NOW + timedelta(days=8)).state
+    first = transitions.call("k", Section(), request(), "a", NOW).state
+    second = transitions.call("k", Section(), request(), "b", NOW + timedelta(days=8)).state
     assert second.token > first.token
 
 

@@ -13,8 +13,8 @@ from signalbox.adapters import settings as kit_settings
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import Unavailable
 from signalbox.document_events import machine, service
-from signalbox.document_events.machine import Turn
-from signalbox.document_events.model import Begun, OrderedEvent, place_of, place_of_read
+from signalbox.document_events.machine import Turn, place_of, place_of_read
+from signalbox.document_events.model import Begun, OrderedEvent
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.transition_tables import Row, tables

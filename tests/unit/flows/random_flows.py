@@ -8,8 +8,9 @@ from typing import Any
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.model import Cancel, Event, Message, Result, Wait
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

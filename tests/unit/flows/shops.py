@@ -7,10 +7,15 @@ from typing import Any
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.flows import http, service
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowDefinition, Flows, Keeping
+from signalbox.flows import http
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
+from signalbox.flows.service import messages, reads, starts
 from signalbox.flows.tasks import archives, steps, turns
-from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt, RetryLimits
 from tests.unit.objects.accounts import Objects
@@ -79,13 +84,13 @@ class Shop:
 
     def start(self, flow: str, id_: str = "1", on_complete: Call[Any] | None = None, **arguments: Any) -> bool:
         address = FlowAddress(flow, id_)
-        return service.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
+        return starts.start(self.ports, self.flows, FUNCTION, address, arguments, on_complete).created
 
     def status(self, flow: str, id_: str = "1") -> dict[str, Any]:
-        return http.shown_status(service.get(self.ports, FlowAddress(flow, id_)))
+        return http.shown_status(reads.get(self.ports, FlowAddress(flow, id_)))
 
     def event(self, flow: str, name: str, value: Any = None, id_: str = "e") -> None:
-        service.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)
+        messages.post_event(self.ports, FlowAddress(flow, "1"), name, value, id_)
 
     def write(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write an archive, unless the storage fails."""

@@ -9,7 +9,7 @@ from signalbox.adapters import runtime
 from signalbox.batches.service import batches
 from signalbox.core.ports import Query
 from signalbox.core.problems import Unavailable
-from signalbox.flows import service
+from signalbox.flows.service import lists
 from signalbox.flows.tasks import bulk
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -125,7 +125,7 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
         loaded.append(arguments[3])
         return load(*arguments)
 
-    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
     with replaced(page_units_max=2, flow_bulk_page=3, flow_bulk_per_task=2):
         monkeypatch.setattr(batches, "load_page", dying)
         with pytest.raises(KeyboardInterrupt):
@@ -142,14 +142,14 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 
 def test_two_requests_under_one_key_at_once_are_one_batch(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(harness)
-    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
     others: list[bulk.Begun] = []
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
         harness.travel(1)
         others.append(bulk.act_on_all(runtime.ports(), "mills", wanted, "k"))
-        return service.count_flows(*arguments)
+        return lists.count_flows(*arguments)
 
     monkeypatch.setattr(bulk, "count_flows", overtaken)
     begun = bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
@@ -162,7 +162,7 @@ def test_a_repeat_that_finds_pages_which_another_one_has_loaded_is_sent_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(harness)
-    wanted = bulk.ActionOnRuns("cancel", service.Runs("grinding", "running"))
+    wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
     listed: Any = bulk._ids
 
     def overtaken(*arguments: Any) -> Any:
@@ -202,7 +202,7 @@ def test_a_run_that_is_removed_while_its_unit_acts_is_skipped(
 def unit_of(action: str, state: str = "", label: str = "") -> dict[str, Any]:
     """Return a unit on the run g0, of a request at this time."""
     [read] = runtime.ports().store.read("clock/now")
-    chosen = service.Runs("grinding", state or None, None, "g")
+    chosen = lists.Runs("grinding", state or None, None, "g")
     return bulk.ActionOnRuns(action, chosen).payload("b", read.read_time.isoformat()) | {"id": "g0", "label": label}
 
 

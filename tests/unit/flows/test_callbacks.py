@@ -14,11 +14,12 @@ from werkzeug.test import TestResponse
 from signalbox import Function, documents, flow, flows
 from signalbox.adapters import runtime, settings
 from signalbox.core.ports import Ports
-from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, NoCallback
+from signalbox.flows.service import messages, reads
 from signalbox.testing import Harness
 
 OLD, NEW, OTHER = (f"the {name} key, which has enough characters" for name in ("old", "new", "other"))
@@ -141,7 +142,7 @@ def test_each_callback_of_a_run_is_used_once(harness: Harness) -> None:
 def test_an_address_is_valid_after_continue_as_new(harness: Harness) -> None:
     flows("renewed", "7").start()
     harness.travel(5)
-    assert service.get(runtime.ports(), FlowAddress("renewed", "7")).generation == 1
+    assert reads.get(runtime.ports(), FlowAddress("renewed", "7")).generation == 1
     assert post(harness, path_of(flows("renewed", "7").status().progress), "yes").status_code == 202
     assert result(harness, "renewed") == "yes"
 
@@ -229,7 +230,7 @@ def test_the_address_of_a_removed_run_does_not_admit_an_event_of_the_next_one(ha
 def test_an_event_that_was_posted_while_its_run_was_replaced_is_dropped(
     harness: Harness, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get, address = service.get_callback, FlowAddress("order", "7")
+    get, address = messages.get_callback, FlowAddress("order", "7")
 
     def replaced(ports: Ports, callback: Callback) -> FlowHeader:
         header = get(ports, callback)
@@ -239,10 +240,10 @@ def test_an_event_that_was_posted_while_its_run_was_replaced_is_dropped(
         started(harness, "7")
         return header
 
-    monkeypatch.setattr(service, "get_callback", replaced)
+    monkeypatch.setattr(messages, "get_callback", replaced)
     assert post(harness, path, "late").status_code == 202
     harness.travel(10)
-    assert service.get(runtime.ports(), address).state == "running"
+    assert reads.get(runtime.ports(), address).state == "running"
     flows("order", "7").event("approved", "right")
     assert result(harness) == "right"
 

@@ -14,7 +14,7 @@ from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.commands import BatchResult
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Cancel, Event, Message
+from signalbox.flows.model.messages import Cancel, Event, Message
 from signalbox.flows.problems import BadFlow
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Faults, Harness, TaskFailed, replay

@@ -9,12 +9,14 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.effects import WAKE_UP_TASK
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.model import FlowAddress, Keeping
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.retention import Keeping
+from signalbox.flows.service import lists, messages, reads, starts
 from signalbox.flows.tasks import bulk
 from signalbox.tasks.api import Call
 from tests.unit.cost_table import is_within, row_cost, total
@@ -178,7 +180,7 @@ def test_the_ids_of_sub_flows_are_looked_up_in_one_round_trip() -> None:
 
 def test_a_time_out_is_one_read_one_write_and_one_task_more_and_then_one_read_in_each_run() -> None:
     shop = Shop(flows_of(chain, approval))
-    start = partial(service.start, shop.ports, shop.flows, FUNCTION, timeout_seconds=60)
+    start = partial(starts.start, shop.ports, shop.flows, FUNCTION, timeout_seconds=60)
     cost = shop.world.cost_of(lambda: start(FlowAddress("chain", "1"), {}))
     assert cost == row_cost("flows", "start", "timeout")
     start(FlowAddress("approval", "1"), {})
@@ -191,12 +193,12 @@ def test_a_callback_costs_what_an_event_costs() -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")
     shop.world.tasks.clear()
-    run = service.get(shop.ports, FlowAddress("approval", "1"))
+    run = reads.get(shop.ports, FlowAddress("approval", "1"))
     callback = Callback("open", "approval", "1", run.incarnation, "approved", 2**40, operation="a")
-    assert shop.world.cost_of(lambda: service.post_callback(shop.ports, callback, "yes")) == row_cost(
+    assert shop.world.cost_of(lambda: messages.post_callback(shop.ports, callback, "yes")) == row_cost(
         "flows", "callback"
     )
-    assert shop.world.cost_of(lambda: service.get_callback(shop.ports, callback)) == row_cost("flows", "look")
+    assert shop.world.cost_of(lambda: messages.get_callback(shop.ports, callback)) == row_cost("flows", "look")
     assert of(shop, "turn") == row_cost("flows", "event_run")
 
 
@@ -214,7 +216,7 @@ def test_a_step_that_is_delivered_again_looks_at_two_records() -> None:
     assert shop.world.cost_of(lambda: shop.deliver(work, deliveries=1)) == row_cost("flows", "repeat")
 
 
-@pytest.mark.parametrize("look", [service.get, lambda ports, address: service.get_log(ports.store, address)])
+@pytest.mark.parametrize("look", [reads.get, lambda ports, address: reads.get_log(ports.store, address)])
 def test_a_look_at_a_flow_is_one_read(look: Callable[..., Any]) -> None:
     shop = Shop(flows_of(chain))
     shop.start("chain")
@@ -225,7 +227,7 @@ def test_a_look_at_a_flow_is_one_read(look: Callable[..., Any]) -> None:
 def test_a_cancel_is_posted_behind_a_look() -> None:
     shop = Shop(flows_of(approval))
     shop.start("approval")
-    cost = shop.world.cost_of(lambda: service.cancel(shop.ports, FlowAddress("approval", "1")))
+    cost = shop.world.cost_of(lambda: messages.cancel(shop.ports, FlowAddress("approval", "1")))
     assert cost == Cost(round_trips=4, reads=1, writes=2, deletes=1, tasks=1)
     assert LIMITS.flow_siblings_max < 20
 
@@ -268,7 +270,7 @@ def test_an_action_on_all_that_match_costs_a_read_for_each_and_the_batch_that_ac
     shop = Shop(flows_of(approval))
     for number in range(count):
         shop.start("approval", f"r{number}")
-    wanted = bulk.ActionOnRuns("cancel", service.Runs("approval", "running"))
+    wanted = bulk.ActionOnRuns("cancel", lists.Runs("approval", "running"))
     cost = shop.world.cost_of(lambda: bulk.act_on_all(shop.ports, FUNCTION, wanted, "k"))
     assert cost == row_cost("flows", "act_on_all", n=count)
     unit = wanted.payload("b", "2030-01-01T00:00:00Z") | {"id": "r1"}

@@ -9,11 +9,13 @@ from signalbox import Function, Problem, flow, flows
 from signalbox.adapters import runtime
 from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import NO_LABELS, Flows
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import collection_of
+from signalbox.flows.service import reads, starts
+from signalbox.mailboxes.model.messages import collection_of
 from signalbox.testing import Harness
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of
 
@@ -77,7 +79,7 @@ def test_a_run_that_ends_before_its_deadline_is_not_cancelled(harness: Harness) 
 def test_continue_as_new_does_not_extend_the_time(harness: Harness) -> None:
     run = rounds.with_(timeout_seconds=630).start("1")
     harness.travel(600)
-    before = service.get(runtime.ports(), run._address)
+    before = reads.get(runtime.ports(), run._address)
     assert before.generation >= 8
     harness.travel(60)
     assert run.status().state == "cancelled"
@@ -126,7 +128,7 @@ def test_a_sub_flow_has_no_time_out_of_its_own(harness: Harness) -> None:
 
 def test_a_start_whose_code_is_elsewhere_has_a_time_out(harness: Harness) -> None:
     address = flows("order", "1")._address
-    service.start(runtime.ports(), Flows("other"), "shop", address, {}, None, NO_LABELS, 60)
+    starts.start(runtime.ports(), Flows("other"), "shop", address, {}, None, NO_LABELS, 60)
     harness.travel(70)
     assert flows("order", "1").status().state == "cancelled"
 
@@ -138,7 +140,7 @@ def test_a_chain_of_inline_steps_is_cancelled_between_them() -> None:
 
     platform = Shop(flows_of(chain))
     address = flows("chain", "1")._address
-    service.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=5)
+    starts.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=5)
     platform.settle()
     status = platform.status("chain")
     assert (status["state"], status["error"]["detail"]) == ("cancelled", "The run's time-out of 5 seconds is over.")
@@ -151,7 +153,7 @@ def test_a_first_turn_that_ends_the_run_leaves_no_message() -> None:
 
     platform = Shop(flows_of(quick))
     address = flows("quick", "1")._address
-    service.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=60)
+    starts.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=60)
     assert (platform.status("quick")["result"], platform.world.tasks) == ("end", [])
     assert len(platform.world.store.query(Query(collection_of(address.base)))) == 1
 
@@ -165,7 +167,7 @@ def test_a_lost_wake_up_of_a_deadline_is_enqueued_again() -> None:
 
     platform = Shop(flows_of(waiting))
     address = flows("waiting", "1")._address
-    service.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=10 * 86_400)
+    starts.start(platform.ports, platform.flows, FUNCTION, address, {}, timeout_seconds=10 * 86_400)
     assert [task.task for task in platform.world.tasks] == ["turn"]
     platform.world.tasks.clear()  # a purge, whose names are free a day later
     platform.world.queue.names.clear()

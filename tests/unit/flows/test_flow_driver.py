@@ -15,12 +15,16 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core import problems as core_problems
 from signalbox.core.problems import Problem, UnknownTask
 from signalbox.flows.api import flow
-from signalbox.flows.machine.commands import Lock, ObjectCall, is_running
+from signalbox.flows.machine.commands import Lock, ObjectCall
 from signalbox.flows.machine.driver import Driver, Position, replay
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Cancel, Event, Message, Result, Wait, entries_from_text, entries_to_text
+from signalbox.flows.machine.running_flow import is_running
+from signalbox.flows.model.log import entries_from_text, entries_to_text
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import BadFlow
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.problems import NoSuchMethod
 from signalbox.semaphores.problems import BadSemaphore
 from tests.unit.flows.random_flows import BEGIN, done, grown, replayed, shown, step

@@ -8,10 +8,10 @@ import pytest
 from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
 from signalbox.core.problems import OtherBody
-from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import BadFlow
+from signalbox.flows.service import reads
 from signalbox.testing import Harness
 
 shop = Function("shop")
@@ -86,7 +86,7 @@ def test_a_start_and_the_code_set_labels_by_which_runs_are_listed_and_counted(ha
 def test_labels_outlive_continue_as_new_a_termination_and_a_start_elsewhere(harness: Harness) -> None:
     flows("renewed", "1").with_(labels={"tenant": "a"}).start()
     harness.run()
-    assert service.get(runtime.ports(), FlowAddress("renewed", "1")).generation == 1
+    assert reads.get(runtime.ports(), FlowAddress("renewed", "1")).generation == 1
     assert flows("renewed", "1").status().labels == {"tenant": "a", "round-0": "x", "round-1": "x"}
     flows("renewed", "1").terminate()
     assert listed(harness, "label=tenant:a&state=cancelled", "renewed") == ["1"]

@@ -8,10 +8,10 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.problems import LeaseEnded, Problem, WaitOfFlow
-from signalbox.flows import service as flows_service
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.service import messages, suspensions
 from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphore_sweep
 from signalbox.semaphores import tasks as semaphore_tasks
@@ -300,7 +300,7 @@ def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
     [waiter] = service.get(shop.ports, "printer").waiters or ()
     with pytest.raises(WaitOfFlow, match="The flow two_pages/1 waits here"):
         service.cancel(shop.ports, "printer", waiter.id)
-    flows_service.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
+    messages.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
     shop.settle()
     assert not service.get(shop.ports, "printer").waiters
 
@@ -331,7 +331,7 @@ def test_a_flow_that_waits_for_more_permits_than_are_left_is_stuck_until_there_a
     shop.settle()
     assert "at most 1" in shop.status("two_pages")["problem"]["detail"]
     service.put(shop.ports, "printer", SemaphoreSettings(3, 600))
-    flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
+    suspensions.resume(shop.ports, FlowAddress("two_pages", "1"))
     shop.settle()
     assert shop.status("two_pages")["result"] == "printed"
 
@@ -348,7 +348,7 @@ def test_a_flow_whose_semaphore_is_deleted_is_stuck_or_waits_for_the_next_one(ag
     if not again:
         assert shop.status("two_pages")["problem"]["detail"].startswith("NoSemaphore")
         service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
-        flows_service.resume(shop.ports, FlowAddress("two_pages", "1"))
+        suspensions.resume(shop.ports, FlowAddress("two_pages", "1"))
         shop.settle()
     assert shop.status("two_pages")["result"] == "printed"
 

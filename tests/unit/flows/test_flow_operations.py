@@ -15,18 +15,22 @@ from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
 from signalbox.flows import http, sweep
-from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ObjectCall, SubFlow
-from signalbox.flows.model import End, FlowAddress, FlowDefinition, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import End
 from signalbox.flows.problems import BadFlow, FlowEnded, FlowRunning, NoFlow, TooManyEvents
-from signalbox.flows.storage import read_log
+from signalbox.flows.service import lists, messages, reads, suspensions
+from signalbox.flows.storage.log import read_log
 from signalbox.flows.tasks import steps
-from signalbox.mailboxes.model import HEADER, CallOutcome, ObjectAddress, collection_of, header_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores import service
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.tasks.api import Call
 from signalbox.testing.limits import replaced
@@ -139,7 +143,7 @@ def test_a_cancel_is_raised_where_the_code_waits_and_its_clean_up_may_wait() -> 
     shop = Shop(flows_of(saga))
     shop.start("saga")
     shop.deliver(shop.take("reserve"))
-    flows_service.cancel(shop.ports, FlowAddress("saga", "1"), "changed my mind")
+    messages.cancel(shop.ports, FlowAddress("saga", "1"), "changed my mind")
     shop.settle()
     assert shop.status("saga")["state"] == "cancelled"
     assert shop.ran == ["reserve", "undo"]
@@ -209,7 +213,7 @@ def test_a_lock_of_no_semaphore_is_stuck_until_there_is_one() -> None:
         shop.world.pass_time(LIMITS.flow_stuck_seconds + 1)
         sweep.sweep(shop.ports)
     service.put(shop.ports, "nowhere", SemaphoreSettings(1, 600))
-    flows_service.resume(shop.ports, FlowAddress("printing", "1"))
+    suspensions.resume(shop.ports, FlowAddress("printing", "1"))
     shop.settle()
     assert (shop.status("printing")["state"], shop.ran) == ("completed", ["print"])
     assert not service.get(shop.ports, "nowhere").leases
@@ -227,7 +231,7 @@ def test_a_lock_of_no_semaphore_is_an_error_that_deployed_code_may_handle() -> N
     shop.settle()
     assert shop.status("printing")["state"] == "stuck"
     shop.flows = flows_of(named_of(careful, "printing"))
-    flows_service.resume(shop.ports, FlowAddress("printing", "1"))
+    suspensions.resume(shop.ports, FlowAddress("printing", "1"))
     shop.settle()
     assert shop.status("printing")["result"] == "without"
 
@@ -262,7 +266,7 @@ def test_a_flow_that_is_not_waited_for_any_more_is_cancelled() -> None:
     shop = Shop(flows_of(outer, inner))
     shop.start("outer")
     shop.settle()
-    [child] = flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows
+    [child] = lists.list_flows(shop.ports, lists.Runs("inner")).flows
     assert child["state"] == "cancelled"
 
 
@@ -329,7 +333,7 @@ def test_code_that_asks_for_something_else_is_stuck_and_resumed_by_hand() -> Non
     shop.settle()
     assert shop.status("work")["problem"]["type"] == "flow-changed"
     shop.flows = flows_of(first)
-    flows_service.resume(shop.ports, FlowAddress("work", "1"))
+    suspensions.resume(shop.ports, FlowAddress("work", "1"))
     shop.settle()
     assert shop.status("work")["result"] == "b"
 
@@ -438,13 +442,13 @@ def test_messages_to_a_flow_that_has_ended_are_dropped_page_by_page() -> None:
         shop.event("checkout", "x", id_=str(number))
         shop.world.pass_time(0.1)
     shop.world.tasks[:] = [each for each in shop.world.tasks if each.task != "turn"]
-    ended = replace(flows_service.get(shop.ports, FlowAddress("checkout", "1")), begun=True)
+    ended = replace(reads.get(shop.ports, FlowAddress("checkout", "1")), begun=True)
     after = ended.ended(End("completed", CallOutcome(None), shop.world.now))
     shop.world.store.commit(
         [header_put(shop.world.store.read(header_path(after.address.base))[0], after.to_record(), 5)]
     )
     with replaced(mailbox_page=4):
-        flows_service.resume(shop.ports, after.address)
+        suspensions.resume(shop.ports, after.address)
         shop.settle()
     waiting = Query(collection_of(after.address.base), order_by=(Order(("since",)),))
     assert [each.id for each in shop.world.store.query(waiting)] == [HEADER]
@@ -462,7 +466,7 @@ def test_a_flow_that_has_ended_is_removed_after_32_days_and_its_id_is_free() -> 
     assert sweep.sweep(shop.ports) == 1
     with pytest.raises(NoFlow):
         shop.status("checkout")
-    assert flows_service.list_flows(shop.ports, flows_service.Runs("checkout")).flows == []
+    assert lists.list_flows(shop.ports, lists.Runs("checkout")).flows == []
     assert shop.start("checkout", order=2)
 
 
@@ -513,7 +517,7 @@ def test_a_stuck_flow_that_is_deleted_has_the_flows_in_it_cancelled() -> None:
     shop.settle()
     sweep.delete(shop.ports, FlowAddress("outer", "1"))
     shop.settle()
-    [child] = flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows
+    [child] = lists.list_flows(shop.ports, lists.Runs("inner")).flows
     assert child["state"] == "cancelled"
 
 
@@ -521,7 +525,7 @@ def test_the_log_is_shown_page_by_page() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     shop.settle()
-    header, entries = flows_service.get_log(shop.ports.store, FlowAddress("checkout", "1"))
+    header, entries = reads.get_log(shop.ports.store, FlowAddress("checkout", "1"))
     with replaced(flow_log_page=2):
         first = http.shown_log_page(header, entries, "")
         second = http.shown_log_page(header, entries, first["next_page_token"])
@@ -542,7 +546,7 @@ def test_a_long_log_moves_into_chunks_and_is_replayed_whole() -> None:
         shop.settle()
     status = shop.status("long")
     assert (status["result"], status["log_length"]) == ("end", 40)
-    chunks = flows_service.get(shop.ports, FlowAddress("long", "1")).log.chunks
+    chunks = reads.get(shop.ports, FlowAddress("long", "1")).log.chunks
     assert chunks >= 3
 
 
@@ -638,7 +642,7 @@ def test_a_turn_that_the_store_refuses_is_stuck_and_keeps_the_outcome_of_its_ste
     with mock.patch.object(shop.ports.store, "commit", refusing_headers_that_end(shop.ports.store.commit)):
         shop.settle()
     assert shop.status("one")["problem"]["detail"] == "The turn was refused: No."
-    flows_service.resume(shop.ports, FlowAddress("one", "1"))
+    suspensions.resume(shop.ports, FlowAddress("one", "1"))
     shop.settle()
     assert (shop.status("one")["result"], shop.ran) == ("work", ["work"])
 
@@ -669,7 +673,7 @@ def test_the_tasks_of_a_turn_have_as_many_outbox_records_as_they_need_also_at_a_
     shop = Shop(flows_of(wide, inner))
     shop.start("wide")
     shop.settle()
-    flows_service.cancel(shop.ports, FlowAddress("wide", "1"))
+    messages.cancel(shop.ports, FlowAddress("wide", "1"))
     shop.settle()
     assert shop.status("wide")["state"] == "cancelled"
     assert shop.ran.count("undo") == 60
@@ -752,7 +756,7 @@ def test_a_chunk_that_is_newer_than_the_header_counts_as_far_as_the_header_says(
         old = None
         for _ in range(12):
             shop.deliver(shop.take("work"))
-            header = flows_service.get(shop.ports, FlowAddress("long", "1"))
+            header = reads.get(shop.ports, FlowAddress("long", "1"))
             old = old or (header if header.log.chunks else None)
     assert old is not None
     assert len(read_log(shop.ports.store, old).entries) == old.log.length
@@ -785,7 +789,7 @@ def test_a_flow_that_does_not_exist_is_reported() -> None:
     with pytest.raises(NoFlow):
         shop.event("approval", "x")
     with pytest.raises(NoFlow):
-        flows_service.cancel(shop.ports, FlowAddress("approval", "1"))
+        messages.cancel(shop.ports, FlowAddress("approval", "1"))
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "deleted"])
@@ -797,7 +801,7 @@ def test_an_attempt_that_is_due_later_does_not_begin_once_its_flow_has_ended(end
     shop.start("paying")
     shop.deliver(shop.take("charge"))
     again = shop.take("charge")
-    flows_service.cancel(shop.ports, FlowAddress("paying", "1"))
+    messages.cancel(shop.ports, FlowAddress("paying", "1"))
     shop.settle()
     if ended == "deleted":
         sweep.delete(shop.ports, FlowAddress("paying", "1"))
@@ -927,7 +931,7 @@ def test_events_that_the_code_does_not_wait_for_are_refused_at_last_and_the_flow
             shop.event("deaf", "x", 9, "9")
         shop.event("deaf", "x", 4, "4")
         assert shop.status("deaf")["state"] == "running"
-        flows_service.cancel(shop.ports, FlowAddress("deaf", "1"))
+        messages.cancel(shop.ports, FlowAddress("deaf", "1"))
         shop.settle()
     assert shop.status("deaf")["state"] == "cancelled"
 
@@ -973,7 +977,7 @@ def test_events_that_come_faster_than_turns_and_do_not_fit_are_named_and_fixed_b
     shop.settle()
     assert "`continue_as_new` would pass on 40 events of 3,8" in shop.status("rounds")["problem"]["detail"]
     shop.flows = flows_of(named_of(waits, "rounds"))
-    flows_service.resume(shop.ports, FlowAddress("rounds", "1"))
+    suspensions.resume(shop.ports, FlowAddress("rounds", "1"))
     shop.settle()
     assert shop.status("rounds")["result"] == 40 * 95_000
 
@@ -995,7 +999,7 @@ def test_a_cancel_goes_before_the_events_of_its_page_and_after_its_results() -> 
     shop.event("attentive", "x", "event")
     charge = shop.take("charge")
     shop.deliver(charge, deliveries=1)
-    flows_service.cancel(shop.ports, FlowAddress("attentive", "1"))
+    messages.cancel(shop.ports, FlowAddress("attentive", "1"))
     shop.settle()
     assert seen[-2:] == ["charge", "cancelled"]
 
@@ -1058,7 +1062,7 @@ def test_resuming_a_running_flow_repeats_its_steps() -> None:
     shop = Shop(flows_of(checkout))
     shop.start("checkout", order=1)
     purge(shop)
-    flows_service.resume(shop.ports, FlowAddress("checkout", "1"))
+    suspensions.resume(shop.ports, FlowAddress("checkout", "1"))
     shop.deliver(shop.take("turn"))
     shop.deliver(shop.take("charge"))
     assert shop.status("checkout")["log_length"] == 1
@@ -1137,7 +1141,7 @@ def test_a_repeated_cancel_does_not_cancel_the_next_generation() -> None:
     shop.start("stubborn", round_=0)
     address = FlowAddress("stubborn", "1")
     for _ in range(3):
-        flows_service.cancel(shop.ports, address, "no", "of this task")
+        messages.cancel(shop.ports, address, "no", "of this task")
         shop.settle()
     assert (shop.status("stubborn")["state"], shop.status("stubborn")["generation"]) == ("running", 1)
 
@@ -1178,14 +1182,12 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
     service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("immortal")
     shop.settle()
-    flows_service.cancel(shop.ports, FlowAddress("immortal", "1"))
+    messages.cancel(shop.ports, FlowAddress("immortal", "1"))
     sweep.terminate(shop.ports, FlowAddress("immortal", "1"), "enough")
     shop.settle()
     status = shop.status("immortal")
     assert (status["state"], status["error"]["detail"], leases(shop)) == ("cancelled", "enough", 0)
-    assert [child["state"] for child in flows_service.list_flows(shop.ports, flows_service.Runs("inner")).flows] == [
-        "cancelled"
-    ]
+    assert [child["state"] for child in lists.list_flows(shop.ports, lists.Runs("inner")).flows] == ["cancelled"]
     [batch_id] = {record.id for record in shop.ports.store.query(Query("batches"))}
     assert get_batch(shop.ports, batch_id).state == "cancelled"
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from signalbox.core.problems import WaitOfFlow
-from signalbox.flows import service as flows_service
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.service import suspensions
 from signalbox.rates import service
 from signalbox.rates.model import waits_of
 from signalbox.rates.requests import AcquireRequest, RateSettings
@@ -121,6 +121,6 @@ def test_a_flow_whose_rate_is_deleted_is_stuck_or_waits_for_the_next_one(again: 
         shop.settle()
         assert shop.status("ask")["problem"]["detail"].startswith("NoRate")
     service.put(shop.ports, "openai", RateSettings(60, 2))
-    flows_service.resume(shop.ports, FlowAddress("ask", "1"))
+    suspensions.resume(shop.ports, FlowAddress("ask", "1"))
     shop.settle()
     assert shop.status("ask")["result"] == "asked"

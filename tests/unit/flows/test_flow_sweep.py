@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from signalbox.core.ports import OutOfTime, Put, Stale
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.service import messages
 from signalbox.testing.limits import replaced
 from tests.unit.flows.shops import Shop, flows_of, step
 
@@ -92,7 +93,7 @@ def with_many_messages(shop: Shop, id_: str, count: int) -> None:
 
 def ended(shop: Shop) -> None:
     for id_ in ("large", "small"):
-        service.cancel(shop.ports, FlowAddress("talkative", id_), "")
+        messages.cancel(shop.ports, FlowAddress("talkative", id_), "")
         shop.settle()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import driver as driver_module
@@ -17,21 +17,15 @@ from signalbox.flows.machine.commands import HeldLock, Lock
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import (
-    Cancel,
-    Event,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Flows,
-    Message,
-    Result,
-    StoredLog,
-    Wait,
-    new_header,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import FlowHeader, new_header
+from signalbox.flows.model.log import StoredLog
+from signalbox.flows.model.messages import Cancel, Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooManyEvents
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.service import messages, reads, starts, suspensions
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
@@ -76,7 +70,7 @@ class Case:
             self.shop.event("work", "go" if self.state == "stuck" else "end")
         self.shop.settle()
         if self.state == "suspended":
-            service.suspend(self.shop.ports, ADDRESS, "a test")
+            suspensions.suspend(self.shop.ports, ADDRESS, "a test")
         self.deploy(self.sound)
         assert self.now == {"ended": "completed"}.get(self.state, self.state)
 
@@ -84,7 +78,7 @@ class Case:
     def now(self) -> str:
         """The state of the header; `none` if the flow does not exist."""
         try:
-            return service.get(self.shop.ports, ADDRESS).state
+            return reads.get(self.shop.ports, ADDRESS).state
         except NotFound:
             return "none"
 
@@ -120,7 +114,7 @@ class Case:
         if self.state in ("running", "suspended"):
             self.shop.event("work", "go")
         else:
-            service.resume(self.shop.ports, ADDRESS)
+            suspensions.resume(self.shop.ports, ADDRESS)
         wake = self.shop.take("turn")
         if self.condition != "its code was started ten times":
             self.shop.deliver(wake)
@@ -141,16 +135,16 @@ class Case:
                 with replaced(flow_events_kept_max=0 if self.condition == "1,000 are kept" else 1_000):
                     self.shop.event("work", "x", id_="x")
             case "cancel":
-                service.cancel(ports, ADDRESS)
+                messages.cancel(ports, ADDRESS)
             case "terminate":
                 sweep.terminate(ports, ADDRESS)
             case "suspend":
-                service.suspend(ports, ADDRESS)
+                suspensions.suspend(ports, ADDRESS)
             case "fork":
-                wanted = service.Fork("2", 1 if self.condition == "the code has ended there" else 0)
-                service.fork(ports, self.shop.flows, ADDRESS, wanted)
+                wanted = starts.Fork("2", 1 if self.condition == "the code has ended there" else 0)
+                starts.fork(ports, self.shop.flows, ADDRESS, wanted)
             case "resume":
-                service.resume(ports, ADDRESS)
+                suspensions.resume(ports, ADDRESS)
             case "delete":
                 sweep.delete(ports, ADDRESS)
             case "sweep":

@@ -11,7 +11,7 @@ import pytest
 from signalbox import Function, Outcome, Problem, documents, flow, flows, objects, semaphore
 from signalbox.core.problems import NotFound, OtherBody
 from signalbox.flows.api.warnings import FlowWarning
-from signalbox.flows.machine.turns import release_effect
+from signalbox.flows.machine.effects import release_effect
 from signalbox.flows.problems import BadFlow, FlowEnded, NoFlow
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Faults, Harness, TaskFailed, replay

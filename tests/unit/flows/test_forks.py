@@ -6,10 +6,10 @@ import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.core.problems import BadArgument, OtherBody, Unavailable
-from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
+from signalbox.flows.service import starts, turns
 from signalbox.testing import Harness, replay
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -293,13 +293,13 @@ def test_a_fork_whose_sub_flow_loses_the_race_for_its_id_looks_again(
     run.event("go")
     harness.run()
     flows("child", "only").delete()
-    look = service._refuse_sub_flows
+    look = turns.refuse_sub_flows
 
     def then_another_takes_it(*what: Any) -> None:
         look(*what)
         child.start("only", 2)
 
-    monkeypatch.setattr(service, "_refuse_sub_flows", then_another_takes_it)
+    monkeypatch.setattr(starts, "refuse_sub_flows", then_another_takes_it)
     fork = parent.fork("1", "2", 1)
     harness.run()
     assert fork.status().result == "in use"
@@ -396,9 +396,9 @@ def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
         yield step("work")
 
     shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
-    service.start(shop.ports, flows_of(), FUNCTION, address, {})
+    starts.start(shop.ports, flows_of(), FUNCTION, address, {})
     with pytest.raises(CannotFork, match="has not been started"):
-        service.fork(shop.ports, shop.flows, address, service.Fork("2", 0))
+        starts.fork(shop.ports, shop.flows, address, starts.Fork("2", 0))
 
 
 def test_older_code_forks_no_run_of_newer_code() -> None:
@@ -408,7 +408,7 @@ def test_older_code_forks_no_run_of_newer_code() -> None:
     shop = Shop(flows_of(chain, revision=2))
     shop.start("chain")
     with pytest.raises(Unavailable):
-        service.fork(shop.ports, flows_of(chain, revision=1), FlowAddress("chain", "1"), service.Fork("2", 0))
+        starts.fork(shop.ports, flows_of(chain, revision=1), FlowAddress("chain", "1"), starts.Fork("2", 0))
 
 
 def test_costs() -> None:
@@ -420,8 +420,8 @@ def test_costs() -> None:
     shop.tasks["work"] = lambda _: None
     shop.start("chain")
     shop.settle()
-    source, wanted = FlowAddress("chain", "1"), service.Fork("2", 1)
-    cost = shop.world.cost_of(lambda: service.fork(shop.ports, shop.flows, source, wanted))
+    source, wanted = FlowAddress("chain", "1"), starts.Fork("2", 1)
+    cost = shop.world.cost_of(lambda: starts.fork(shop.ports, shop.flows, source, wanted))
     assert cost == row_cost("flows", "fork")
     with pytest.raises(BadArgument):
-        service.fork(shop.ports, shop.flows, source, service.Fork("3", 1, {"x": 1}))
+        starts.fork(shop.ports, shop.flows, source, starts.Fork("3", 1, {"x": 1}))

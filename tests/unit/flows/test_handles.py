@@ -7,12 +7,14 @@ import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
 from signalbox.adapters import runtime
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.model import Cancel, Event, FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.messages import Cancel, Event
 from signalbox.flows.problems import BadFlow
+from signalbox.flows.service import reads
 from signalbox.testing import Harness, replay
 from tests.unit.flows.random_flows import BEGIN, done, step
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of
@@ -445,7 +447,7 @@ def test_a_parent_cancels_no_other_run_that_has_the_id_now(harness: Harness) -> 
     shop = ships(harness)
     shop["purchase"].start("p", "7", ["s"])
     harness.run()
-    header = service.get(runtime.ports(), FlowAddress("purchase", "p"))
+    header = reads.get(runtime.ports(), FlowAddress("purchase", "p"))
     flows("ship", "s").terminate()
     flows("ship", "s").delete()
     shop["ship"].start("s", "another")

@@ -12,15 +12,19 @@ import pytest
 
 from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
-from signalbox.flows import service, storage
 from signalbox.flows.api.host import Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, FlowAddress, FlowDefinition, FlowHeader, Wait, new_header
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader, new_header
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import BadFlow, StepTimedOut
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.service import messages, reads, suspensions
+from signalbox.flows.storage import commits
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.flows.shops import Shop, Workers, flows_of, step
@@ -45,7 +49,7 @@ async def chain(count: int, size: int = 0) -> int:
 
 
 def run_of(shop: Shop, name: str = "chain") -> FlowHeader:
-    return service.get(shop.ports, FlowAddress(name, "1"))
+    return reads.get(shop.ports, FlowAddress(name, "1"))
 
 
 def test_one_delivery_carries_a_chain() -> None:
@@ -187,7 +191,7 @@ def test_a_cancel_waits_for_running_code_and_no_further_step_begins() -> None:
     def charge(number: int) -> None:
         ran.append(f"charge {number}")
         if number == 1:
-            service.cancel(shop.ports, FlowAddress("sale", "1"))
+            messages.cancel(shop.ports, FlowAddress("sale", "1"))
         shop.world.pass_time(0.4)
 
     def refund() -> None:
@@ -214,7 +218,7 @@ def test_a_second_delivery_leaves_a_cancel_to_the_code_that_runs() -> None:
     shop = Shop(flows_of())
 
     def charge(context: TaskContext) -> str:
-        service.cancel(shop.ports, FlowAddress("sale", "1"))
+        messages.cancel(shop.ports, FlowAddress("sale", "1"))
         wake = shop.take("turn")
         shop.deliver(wake)  # another process
         assert run_of(shop, "sale").log.length == 0
@@ -243,7 +247,7 @@ def test_an_event_is_applied_while_code_runs() -> None:
     shop = Shop(flows_of())
 
     def slow() -> str:
-        service.post_event(shop.ports, FlowAddress("sale", "1"), "stop", None, "e")
+        messages.post_event(shop.ports, FlowAddress("sale", "1"), "stop", None, "e")
         shop.deliver(shop.take("turn"))
         assert shop.status("sale")["state"] == "completed"
         return "too late"
@@ -263,7 +267,7 @@ def test_a_turn_without_a_read_does_not_say_that_it_has_read() -> None:
 
     def slow() -> None:
         shop.world.pass_time(0.01)
-        service.post_event(shop.ports, FlowAddress("sale", "1"), "paid", 7, "e")
+        messages.post_event(shop.ports, FlowAddress("sale", "1"), "paid", 7, "e")
         shop.world.pass_time(0.5)  # the slot of the event's wake-up is over, and the delivery does not look yet
 
     async def sale() -> Any:
@@ -359,7 +363,7 @@ def test_a_step_ends_at_its_time_out() -> None:
     shop.start("late")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.unit.flows.shops.Workers", lambda _: Threads("shop"))
-        patch.setattr(storage, "check_log", lambda *_: None)
+        patch.setattr(commits, "check_log", lambda *_: None)
         shop.deliver(shop.take("turn"))
     assert shop.status("late")["result"] == StepTimedOut.slug()
 
@@ -395,7 +399,7 @@ def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
     shop.settle()
     assert shop.status("sale")["state"] == "stuck"
     shop.flows = flows_of(code(fixed=True))
-    service.resume(shop.ports, FlowAddress("sale", "1"))
+    suspensions.resume(shop.ports, FlowAddress("sale", "1"))
     shop.settle()
     assert (shop.status("sale")["result"], ran) == ("receipt", ["charged"])
 

@@ -11,9 +11,9 @@ from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
 from signalbox.core.queries import lacking
 from signalbox.core.validation import full_order
-from signalbox.flows import service
 from signalbox.flows.problems import BadFlow
-from signalbox.flows.storage import INDEXES
+from signalbox.flows.service import lists
+from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -150,13 +150,13 @@ def test_wrong_parameters_are_refused(harness: Harness, query: str, field: str) 
 
 def test_a_prefix_in_a_list_by_start_is_refused() -> None:
     with pytest.raises(BadFlow):
-        service.Runs("order", prefix="a", newest_first=True)
+        lists.Runs("order", prefix="a", newest_first=True)
 
 
 def test_each_list_needs_one_index_at_most_and_each_index_is_needed() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     queries = [
-        service.Runs("order", state, label, "", after, None, after is None).query()
+        lists.Runs("order", state, label, "", after, None, after is None).query()
         for state in (None, "running")
         for label in (None, ("tenant", "a"))
         for after in (None, at)
@@ -166,5 +166,5 @@ def test_each_list_needs_one_index_at_most_and_each_index_is_needed() -> None:
     for index in INDEXES:
         others = [each for each in INDEXES if each != index]
         assert any(lacking(each.collection, each.where, full_order(each), others) for each in queries)
-    by_id = service.Runs("order", "running").query()
+    by_id = lists.Runs("order", "running").query()
     assert lacking(by_id.collection, by_id.where, full_order(by_id)) is None

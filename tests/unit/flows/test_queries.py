@@ -12,10 +12,11 @@ import pytest
 
 from signalbox import Function, Problem, documents, flow, flows, objects, semaphore
 from signalbox.core.problems import BadArgument, Unavailable
-from signalbox.flows import service
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
 from signalbox.flows.problems import CannotQuery, NoFlow, NoQuery
+from signalbox.flows.service import queries, reads, starts
 from signalbox.testing import Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -388,7 +389,7 @@ def at_c() -> Shop:
 
 
 def asked(shop: Shop, flows: Flows, name: str = "done") -> tuple[Any, int]:
-    answer = service.query(shop.ports, flows, FlowAddress("order", "1"), name, {})
+    answer = queries.query(shop.ports, flows, FlowAddress("order", "1"), name, {})
     return answer.result, answer.entries
 
 
@@ -424,7 +425,7 @@ def test_older_code_does_not_answer_for_newer() -> None:
 
 def test_a_run_whose_code_has_not_begun_is_asked_again_later() -> None:
     shop = Shop(flows_of(order))
-    service.start(shop.ports, Flows("elsewhere"), "shop", FlowAddress("order", "1"), {})
+    starts.start(shop.ports, Flows("elsewhere"), "shop", FlowAddress("order", "1"), {})
     with pytest.raises(Unavailable):
         asked(shop, shop.flows)
     shop.settle()
@@ -531,7 +532,7 @@ def test_outside_of_a_flow_there_is_nothing_to_answer_and_a_flow_cannot_query(ha
 def test_the_cost_of_a_query_is_that_of_a_look_and_a_read_for_each_part_of_the_log() -> None:
     with replaced(flow_tail_bytes_max=100, flow_chunk_bytes_max=150):
         shop = at_c()
-        chunks = service.get(shop.ports, FlowAddress("order", "1")).log.chunks
+        chunks = reads.get(shop.ports, FlowAddress("order", "1")).log.chunks
         assert chunks
         cost = shop.world.cost_of(lambda: asked(shop, shop.flows))
         assert cost == row_cost("flows", "query", "query_long", n=chunks)

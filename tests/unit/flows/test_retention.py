@@ -11,10 +11,13 @@ from signalbox import Function, Problem, flow, read_rows
 from signalbox.adapters import settings
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, FlowHeader, Keeping
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.problems import NoFlow, NotArchived
+from signalbox.flows.service import lists, messages, reads, starts
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.limits import replaced
@@ -43,16 +46,16 @@ def shop_of(days: int | None = None, archive: str = "") -> Shop:
 def ended(shop: Shop, id_: str = "1") -> str:
     """Start and end a run; return the name of its archive."""
     shop.start("order", id_, amount=7)
-    service.post_event(shop.ports, FlowAddress("order", id_), "name", "ann", "e")
+    messages.post_event(shop.ports, FlowAddress("order", id_), "name", "ann", "e")
     shop.settle()
-    return service.get(shop.ports, FlowAddress("order", id_)).archive
+    return reads.get(shop.ports, FlowAddress("order", id_)).archive
 
 
 def ended_and_not_archived(shop: Shop) -> Effect:
     """Start and end a run; return the task of its archive, which is lost."""
     shop.start("order", amount=7)
     shop.event("order", "name", "ann")
-    while not service.get(shop.ports, KEPT).end:
+    while not reads.get(shop.ports, KEPT).end:
         shop.deliver(shop.world.tasks.pop(0))
     [task] = [each for each in shop.world.tasks if each.payload.get("act") == "archive"]
     shop.world.tasks.clear()
@@ -67,7 +70,7 @@ def swept(shop: Shop, seconds: float) -> None:
 
 def is_there(shop: Shop, address: FlowAddress = KEPT) -> bool:
     try:
-        service.get(shop.ports, address)
+        reads.get(shop.ports, address)
     except NoFlow:
         return False
     return True
@@ -114,18 +117,18 @@ def test_a_run_that_is_terminated_has_the_retention_of_its_last_turn() -> None:
 
 def test_a_start_by_a_function_without_the_code_has_the_retention_of_its_first_turn() -> None:
     shop = shop_of(90)
-    service.start(shop.ports, flows_of(), "shop", KEPT, {})
-    assert service.get(shop.ports, KEPT).keeping == Keeping()
+    starts.start(shop.ports, flows_of(), "shop", KEPT, {})
+    assert reads.get(shop.ports, KEPT).keeping == Keeping()
     shop.settle()
-    assert service.get(shop.ports, KEPT).keeping == Keeping(90)
+    assert reads.get(shop.ports, KEPT).keeping == Keeping(90)
 
 
 def test_a_fork_has_the_retention_of_the_code_that_makes_it() -> None:
     shop = shop_of()
     ended(shop)
     shop.flows = flows_of(order, keeping=Keeping(90))
-    service.fork(shop.ports, shop.flows, KEPT, service.Fork("2", 1))
-    assert service.get(shop.ports, FlowAddress("order", "2")).keeping == Keeping(90)
+    starts.fork(shop.ports, shop.flows, KEPT, starts.Fork("2", 1))
+    assert reads.get(shop.ports, FlowAddress("order", "2")).keeping == Keeping(90)
 
 
 def test_a_repeated_start_under_another_retention_is_the_same_start() -> None:
@@ -138,7 +141,7 @@ def test_a_repeated_start_under_another_retention_is_the_same_start() -> None:
 def test_a_header_without_the_fields_is_kept_for_the_usual_time() -> None:
     shop = shop_of()
     ended(shop)
-    header = service.get(shop.ports, KEPT)
+    header = reads.get(shop.ports, KEPT)
     record = header.to_record()
     assert not {"kept_days", "archive"} & record.keys()
     assert FlowHeader.from_record(KEPT, record).keeping == Keeping()
@@ -150,9 +153,9 @@ def test_a_header_without_the_fields_is_kept_for_the_usual_time() -> None:
 def test_a_run_is_archived_when_it_has_ended() -> None:
     shop = shop_of(archive=ARCHIVE)
     shop.start("order", "a b", amount=7)
-    service.post_event(shop.ports, FlowAddress("order", "a b"), "name", "ann", "e")
+    messages.post_event(shop.ports, FlowAddress("order", "a b"), "name", "ann", "e")
     shop.settle()
-    header = service.get(shop.ports, FlowAddress("order", "a b"))
+    header = reads.get(shop.ports, FlowAddress("order", "a b"))
     [(name, rows)] = shop.archives.items()
     assert header.end is not None
     assert name == f"{ARCHIVE}/flow=order/date={header.end.at:%Y-%m-%d}/a%20b~{header.incarnation}.ndjson"
@@ -192,13 +195,13 @@ def test_the_archive_of_a_long_log_has_all_chunks_in_order() -> None:
         shop.settle()
     [rows] = shop.archives.values()
     assert [each["value"] for each in rows[1:]] == list(range(40))
-    assert service.get(shop.ports, FlowAddress("long", "1")).log.chunks > 1
+    assert reads.get(shop.ports, FlowAddress("long", "1")).log.chunks > 1
 
 
 def test_a_failed_run_has_its_error_in_the_archive() -> None:
     shop = shop_of(archive=ARCHIVE)
     shop.start("order")
-    service.cancel(shop.ports, KEPT, "too late")
+    messages.cancel(shop.ports, KEPT, "too late")
     shop.settle()
     [rows] = shop.archives.values()
     assert (rows[0]["state"], rows[0]["error"]["detail"]) == ("cancelled", "too late")
@@ -226,7 +229,7 @@ def test_an_archived_run_is_kept_for_its_retention_and_its_listing_says_when_it_
     swept(shop, LIMITS.flow_archive_seconds + 1)
     swept(shop, 89 * DAY)
     assert is_there(shop)
-    [listed] = service.list_flows(shop.ports, service.Runs("order")).flows
+    [listed] = lists.list_flows(shop.ports, lists.Runs("order")).flows
     assert listed["archived_at"] >= listed["ended_at"]
     swept(shop, DAY)
     assert not is_there(shop)
@@ -272,7 +275,7 @@ def test_a_stuck_run_that_is_deleted_ends_and_is_archived_before() -> None:
     shop.start("broken")
     shop.settle()
     address = FlowAddress("broken", "1")
-    assert service.get(shop.ports, address).stuck
+    assert reads.get(shop.ports, address).stuck
     with pytest.raises(NotArchived):
         sweep.delete(shop.ports, address)
     shop.settle()
@@ -332,7 +335,7 @@ def test_the_name_of_an_archive_fits_into_a_name_of_a_file() -> None:
     shop = shop_of(archive="gs://shop")
     shop.start("order", "ä" * 400)
     sweep.terminate(shop.ports, FlowAddress("order", "ä" * 400))
-    header = service.get(shop.ports, FlowAddress("order", "ä" * 400))
+    header = reads.get(shop.ports, FlowAddress("order", "ä" * 400))
     assert len(header.archive.rpartition("/")[2]) + len(".part") + 33 < 255
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
-from signalbox.flows import service
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.problems import FlowEnded, NoFlow
+from signalbox.flows.service import suspensions
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.cost_table import row_cost
@@ -156,8 +156,10 @@ def test_costs() -> None:
 
     shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
     shop.start("chain")
-    suspended = shop.world.cost_of(lambda: service.suspend(shop.ports, address))
+    suspended = shop.world.cost_of(lambda: suspensions.suspend(shop.ports, address))
     assert suspended == row_cost("flows", "suspend")
-    assert shop.world.cost_of(lambda: service.resume(shop.ports, address)) == row_cost("flows", "suspend", "resumed")
+    assert shop.world.cost_of(lambda: suspensions.resume(shop.ports, address)) == row_cost(
+        "flows", "suspend", "resumed"
+    )
     with pytest.raises(Problem):
-        service.suspend(shop.ports, FlowAddress("chain", "2"))
+        suspensions.suspend(shop.ports, FlowAddress("chain", "2"))

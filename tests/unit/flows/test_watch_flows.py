@@ -8,9 +8,10 @@ import pytest
 
 from signalbox import Function, flow, flows
 from signalbox.adapters.meter import measure
-from signalbox.flows import http, service
+from signalbox.flows import http
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.service import reads
 from signalbox.testing import Harness
 from signalbox.testing.limits import replaced
 from tests.unit.cost_table import row_cost
@@ -113,7 +114,7 @@ def test_a_run_that_is_not_there_a_wrong_id_and_too_many_watchers_are_refused(ha
 def test_an_id_beyond_the_log_hides_no_later_entry(harness: Harness) -> None:
     chain.start("1", count=1)
     harness.run()
-    execution = service.get(harness.ports, FlowAddress("chain", "1")).execution_id
+    execution = reads.get(harness.ports, FlowAddress("chain", "1")).execution_id
     stream = http._events(FlowAddress("chain", "1"), (execution, 99), traces=True)
     with replaced(flow_watch_seconds=60):  # it ends with the run, however long the machine takes
         assert [next(stream).split("\n")[0] for _ in range(2)] == ["retry: 1000", "event: progress"]
@@ -136,7 +137,7 @@ def test_a_poll_is_one_read_also_of_a_long_log(harness: Harness) -> None:
     with replaced(flow_tail_bytes_max=300, flow_chunk_bytes_max=400):
         chain.start("1", count=12)
         harness.run()
-        header = service.get(harness.ports, FlowAddress("chain", "1"))
+        header = reads.get(harness.ports, FlowAddress("chain", "1"))
         assert header.log.chunks > 1
         events = http._events(FlowAddress("chain", "1"), (header.execution_id, header.log.length), traces=True)
         next(events)

@@ -12,7 +12,7 @@ from signalbox.batches.api import FRESH_SECONDS, is_live
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue, Unavailable
-from signalbox.tasks.machine import idempotency_key, idempotent_calls
+from signalbox.tasks.machine.idempotency_keys import idempotency_key, idempotent_calls
 from signalbox.testing import Faults, Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.memory_store import MemoryStore

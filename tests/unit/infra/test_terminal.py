@@ -34,7 +34,7 @@ Traceback (most recent call last):
 RuntimeError: worker ended
 '''
 
-OF_REGISTER = f'  File "{KIT.root}/shared/signalbox/functions.py", line 145, in register\nValueError: two tasks'
+OF_REGISTER = f'  File "{KIT.root}/shared/signalbox/function/function.py", line 145, in register\nValueError: two tasks'
 
 
 def shown(
@@ -141,7 +141,7 @@ def test_a_traceback_without_a_frame_of_the_users_is_whole() -> None:
         ),
         (
             OF_REGISTER,
-            "shared/signalbox/functions.py:145: ValueError: two tasks",
+            "shared/signalbox/function/function.py:145: ValueError: two tasks",
         ),
         ("", "unknown error"),
     ],

@@ -12,7 +12,7 @@ from signalbox.core.ports import Change, Conflict, Must
 from signalbox.core.problems import Unavailable
 from signalbox.mailboxes import machine, service
 from signalbox.mailboxes.machine import next_revision
-from signalbox.mailboxes.model import Delivery, header_path
+from signalbox.mailboxes.model.messages import Delivery, header_path
 from signalbox.mailboxes.storage import Mailbox, header_put, message_put
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transition_tables import Row, tables

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from signalbox.core.problems import Problem
 from signalbox.documents.problems import StaleCopy
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
 
 SHARED = Path(__file__).parents[3] / "shared"
-LOADED = "import sys, signalbox.functions; print(*(name for name in sys.modules if name.endswith('.problems')))"
+LOADED = "import sys, signalbox.function.function; print(*(each for each in sys.modules if each.endswith('.problems')))"
 
 
 def test_an_error_is_raised_again_as_its_own_class() -> None:

@@ -10,7 +10,8 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, UnknownTask
-from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import model, service
 from signalbox.objects.machine.classes import ObjectClass, Reference, send_post, send_task
 from signalbox.objects.model import CallPlace, CallRecord, Message, Post, method_call

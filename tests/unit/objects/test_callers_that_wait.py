@@ -7,7 +7,8 @@ import pytest
 from signalbox.core import outbox
 from signalbox.core.ports import Committed, Write, unlimited
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.mailboxes.model import ObjectAddress, StoredMessage
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import StoredMessage
 from signalbox.objects import service
 from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message, leads, method_call
 from signalbox.objects.storage import kept_posts

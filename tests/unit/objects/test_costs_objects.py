@@ -8,7 +8,7 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
 from signalbox.mailboxes.limits import LIMITS
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.storage import message_put
 from signalbox.objects import service, sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS

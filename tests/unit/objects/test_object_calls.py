@@ -7,7 +7,7 @@ import pytest
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.problems import OtherBody
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, deletion, method_call
 from signalbox.objects.service import Code
 from tests.unit.objects import accounts

@@ -7,7 +7,7 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Write
 from signalbox.core.problems import Unavailable
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.storage import message_put
 from signalbox.objects import sweep
 from signalbox.objects.limits import LIMITS

@@ -9,7 +9,8 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine import turns
 from signalbox.objects.machine.turns import Turn

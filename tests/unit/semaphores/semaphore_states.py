@@ -12,7 +12,9 @@ from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.semaphores.machine.transitions import Loaded, QueueReads, WaiterTransition
-from signalbox.semaphores.model import LeaseRecord, Semaphore, State, Waiter
+from signalbox.semaphores.model.leases import LeaseRecord
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import State, Waiter
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, PAST = NOW + timedelta(seconds=10), NOW - timedelta(seconds=1)

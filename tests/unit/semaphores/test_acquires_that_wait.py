@@ -8,7 +8,7 @@ import pytest
 from signalbox.adapters.line import Lines
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import http, service
-from signalbox.semaphores.model import PAUSED
+from signalbox.semaphores.model.waiters import PAUSED
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from tests.unit.cost_table import row_cost, total
 from tests.unit.semaphores.test_semaphores_http import CALL, World

@@ -11,7 +11,7 @@ import pytest
 from signalbox.adapters.meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.semaphores import service, sweep, tasks
-from signalbox.semaphores.model import WaitAnswer
+from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SemaphoresQuery, SignalRequest, WaitRequest
 from signalbox.semaphores.service import find_deadlocks
 from tests.unit.cost_table import is_within, row_cost

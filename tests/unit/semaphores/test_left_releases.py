@@ -10,7 +10,7 @@ from signalbox.core.ports import Committed, Store, Write
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.machine.leases import EndLease
-from signalbox.semaphores.model import Lease, parse_lease_id
+from signalbox.semaphores.model.leases import Lease, parse_lease_id
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.testing.limits import replaced
 from tests.unit.operations_platform import OperationsPlatform

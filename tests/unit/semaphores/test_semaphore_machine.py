@@ -17,14 +17,10 @@ from signalbox.semaphores.machine.transitions import (
     WaiterTransition,
     with_alarm,
 )
-from signalbox.semaphores.model import (
-    ENDED,
-    Mode,
-    Release,
-    Semaphore,
-    State,
-    WaitAnswer,
-)
+from signalbox.semaphores.model.lanes import Mode
+from signalbox.semaphores.model.leases import Release
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import ENDED, State, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.testing.limits import replaced

@@ -12,17 +12,10 @@ from signalbox.core.problems import Unavailable
 from signalbox.semaphores.machine import lanes, leases, settings, wait_queue, waits
 from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Transition, Undecided
-from signalbox.semaphores.model import (
-    EndedLease,
-    Lane,
-    Lease,
-    LeaseRecord,
-    Release,
-    Semaphore,
-    State,
-    WaitAnswer,
-    Waiter,
-)
+from signalbox.semaphores.model.lanes import Lane
+from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, Release
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import State, WaitAnswer, Waiter
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from tests.unit.semaphores.semaphore_states import (
     CALL,

@@ -11,7 +11,8 @@ import pytest
 from signalbox.adapters import runtime
 from signalbox.core.ports import Change, Put, Query
 from signalbox.semaphores import service, tasks
-from signalbox.semaphores.model import NOT_ACQUIRED, PAUSED, waiter_path
+from signalbox.semaphores.model.paths import waiter_path
+from signalbox.semaphores.model.waiters import NOT_ACQUIRED, PAUSED
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import read_waiter
 from signalbox.testing.limits import replaced

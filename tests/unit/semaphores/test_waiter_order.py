@@ -10,7 +10,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.machine.wait_queue import head_of
-from signalbox.semaphores.model import Waiter
+from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
 from signalbox.testing.limits import replaced
 from signalbox.testing.memory_store import MemoryStore

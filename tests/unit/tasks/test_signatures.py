@@ -8,7 +8,7 @@ import pytest
 from signalbox.batches.model.units import Unit
 from signalbox.core.json_types import type_errors
 from signalbox.core.problems import BadArgument
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 
 UNIT = Unit("b", 3)

@@ -1,17 +1,18 @@
-"""Attempts of a task and its failure: the tables in the docstring of `machine`, row by row."""
+"""Attempts of a task and its failure: the tables in the docstrings of `machine`, row by row."""
 
 import pytest
 
 from signalbox.core.ports import SERVER_TIME, Put
 from signalbox.core.problems import GaveUp, NotFound, Problem, Unavailable
-from signalbox.tasks import machine
+from signalbox.tasks.machine import attempts
+from signalbox.tasks.machine import failures as machine_failures
 from signalbox.tasks.model import Attempt, RetryLimits, Start, failure_path
 from signalbox.tasks.problems import Gone, StillRetried
 from signalbox.tasks.service import failures, runs
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transition_tables import Row, tables
 
-ATTEMPTS, FAILURES = tables(machine.__doc__)
+[ATTEMPTS], [FAILURES] = tables(attempts.__doc__), tables(machine_failures.__doc__)
 ATTEMPTS_MAX = 2
 OPERATION = "op"
 COMMANDS = ("a delivery gives up", "retry", "delete")

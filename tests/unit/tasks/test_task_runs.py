@@ -11,7 +11,7 @@ from signalbox.batches.model.units import Completion, Unit, UnitOutcome
 from signalbox.core.effects import Json
 from signalbox.core.ports import Committed, Ports, Put, Write
 from signalbox.core.problems import BadValue, GaveUp, Problem, Unavailable
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
 from signalbox.testing.memory_store import MemoryStore

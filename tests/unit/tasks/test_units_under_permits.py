@@ -15,7 +15,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.tasks.machine import with_unit
+from signalbox.tasks.machine.attempts import with_unit
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness

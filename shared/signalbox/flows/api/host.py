@@ -21,19 +21,14 @@ from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
-from signalbox.flows.machine.commands import (
-    ContinueAsNew,
-    ObjectCall,
-    created,
-    is_replayed,
-    is_running,
-    note_refused,
-    refusal_of_query,
-)
-from signalbox.flows.model import FlowDefinition, Flows, Keeping
+from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall
+from signalbox.flows.machine.running_flow import created, is_replayed, is_running, note_refused, refusal_of_query
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import Keeping
 from signalbox.flows.tasks import archives, bulk, steps, turns
 from signalbox.mailboxes.http import delivery_of
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS

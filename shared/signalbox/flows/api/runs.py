@@ -21,11 +21,16 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
-from signalbox.flows import http, service, sweep
-from signalbox.flows.machine.commands import SubFlow, created, is_running
-from signalbox.flows.model import NO_LABELS, RUNNING, STUCK, SUSPENDED, FlowAddress, FlowDefinition, FlowHeader, Flows
+from signalbox.flows import http, sweep
+from signalbox.flows.machine.commands import SubFlow
+from signalbox.flows.machine.running_flow import created, is_running
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
+from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
-from signalbox.tasks.machine import content_of, idempotency_key
+from signalbox.flows.service import messages, queries, reads, starts, suspensions
+from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,7 +83,7 @@ class FlowStatus:
             outcome.get("result"),
             outcome.get("error", {}),
             header.progress,
-            http.shown_waits(header, service.stuck_below(runtime.ports().store, header)),
+            http.shown_waits(header, reads.stuck_below(runtime.ports().store, header)),
             header.log.length,
             dict(header.stuck or {}),
             dict(header.labels),
@@ -126,12 +131,12 @@ class FlowRun:
         """
         sent = _written(value, "value")
         id_ = id or idempotency_key("event", self._address.base, name, sent) or runtime.ports().store.new_id()
-        service.post_event(runtime.ports(), self._address, name, sent, id_)
+        messages.post_event(runtime.ports(), self._address, name, sent, id_)
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the run: `flow.Cancelled` is raised where its code waits. An ended run does not change."""
         key = idempotency_key("cancel", self._address.base)
-        service.cancel(runtime.ports(), self._address, reason, key)
+        messages.cancel(runtime.ports(), self._address, reason, key)
 
     def terminate(self, reason: str = "") -> None:
         """End the run as cancelled without running its code. Its locks are released, batches and sub-flows cancelled.
@@ -146,19 +151,19 @@ class FlowRun:
         Tasks that it has scheduled run, and its locks expire with their leases. A cancel takes effect when it is
         resumed; `terminate` ends it. A suspended run does not change. Raises `NoFlow` or `FlowEnded`.
         """
-        service.suspend(runtime.ports(), self._address, reason)
+        suspensions.suspend(runtime.ports(), self._address, reason)
 
     def resume(self) -> None:
         """Let a suspended run continue, and replay a stuck one with the code that is deployed now. Raises `NoFlow`."""
-        service.resume(runtime.ports(), self._address)
+        suspensions.resume(runtime.ports(), self._address)
 
     def status(self) -> FlowStatus:
         """Return the status of the run. Raises `NoFlow`."""
-        return FlowStatus.of(service.get(runtime.ports(), self._address))
+        return FlowStatus.of(reads.get(runtime.ports(), self._address))
 
     def wait(self, seconds: float) -> FlowStatus:
         """Return the status once the run has ended, at the latest after `seconds`. It reads the run once a second."""
-        return FlowStatus.of(service.wait(runtime.ports(), self._address, seconds))
+        return FlowStatus.of(reads.wait(runtime.ports(), self._address, seconds))
 
     def query(self, name: str, /, **arguments: Any) -> Any:
         """Return what the code of the run answers (`flow.answer`), from a replay of its log that changes nothing.
@@ -167,11 +172,11 @@ class FlowRun:
         `Problem` that the answer raises.
         """
         written = {argument: _written(value, argument) for argument, value in arguments.items()}
-        return service.query(runtime.ports(), _flows_of(self._address.name), self._address, name, written).result
+        return queries.query(runtime.ports(), _flows_of(self._address.name), self._address, name, written).result
 
     def log(self) -> dict[str, Any]:
         """Return the log of the run: its `entries`, and the values that `signalbox.testing.replay` needs."""
-        header, entries = service.get_log(runtime.ports().store, self._address)
+        header, entries = reads.get_log(runtime.ports().store, self._address)
         return http.shown_log(header, entries, entries)
 
     def delete(self) -> None:
@@ -253,10 +258,8 @@ class Flow(Generic[P, R]):
         follow = self._on_complete and deployed(self._on_complete, "on_complete")
         labels = None if self._labels is NO_LABELS else self._labels
         written = None if arguments is None else self._checked((), arguments)
-        wanted = service.Fork(id, from_entry, written, follow, labels, self._timeout_seconds)
-        return FlowRun(
-            service.fork(runtime.ports(), self._local(), FlowAddress.checked(self.name, run), wanted).address
-        )
+        wanted = starts.Fork(id, from_entry, written, follow, labels, self._timeout_seconds)
+        return FlowRun(starts.fork(runtime.ports(), self._local(), FlowAddress.checked(self.name, run), wanted).address)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> SubFlow[R]:
         """Return the command that runs this flow as a sub-flow; its result is the result of the command.
@@ -364,7 +367,7 @@ def started(
     """Start a run, with the first turn if `local` has the flow's code."""
     follow = on_complete and deployed(on_complete, "on_complete")
     function = local.function if address.name in local.definitions else function_of(address.name)
-    service.start(runtime.ports(), local, function, address, dict(arguments), follow, labels, timeout_seconds)
+    starts.start(runtime.ports(), local, function, address, dict(arguments), follow, labels, timeout_seconds)
     return FlowRun(address)
 
 

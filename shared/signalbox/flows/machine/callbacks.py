@@ -26,7 +26,8 @@ from typing import Self
 
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, CallbackExpired, NoCallback
 
 KEY_LETTERS_MIN = 32

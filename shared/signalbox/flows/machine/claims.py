@@ -31,7 +31,7 @@ from datetime import datetime, timedelta
 
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Inline
-from signalbox.flows.model import Claim, Wait
+from signalbox.flows.model.waits import Claim, Wait
 
 Steps = Mapping[str, tuple[Inline[object], Wait]]
 """The inline steps that the code waits for, by path."""

@@ -5,22 +5,14 @@
     which, who = await flow.first(approved=flow.event("approved", str), late=flow.sleep(86_400))
 
 Replay compares the signatures of commands: their kind and name, not their arguments.
-
-A command that the code creates and neither awaits, sends nor keeps has no effect; most often an `await` was forgotten.
-The driver notices it at the next `await`, because no reference to it is left. A command that the code keeps may still
-be awaited later, for instance in a clean-up.
 """
 
 import json
-import sys
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import CoroutineType, GeneratorType, TracebackType
-from typing import Any, ClassVar, Generic, Protocol, Self, TypedDict, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Awaited, Call
@@ -29,129 +21,21 @@ from signalbox.core.json_types import type_errors
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import SUB_FLOW
-from signalbox.flows.problems import BadFlow, CannotQuery
+from signalbox.flows.machine.running_flow import created, current_branch
+from signalbox.flows.model.messages import SUB_FLOW
+from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.problems import NoSuchMethod
-from signalbox.rates.limits import LIMITS as RATE_LIMITS
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
-from signalbox.semaphores.model import Priority
+from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import check_lane_key, check_priority
 from signalbox.tasks.model import TaskContext
 
-Created = TypeVar("Created")
 T = TypeVar("T")
-
-
-# --- the running flow ---
-
-
-class RunningFlow(Protocol):
-    """The driver, as commands see it. `created` are the commands that the code has created since its last wait.
-
-    `answering` is the name of the query whose function runs, empty otherwise: that function must not act.
-    """
-
-    created: list[tuple["weakref.ref[Any]", str]]
-    answering: str
-
-    @property
-    def branch(self) -> str:
-        """The path of the branch whose code runs."""
-        ...
-
-    @property
-    def replayed(self) -> bool:
-        """Whether the code runs at a position that an earlier turn has passed, and no call was refused before it."""
-        ...
-
-    def refused(self) -> None:
-        """Note that the kit has refused a call of the code."""
-        ...
-
-
-_current: ContextVar[RunningFlow | None] = ContextVar("running_flow", default=None)
-
-
-@contextmanager
-def running(flow: RunningFlow) -> Iterator[None]:
-    """Make `flow` the flow whose code runs."""
-    token = _current.set(flow)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-def is_running() -> bool:
-    """Return whether the code of a flow runs."""
-    return _current.get() is not None
-
-
-def is_replayed() -> bool:
-    """Return whether the code of a flow runs at a position that an earlier turn has passed."""
-    flow = _current.get()
-    return flow is not None and flow.replayed
-
-
-def note_refused() -> None:
-    """Note that the kit has refused a call of the code, if a flow runs."""
-    if (flow := _current.get()) is not None:
-        flow.refused()
-
-
-READS = frozenset({"flow.context", "flow.now"})
-"""The functions of `flow` that a query may call."""
-
-
-def running_flow(name: str) -> Any:
-    """Return the driver of the flow whose code runs. Raises `BadFlow` if none does; `name` is the called function.
-
-    Raises `CannotQuery` in a query, unless the function only reads.
-    """
-    if (flow := _current.get()) is None:
-        raise BadFlow(f"`{name}` works only inside the code of a flow.")
-    if name not in READS and (refusal := refusal_of_query(f"calls `{name}()`")):
-        raise refusal
-    return flow
-
-
-def refusal_of_query(does: str) -> CannotQuery | None:
-    """Return the error of a query whose function acts, or None if no query is answered. `does` says what it does."""
-    flow = _current.get()
-    if flow is None or not flow.answering:
-        return None
-    advice = "A query only reads the variables of the code. Send the run an event, and let its code do that"
-    return CannotQuery(f"The query {flow.answering!r} {does}. {advice}.")
-
-
-def created(command: Created, name: str, frames: int = 2, instead_of: object = None) -> Created:
-    """Record that a flow's code has created a command, `frames` frames above; do nothing if no flow runs.
-
-    `instead_of` is the command that it is made from. Raises `CannotQuery` in a query.
-    """
-    if refusal := refusal_of_query(f"creates the command {name}"):
-        raise refusal
-    if (flow := _current.get()) is not None:
-        if instead_of is not None:
-            flow.created[:] = [(other, place) for other, place in flow.created if other() is not instead_of]
-        flow.created.append((weakref.ref(command), f"{name} at {called_at(frames + 1)}"))
-    return command
-
-
-def called_at(frames: int) -> str:
-    """Return the place in the code `frames` frames above."""
-    caller = sys._getframe(frames)
-    return f"{caller.f_code.co_filename.rpartition('/')[2]}:{caller.f_lineno} in {caller.f_code.co_name}"
-
-
-def _branch() -> str:
-    """Return the path of the branch whose code runs."""
-    flow = _current.get()
-    return flow.branch if flow else ""
 
 
 # --- commands ---
@@ -344,12 +228,12 @@ class Lock(Command["HeldLock"]):
 
     async def __aenter__(self) -> "HeldLock":
         held = await self
-        self._entered.append((_branch(), held))
+        self._entered.append((current_branch(), held))
         return held
 
     async def __aexit__(self, *_: object) -> None:
         """Release the lock that this branch has entered last: other branches may have entered the same command."""
-        own = [number for number, (branch, _) in enumerate(self._entered) if branch == _branch()]
+        own = [number for number, (branch, _) in enumerate(self._entered) if branch == current_branch()]
         self._entered.pop(own[-1] if own else -1)[1].release()
 
 
@@ -363,7 +247,7 @@ class RatePermits(Command[None]):
     weight: int = 1
 
     def __post_init__(self) -> None:
-        _check_count("weight", self.weight, RATE_LIMITS.burst_max)
+        _check_count("weight", self.weight, CORE_LIMITS.burst_max)
 
     @property
     def name(self) -> str:
@@ -477,72 +361,6 @@ def batch_of(
     return Batch(known, failures_max, semaphore, rate, weight) if known else Batch(known, failures_max)
 
 
-# --- groups of commands ---
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AllOf(Awaited[T]):
-    """All of several commands and coroutines. The first error is raised once the others have been cancelled."""
-
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AnyOf(Awaited[T]):
-    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
-
-    items: tuple[Any, ...]
-    keys: tuple[int | str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstSuccessOf(AnyOf[T]):
-    """The first of several commands that succeeds. The others are abandoned."""
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class SettledOf(Awaited[T]):
-    """All of several commands, each as a `Settled`. No error is raised."""
-
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Shield(Awaited[T]):
-    """A command or a coroutine that no cancel interrupts."""
-
-    item: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Settled(Generic[T]):
-    """The outcome of one of several commands: its result or its error."""
-
-    result: T | None = None
-    error: Exception | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the command has succeeded."""
-        return self.error is None
-
-
-class First(tuple[int | str, Any]):
-    """The result of a `first`: the name or the position of the command, and its result. The code unpacks it."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, tuple):
-            raise TypeError("The result of flow.first() has two values: write `which, result = await flow.first(…)`.")
-        return super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple.__hash__
-
-
 CONTINUE_AS_NEW = "flow.continue_as_new()"
 
 
@@ -551,39 +369,6 @@ class ContinueAsNew:
     """The value that a flow returns to start a new execution with an empty log and other arguments."""
 
     arguments: Mapping[str, Any]
-
-
-def first_of(
-    items: Sequence[Any], named: Mapping[str, Any], kind: type[AnyOf[Any]] = AnyOf, name: str = "flow.first()"
-) -> AnyOf[Any]:
-    """Return the first of commands, by position or by name. Raises `TypeError` for both at once, and for a branch."""
-    if bool(items) == bool(named):
-        raise TypeError(f"{name} needs at least one command: all of them by position, or all by name.")
-    known = (*items, *named.values())
-    check_commands(known, name)
-    return kind(known, tuple(named) or tuple(range(len(known))))
-
-
-def check_commands(items: Iterable[Any], name: str) -> None:
-    """Raise `TypeError` if there are coroutines in what is given to the function of this name."""
-    if any(map(branches_in, items)):
-        raise TypeError(f"{name} takes commands, not coroutines: a coroutine could be abandoned half done.")
-
-
-def branches_in(item: Any) -> list[Any]:
-    """Return the coroutines and generators in what the code waits for."""
-    match item:
-        case GeneratorType() | CoroutineType():
-            return [item]
-        case AllOf() | AnyOf() | SettledOf():
-            inner = item.items
-        case Shield():
-            inner = (item.item,)
-        case list() | tuple():
-            inner = tuple(item)
-        case _:
-            inner = ()
-    return [branch for each in inner for branch in branches_in(each)]
 
 
 # --- locks ---

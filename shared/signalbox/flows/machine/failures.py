@@ -11,9 +11,10 @@ from typing import Any
 
 from signalbox.core.calls import Awaited
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
-from signalbox.core.problems import LeaseEnded, Problem
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.problems import TimedOut
+from signalbox.flows.problems import BadFlow, TimedOut
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 PACKAGE = f"{sys.modules[__name__.partition('.')[0]].__path__[0]}/"
 """The directory of this package."""
@@ -99,6 +100,27 @@ def stored_json(value: Any, name: str, bytes_max: int, codec: Codec = JSON) -> A
     if size_bytes > bytes_max:
         raise too_large(f"{name[0].upper()}{name[1:]} has {size_bytes:,} bytes; the limit is {bytes_max:,}.")
     return written
+
+
+def checked_json(value: Any, name: str, bytes_max: int, field: str) -> Any:
+    """Return a caller's value. Raises `BadFlow` if it is not JSON, `TooLarge` if it is too large."""
+    try:
+        stored_json(value, name, bytes_max)
+    except Stuck as error:
+        raise (TooLarge if error.kind == "flow-too-large" else BadFlow)(error.detail, field=field) from error
+    return value
+
+
+def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcome:
+    """Return the outcome of a step that returned. A result that cannot be stored is an error."""
+    try:
+        outcome = CallOutcome(encode(codec, result, "the result"))
+        size_bytes = len(outcome.to_text())
+    except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
+        return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
+    if size_bytes > bytes_max:
+        return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
+    return outcome
 
 
 def is_misuse(error: BaseException) -> bool:

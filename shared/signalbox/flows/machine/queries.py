@@ -24,10 +24,12 @@ from typing import Any
 from signalbox.core.codec import JSON, WrongValue, encode_unannotated
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
-from signalbox.flows.machine.commands import running
 from signalbox.flows.machine.driver import Driver
 from signalbox.flows.machine.failures import Cancelled, Stuck, failed, stored_json
-from signalbox.flows.model import FlowDefinition, FlowHeader, Message
+from signalbox.flows.machine.running_flow import running
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Message
 from signalbox.flows.problems import CannotQuery, NoQuery
 from signalbox.tasks.requests.signatures import Signature
 

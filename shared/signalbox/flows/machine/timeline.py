@@ -13,9 +13,13 @@ from signalbox.core.effects import RecordedSpan
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.groups import PendingCommand
+from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import FlowDefinition, FlowHeader, Message, Result, Wait, sub_flow_address, time_of
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.log import time_of
+from signalbox.flows.model.messages import Message, Result, sub_flow_address
+from signalbox.flows.model.waits import Wait
 
 DONE, FAILED, ABANDONED, PENDING = "done", "failed", "abandoned", "pending"
 HELD, RELEASED = "held", "released"

@@ -74,19 +74,16 @@ What a turn does with each message. A lease in a dropped result is released, unl
     cancel   the flow has ended                            dropped
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec import JSON, Codec, encode
-from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of, wake_up
+from signalbox.core.codec import JSON, Codec
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
-from signalbox.core.problems import BadArgument, GaveUp, Problem, TooLarge
-from signalbox.core.times import EPOCH, rfc3339
+from signalbox.core.problems import GaveUp
+from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import (
     NOBODY,
@@ -99,42 +96,26 @@ from signalbox.flows.machine.claims import (
     new_claims,
 )
 from signalbox.flows.machine.commands import (
-    Batch,
     Command,
     ContinueAsNew,
     Inline,
     Lock,
     RatePermits,
-    Renew,
     Retried,
     Sleep,
     Step,
     SubFlow,
 )
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import diverged, stored_json, too_large, trace_of
-from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    Cancel,
-    Claim,
-    End,
-    Event,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Message,
-    Origin,
-    Result,
-    StoredLog,
-    Wait,
-    parent_key,
-    sub_flow_address,
-)
-from signalbox.flows.problems import CannotFork, FlowCancelled, FlowExists
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.machine.failures import diverged
+from signalbox.flows.machine.tree import PendingCommand
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, parent_key, sub_flow_address
+from signalbox.flows.model.waits import Claim, Wait
+from signalbox.flows.problems import CannotFork, FlowExists
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 @dataclass(slots=True)
@@ -502,250 +483,8 @@ def _is_delayed(command: Command[Any]) -> bool:
     return isinstance(command, Sleep) or (isinstance(command, Step) and bool(command.call.delay_seconds))
 
 
-# --- the header after a turn ---
-
-
-def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: Mapping[str, Any] | None) -> FlowHeader:
-    """Return the header of a fork of `source` after its first `entries`. `new` has the address and the options."""
-    before = [replace(each, entries=min(each.entries, entries)) for each in source.origins]
-    return replace(
-        new,
-        arguments=source.arguments if arguments is None else arguments,
-        begun=True,
-        start_at=source.start_at,
-        patches={name: number for name, number in source.patches.items() if number <= 1 + entries},
-        origins=(*before, Origin(source.address.key, source.execution_id, entries)),
-    )
-
-
-def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
-    """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
-    written_by = max(revision, turn.header.written_by)
-    kept = sum(map(len, turn.driver.kept.values()))
-    kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
-    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
-    names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
-    header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names), labels=_labels_after(turn))
-    if turn.continued is not None:
-        return _next_generation(header, turn.continued)
-    driver = turn.driver
-    header = replace(
-        header,
-        begun=True,
-        start_at=turn.start_at,
-        pending=turn.pending,
-        running=turn.running,
-        cancel_waits=turn.cancels_left > 0,
-        leases=dict(driver.held),
-        patches=dict(driver.position.patches),
-    )
-    if driver.ended is None:
-        return header
-    error = driver.ended.exception()
-    trace = trace_of(error) if isinstance(error, Problem) else ""
-    return replace(header.ended(end_of(driver.ended, turn.now, turn.result)), trace=trace)
-
-
-def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
-    """Return the labels of a run. Raises `Stuck` if they are too many."""
-    changed = {**turn.header.labels, **turn.driver.labels}
-    labels = {name: value for name, value in changed.items() if value is not None}
-    if len(labels) > LIMITS.flow_labels_total_max:
-        raise too_large(f"The run has {len(labels)} labels; the limit is {LIMITS.flow_labels_total_max}.")
-    return labels
-
-
-def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
-    stored_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
-    if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
-        detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
-        most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
-        raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
-    return replace(
-        header,
-        generation=header.generation + 1,
-        arguments=dict(continued.arguments),
-        begun=False,
-        start_at=None,
-        log=StoredLog(),
-        pending={},
-        running={},
-        cancel_waits=False,
-        leases={},
-        patches={},
-        origins=(),
-    )
-
-
-def new_entries(turn: FlowTurn) -> list[Message]:
-    """Return the new entries of the log. If the flow continues as new, what was kept begins the next log.
-
-    These are the kept events, and a cancel that the code has not received.
-    """
-    if turn.continued is None:
-        return turn.applied
-    kept = turn.driver.kept.items()
-    events = [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
-    reason = turn.driver.due_cancel
-    return [*events, *([] if reason is None else [Cancel(reason, _known(turn.now))])]
-
-
-def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> End:
-    """Return the end of a flow from the outcome of its code. Raises `Stuck` for a result that cannot be stored."""
-    error = outcome.exception()
-    match error:
-        case None:
-            result = stored_json(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max, codec)
-            return End(COMPLETED, CallOutcome(result), _known(now))
-        case Problem():
-            return End(FAILED, CallOutcome.from_problem(error), _known(now))
-    problem = FlowCancelled(str(error) or "The flow was cancelled.")
-    return End(CANCELLED, CallOutcome.from_problem(problem), _known(now))
-
-
-def _known(now: datetime | None) -> datetime:
-    assert now is not None, "a turn that needs the time has read a record"
-    return now
-
-
 def _short_error(outcome: CallOutcome) -> str:
     """Return the error of an attempt as the header and the log keep it: its title and the beginning of its detail."""
     error = outcome.error or {}
     text = f"{error.get('title')}: {error.get('detail')}" if error else f"{outcome.raised}"
     return text[: LIMITS.flow_last_error_letters]
-
-
-def check_log(length: int, size_bytes: int) -> None:
-    """Raise `Stuck` if the log is too long."""
-    if length > LIMITS.flow_log_entries_max or size_bytes > LIMITS.flow_log_bytes_max:
-        raise too_large(
-            f"The log has {length:,} entries and {size_bytes:,} bytes; the limits are "
-            f"{LIMITS.flow_log_entries_max:,} and {LIMITS.flow_log_bytes_max:,}. Call `flow.continue_as_new` earlier."
-        )
-
-
-def step_outcome(result: Any, bytes_max: int, codec: Codec = JSON) -> CallOutcome:
-    """Return the outcome of a step that returned. A result that cannot be stored is an error."""
-    try:
-        outcome = CallOutcome(encode(codec, result, "the result"))
-        size_bytes = len(outcome.to_text())
-    except ValueError as error:  # also of `WrongValue`, and of an integer of more than 4,300 digits
-        return CallOutcome.from_problem(BadArgument(f"The step's result cannot be stored: {error}."))
-    if size_bytes > bytes_max:
-        return CallOutcome.from_problem(TooLarge(f"A step's result must have at most {bytes_max:,} bytes."))
-    return outcome
-
-
-# --- tasks ---
-
-
-def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
-    """Return the wake-up of a flow."""
-    return wake_up(base, function, FLOWS_QUEUE, until)
-
-
-def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the wake-up at the deadline of a run, if it has one."""
-    if header.deadline_at:
-        yield wake_flow(header.address.base, header.function, header.deadline_at)
-
-
-def carry_flow(header: FlowHeader, revision: int) -> Effect:
-    """Return the wake-up, due at once, that runs the inline steps which the commit of a revision leaves."""
-    base, at = header.address.base, rfc3339(EPOCH)
-    name, payload = name_of("carry", base, header.incarnation, revision), {"mailbox": base, "at": at, "until": at}
-    return Effect(name, FLOWS_QUEUE, header.function, WAKE_UP_TASK, payload, WAKE_UP_PATH)
-
-
-def repeat_flow(base: str, function: str) -> Effect:
-    """Return the wake-up of a flow whose turn schedules again what the flow waits for."""
-    wake = wake_flow(base, function)
-    return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
-
-
-def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, now: datetime | None) -> Effect:
-    """Return the task of a step, delayed by the step's pause if it is retried.
-
-    `together` is the number of commands that the flow waits for.
-    """
-    pause_seconds = step.pause_before(wait.attempt)
-    call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=pause_seconds)
-    name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
-    context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
-    context |= {"delayed": True} if call.delay_seconds else {}
-    return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
-
-
-def result_call(header: FlowHeader, wait: Wait) -> Call:
-    """Return the call of the task that posts a result to a flow; its context has the lease, batch or outcome.
-
-    It uses the default queue of users' tasks: whatever grants a permit or completes a batch may enqueue to that one.
-    """
-    payload = {"flow": header.address.base, "function": header.function, **wait.to_json()}
-    return Call(header.function, FLOW_RESULT_TASK, payload)
-
-
-def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
-    """Return the task that waits for a lock."""
-    members = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
-    lane = {"key": lock.key} if lock.key else {}
-    lane |= {"priority": lock.priority} if lock.priority != "normal" else {}
-    return _command_effect(header, wait, "wait", **members, **lane)
-
-
-def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
-    """Return the task that renews the lease of a lock. It names the lease as it was granted."""
-    members = {"lease": dict(renew.granted), "lease_seconds": renew.lease_seconds}
-    return _command_effect(header, wait, "renew", **members)
-
-
-def cancel_wait_effect(header: FlowHeader, semaphore: str, wait: Wait) -> Effect:
-    """Return the task that cancels the wait for a lock."""
-    return _command_effect(header, wait, "leave", semaphore=semaphore)
-
-
-def rate_effect(header: FlowHeader, permits: RatePermits, wait: Wait) -> Effect:
-    """Return the task that waits for permits of a rate."""
-    return _command_effect(header, wait, "wait_rate", rate=permits.rate, weight=permits.weight)
-
-
-def cancel_rate_effect(header: FlowHeader, rate: str, wait: Wait) -> Effect:
-    """Return the task that cancels the wait for permits of a rate."""
-    return _command_effect(header, wait, "leave_rate", rate=rate)
-
-
-def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:
-    """Return the task that populates a batch."""
-    task = replace(batch.calls[0], payload={}).to_record() if batch.calls else None
-    units = [dict(call.payload) for call in batch.calls]
-    permits: dict[str, Any] = {"semaphore": batch.semaphore} if batch.semaphore else {}
-    permits |= {"rate": batch.rate, "weight": batch.weight} if batch.rate or batch.weight != 1 else {}
-    return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max, **permits)
-
-
-def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
-    """Return the task that cancels an abandoned batch."""
-    return _command_effect(header, wait, "end_batch")
-
-
-def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect:
-    """Return the task that releases a lease, which it names as it was granted."""
-    payload = {"act": "release", "lease": dict(lease)}
-    name = name_of("release", base, lease["semaphore"], lease["id"])
-    return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
-
-
-def archive_effect(header: FlowHeader, again: str = "") -> Effect:
-    """Return the task that writes the archive of an ended run. `again` distinguishes the repeats of one that failed."""
-    base = header.address.base
-    payload = {"act": "archive", "flow": base, "run": header.incarnation}
-    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
-    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
-
-
-def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
-    payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
-    attempt = (wait.attempt,) if wait.attempt > 1 else ()  # older code has no attempt in the name
-    name = name_of(act, header.address.base, wait.execution_id, wait.path, *attempt)
-    path = f"/tasks/{FLOW_COMMAND_TASK}"
-    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)

@@ -16,9 +16,14 @@ from typing import Any
 
 from signalbox.core.ports import Conflict, Ports, Snapshot
 from signalbox.core.times import rfc3339
-from signalbox.flows.model import FlowAddress, FlowHeader, Message, shown_entry
-from signalbox.flows.storage import archived_writes, header_of, read_log
-from signalbox.mailboxes.model import header_path
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.messages import Message
+from signalbox.flows.storage.commits import header_of
+from signalbox.flows.storage.listings import archived_writes
+from signalbox.flows.storage.log import read_log
+from signalbox.mailboxes.model.messages import header_path
 
 WriteRows = Callable[[str, Iterable[Mapping[str, Any]]], object]
 """Write rows to a file, as a whole or not at all (`write_archive`)."""

@@ -29,11 +29,14 @@ from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowAddress, FlowHeader
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import BadFlow, NoFlow, TooManyRuns
-from signalbox.flows.service import Runs, cancel, count_flows, resume
-from signalbox.flows.storage import header_of as flow_of
-from signalbox.mailboxes.model import header_path
+from signalbox.flows.service.lists import Runs, count_flows
+from signalbox.flows.service.messages import cancel
+from signalbox.flows.service.suspensions import resume
+from signalbox.flows.storage.commits import header_of as flow_of
+from signalbox.mailboxes.model.messages import header_path
 
 DONE, SKIPPED = "done", "skipped"
 """The results of units."""

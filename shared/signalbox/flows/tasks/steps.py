@@ -29,12 +29,17 @@ from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.turns import step_outcome, wake_flow
-from signalbox.flows.model import FlowAddress, Flows, Result, Wait, child_id, message_to_record
-from signalbox.flows.service import FlowMailbox, advance
-from signalbox.flows.storage import header_of
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.failures import step_outcome
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.messages import Result, child_id, message_to_record
+from signalbox.flows.model.waits import Wait
+from signalbox.flows.service.turns import FlowMailbox, advance
+from signalbox.flows.storage.commits import header_of
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path, message_path
+from signalbox.mailboxes.model.messages import header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest

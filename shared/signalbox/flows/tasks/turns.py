@@ -22,27 +22,22 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import Carrier
 from signalbox.flows.machine.commands import Inline
-from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.turns import step_outcome, wake_flow
-from signalbox.flows.model import (
-    RUNNING_STEPS,
-    Cancel,
-    Claim,
-    FlowAddress,
-    Flows,
-    Result,
-    Wait,
-    message_from_record,
-    message_to_record,
-)
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.failures import Stuck, step_outcome
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import RUNNING_STEPS
+from signalbox.flows.model.messages import Cancel, Result, message_from_record, message_to_record
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import StepTimedOut
-from signalbox.flows.service import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
+from signalbox.flows.service.turns import Advanced, FlowMailbox, LiveTurn, advance, advance_without_read, mark_stuck
 from signalbox.flows.tasks.steps import post_result
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, Delivery
+from signalbox.mailboxes.model.messages import Delivery
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import run
 from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
-from signalbox.tasks.machine import idempotent_calls
+from signalbox.tasks.machine.idempotency_keys import idempotent_calls
 from signalbox.tasks.model import Attempt, TaskContext
 from signalbox.tasks.storage import count_start, uncount_start
 

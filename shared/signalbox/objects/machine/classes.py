@@ -33,7 +33,8 @@ from signalbox.core.calls import Call
 from signalbox.core.codec import Codec, WrongValue, codec_of, decode, encode, is_plain
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, Post, Sent

@@ -38,7 +38,8 @@ from datetime import datetime, timedelta
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.problems import GaveUp, NotFound, Problem, TooLarge
-from signalbox.mailboxes.model import CallOutcome, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import (
     Applied,

@@ -19,10 +19,8 @@ from typing import Any, Literal
 
 from signalbox.core.keys import valid_key
 from signalbox.core.problems import NotFound
+from signalbox.core.record_values import INTEGER_MAX
 from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR
-
-INTEGER_MAX = 2**63 - 1
-"""Firestore's integers have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,16 +45,10 @@ from itertools import takewhile
 from signalbox.core.effects import name_of
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.transitions import Head, Loaded
-from signalbox.semaphores.model import (
-    NOTHING_KNOWN,
-    PLAIN,
-    Lane,
-    Mode,
-    Semaphore,
-    Waiter,
-    lane_id,
-    shared_lane_id,
-)
+from signalbox.semaphores.model.known_head import NOTHING_KNOWN
+from signalbox.semaphores.model.lanes import PLAIN, Lane, Mode, lane_id, shared_lane_id
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import Waiter
 
 PRIORITY_WEIGHTS: Mapping[str, int] = {"high": 16, "normal": 4, "low": 1}
 

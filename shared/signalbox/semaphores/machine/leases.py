@@ -71,7 +71,9 @@ from signalbox.semaphores.machine.transitions import (
     unchanged,
 )
 from signalbox.semaphores.machine.wait_queue import grant_waiters
-from signalbox.semaphores.model import LeaseRecord, Release, Semaphore, Waiter
+from signalbox.semaphores.model.leases import LeaseRecord, Release
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import Waiter
 
 # --- end ---
 

@@ -39,7 +39,8 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
 from signalbox.semaphores.machine.wait_queue import refuse
-from signalbox.semaphores.model import Semaphore, Waiter
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SemaphoreSettings
 
 

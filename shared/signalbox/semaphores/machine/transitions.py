@@ -26,17 +26,11 @@ from signalbox.core.formats import FORMAT
 from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.model import (
-    LANES_FORMAT,
-    NOTHING_KNOWN,
-    KnownHead,
-    LeaseRecord,
-    Release,
-    Semaphore,
-    State,
-    Waiter,
-    path_of,
-)
+from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
+from signalbox.semaphores.model.leases import LeaseRecord, Release
+from signalbox.semaphores.model.paths import path_of
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import LANES_FORMAT, State, Waiter
 
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)

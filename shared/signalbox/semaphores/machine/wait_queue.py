@@ -47,7 +47,10 @@ from signalbox.semaphores.machine.transitions import (
     refuse_task,
     timeout_task,
 )
-from signalbox.semaphores.model import LeaseRecord, Mode, Release, Semaphore, Waiter
+from signalbox.semaphores.model.lanes import Mode
+from signalbox.semaphores.model.leases import LeaseRecord, Release
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import Waiter
 
 
 @dataclass(frozen=True, slots=True)

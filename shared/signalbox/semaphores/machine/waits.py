@@ -90,7 +90,9 @@ from signalbox.semaphores.machine.transitions import (
     unit_task,
 )
 from signalbox.semaphores.machine.wait_queue import grant_permits
-from signalbox.semaphores.model import ENDED, NOT_ACQUIRED, PAUSED, WAITING, LeaseRecord, Semaphore, WaitAnswer, Waiter
+from signalbox.semaphores.model.leases import LeaseRecord
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import ENDED, NOT_ACQUIRED, PAUSED, WAITING, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
 

@@ -18,7 +18,7 @@ from signalbox.core.queries import Field, Order
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores import service as semaphores
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.machine import check_repeatable, retry_section_call, retry_task, retry_wait
+from signalbox.tasks.machine.failures import check_repeatable, retry_section_call, retry_task, retry_wait
 from signalbox.tasks.model import (
     ATTEMPTS,
     ERRED_AT,

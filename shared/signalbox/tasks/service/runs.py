@@ -40,10 +40,12 @@ from signalbox.critical_sections import service as critical_sections
 from signalbox.critical_sections.model import SectionRun
 from signalbox.rates import service as rates
 from signalbox.semaphores import service as semaphores
-from signalbox.semaphores.model import Lease, WaitAnswer, waiter_path
+from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.paths import waiter_path
+from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.machine import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
+from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts

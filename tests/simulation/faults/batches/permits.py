@@ -10,7 +10,7 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.core.effects import Json
 from signalbox.core.ports import Ports
 from signalbox.semaphores import service as semaphores
-from signalbox.semaphores.model import Lease
+from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs

@@ -9,11 +9,15 @@ from typing import Any
 
 from signalbox.core.ports import Change, Must, Ports, Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.flows import storage
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowAddress, FlowHeader
-from signalbox.flows.storage import DUE_AT, archive_due_at, header_of, read_log
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED
+from signalbox.flows.storage import listings
+from signalbox.flows.storage.commits import header_of
+from signalbox.flows.storage.listings import DUE_AT, archive_due_at
+from signalbox.flows.storage.log import read_log
 from signalbox.flows.tasks.archives import WriteRows, rows_of
-from signalbox.mailboxes.model import header_path
+from signalbox.mailboxes.model.messages import header_path
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 
@@ -34,7 +38,7 @@ def _noted_before(ports: Ports, payload: Mapping[str, Any], write: WriteRows) ->
     if header is None or header.incarnation != payload["run"] or not header.archive:
         return
     entries = read_log(ports.store, header).entries
-    ports.store.commit(storage.archived_writes(read, header))
+    ports.store.commit(listings.archived_writes(read, header))
     try:
         write(header.archive, rows_of(read, header, entries))
     except OSError as error:

@@ -10,8 +10,8 @@ from signalbox.batches.model.batches import Header
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import EPOCH, rfc3339
-from signalbox.flows import service
-from signalbox.flows.model import FlowHeader
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.service import messages
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import bulk as bulk_world
@@ -45,7 +45,7 @@ def _whatever_its_labels(header: FlowHeader, created_at: datetime | None, payloa
 
 
 def _under_any_id(ports: Ports, run: Any, of: Mapping[str, Any]) -> None:
-    service.cancel(ports, run, of["reason"])
+    messages.cancel(ports, run, of["reason"])
 
 
 FAULTS = (

@@ -12,29 +12,36 @@ from unittest.mock import patch
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows import storage
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine import turns
-from signalbox.flows.machine.commands import Sleep, running
+from signalbox.flows.machine import headers
+from signalbox.flows.machine.commands import Sleep
 from signalbox.flows.machine.driver import Driver, Position, replay, waits_for
-from signalbox.flows.machine.groups import Branch
+from signalbox.flows.machine.running_flow import running
+from signalbox.flows.machine.tree import Branch
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import CANCELLED, End, Event, FlowAddress, Flows, Message, Result, Wait
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import CANCELLED, End
+from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.waits import Wait
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox, advance
-from signalbox.flows.storage import CommandWrites, header_of, header_write
+from signalbox.flows.service.turns import FlowMailbox, advance
+from signalbox.flows.storage import listings
+from signalbox.flows.storage.commands import CommandWrites
+from signalbox.flows.storage.commits import header_of, header_write
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.semaphores.machine.transitions import unit_task
-from signalbox.semaphores.model import Waiter
+from signalbox.semaphores.model.waiters import Waiter
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 from tests.simulation.worlds.flows.world import FlowsWorld
 
-new_entries = turns.new_entries
+new_entries = headers.new_entries
 apply_at_once = original("flows._apply_at_once")
 is_over = original("flows._is_over")
 run_step = original("flows.run_step")
@@ -74,7 +81,7 @@ def _cancels_the_header(ports: Ports, address: FlowAddress, reason: str = "") ->
     if header and not header.end:
         end = End(CANCELLED, CallOutcome.from_problem(FlowCancelled(reason or "cancelled")), read.read_time)
         after = header.ended(end)
-        ports.store.commit([header_write(read, after, read.read_time), *storage.listing_writes(read, header, after)])
+        ports.store.commit([header_write(read, after, read.read_time), *listings.listing_writes(read, header, after)])
 
 
 def _compares_nothing(_: FlowTurn) -> None:

@@ -13,12 +13,17 @@ from signalbox.core.effects import Decision
 from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
 from signalbox.flows.api import flow
 from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.groups import Group, Handle, HandleWait, cancelled
-from signalbox.flows.machine.turns import FlowTurn, wake_at_deadline
-from signalbox.flows.model import Cancel, FlowDefinition, FlowHeader, Message
-from signalbox.flows.service import Advanced
-from signalbox.flows.storage import CommandWrites, Commit
-from signalbox.mailboxes.model import CallOutcome
+from signalbox.flows.machine.effects import wake_at_deadline
+from signalbox.flows.machine.groups import Group
+from signalbox.flows.machine.tree import Handle, HandleWait, cancelled
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Message
+from signalbox.flows.service.turns import Advanced
+from signalbox.flows.storage.commands import CommandWrites
+from signalbox.flows.storage.commits import Commit
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original
 from tests.simulation.worlds.flows import composed

@@ -12,9 +12,11 @@ from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
 from signalbox.flows.machine.commands import Retried
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Claim, Message, Result, time_of
-from signalbox.flows.service import Advanced
-from signalbox.flows.storage import Commit
+from signalbox.flows.model.log import time_of
+from signalbox.flows.model.messages import Message, Result
+from signalbox.flows.model.waits import Claim
+from signalbox.flows.service.turns import Advanced
+from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always, original

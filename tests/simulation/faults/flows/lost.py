@@ -13,19 +13,25 @@ from signalbox.core import outbox
 from signalbox.core.effects import complete_wake_ups
 from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
-from signalbox.flows import storage, sweep
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
+from signalbox.flows.machine.effects import release_effect, repeat_flow, wake_flow
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.groups import PendingCommand
-from signalbox.flows.machine.turns import FlowTurn, release_effect, repeat_flow, wake_flow
-from signalbox.flows.model import CANCELLED, End, FlowAddress, FlowHeader, Flows, Message, Result
+from signalbox.flows.machine.tree import PendingCommand
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import CANCELLED, End, FlowHeader
+from signalbox.flows.model.messages import Message, Result
 from signalbox.flows.problems import FlowCancelled
-from signalbox.flows.service import FlowMailbox, advance
-from signalbox.flows.storage import CommandWrites
+from signalbox.flows.service.turns import FlowMailbox, advance
+from signalbox.flows.storage import commits, listings
+from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.tasks import steps
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.fault import Fault
@@ -79,7 +85,7 @@ class _NoQueue:
 
 def _checked_once(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     [read] = ports.store.read(header_path(address.base))
-    header = storage.header_of(read, address)
+    header = commits.header_of(read, address)
     if header and not header.end and not header.stuck:
         ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
     sweep._set_checked(ports, listing, REMOVE)
@@ -106,10 +112,10 @@ def _ended(ports: Ports, read: Snapshot, header: FlowHeader, detail: str, *, wit
         "leases": [release_effect(base, function, lease["granted"]) for lease in header.leases.values()],
         "wake-up": [wake_flow(base, function)],
     }
-    told = [] if without == "message" else list(storage.end_messages(after))
-    writes = [storage.header_write(read, after, read.read_time), *storage.listing_writes(read, header, after), *told]
+    told = [] if without == "message" else list(commits.end_messages(after))
+    writes = [commits.header_write(read, after, read.read_time), *listings.listing_writes(read, header, after), *told]
     effects = [effect for name, part in parts.items() if name != without for effect in part]
-    outbox.commit(ports, writes, [*effects, *sweep._cancels_of_commands(header), *storage.end_tasks(after)])
+    outbox.commit(ports, writes, [*effects, *sweep._cancels_of_commands(header), *commits.end_tasks(after)])
 
 
 def _without(part: str) -> Any:

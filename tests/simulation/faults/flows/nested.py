@@ -10,12 +10,15 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import TooLarge
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.groups import CLOSES_MAX, Branch, Group, Shielded, innermost, is_open
+from signalbox.flows.machine.groups import Group
+from signalbox.flows.machine.tree import CLOSES_MAX, Branch, Shielded, innermost, is_open
 from signalbox.flows.machine.turns import FlowTurn
-from signalbox.flows.model import Cancel, Flows, Message
-from signalbox.flows.service import Advanced, FlowMailbox
-from signalbox.flows.storage import Commit, header_of
-from signalbox.mailboxes.model import CallOutcome, header_path
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.messages import Cancel, Message
+from signalbox.flows.service.turns import Advanced, FlowMailbox
+from signalbox.flows.storage.commits import Commit, header_of
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original

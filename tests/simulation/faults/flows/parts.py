@@ -14,11 +14,15 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOWS_QUEUE
 from signalbox.core.ports import AlreadyExists, Ports
 from signalbox.core.times import EPOCH
-from signalbox.flows import storage
 from signalbox.flows.machine.commands import SubFlow
-from signalbox.flows.machine.turns import FlowTurn, wake_flow
-from signalbox.flows.model import FlowAddress, FlowHeader, Message, ParentFlow, Result, Wait, child_id, new_header
-from signalbox.flows.storage import CommandWrites
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader, ParentFlow, new_header
+from signalbox.flows.model.messages import Message, Result, child_id
+from signalbox.flows.model.waits import Wait
+from signalbox.flows.storage import commands
+from signalbox.flows.storage.commands import CommandWrites
 from signalbox.flows.tasks import steps
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import RenewRequest
@@ -51,7 +55,7 @@ def _create(ports: Ports, payload: Any) -> None:
     parent = ParentFlow(around.base, payload["function"], wait)
     child = new_header(address, payload["function"], payload["arguments"], ports.store.new_id(), parent=parent)
     try:
-        outbox.commit(ports, storage.creation(child, EPOCH), [wake_flow(address.base, payload["function"])])
+        outbox.commit(ports, commands.creation(child, EPOCH), [wake_flow(address.base, payload["function"])])
     except AlreadyExists:
         return
 

@@ -11,16 +11,22 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect, complete_wake_ups, name_of
 from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
-from signalbox.flows import storage, sweep
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.claims import NOBODY, Carrier
+from signalbox.flows.machine.effects import step_effect
 from signalbox.flows.machine.failures import Stuck
-from signalbox.flows.machine.turns import FlowTurn, step_effect
-from signalbox.flows.model import Event, FlowAddress, FlowDefinition, FlowHeader, Message, Result, Wait
-from signalbox.flows.service import Advanced, FlowMailbox, advance, mark_stuck
-from signalbox.flows.storage import header_of
-from signalbox.mailboxes.model import StoredMessage, collection_of, header_path, message_path
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Event, Message, Result
+from signalbox.flows.model.waits import Wait
+from signalbox.flows.service.turns import Advanced, FlowMailbox, advance, mark_stuck
+from signalbox.flows.storage import commits
+from signalbox.flows.storage.commits import header_of
+from signalbox.mailboxes.model.messages import StoredMessage, collection_of, header_path, message_path
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.flows.planting import in_flows, in_nested_flows
 from tests.simulation.faults.points import original
@@ -38,7 +44,7 @@ def _unguarded(header: Snapshot, fields: Any, revision: int) -> Put:
     return replace(header_put(header, fields, revision), guard=None)
 
 
-def _removes_afterwards(ports: Ports, commit: storage.Commit) -> Committed:
+def _removes_afterwards(ports: Ports, commit: commits.Commit) -> Committed:
     """Remove the applied messages in a second commit."""
     taken = [write for write in commit.writes if not isinstance(write, Put)]
     committed = outbox.commit(ports, [write for write in commit.writes if isinstance(write, Put)], commit.effects)
@@ -51,7 +57,7 @@ def _wakes_no_other_run(_: Any) -> Iterator[Effect]:
     return iter(())
 
 
-def _enqueues_without_outbox(ports: Ports, commit: storage.Commit) -> Committed:
+def _enqueues_without_outbox(ports: Ports, commit: commits.Commit) -> Committed:
     """Enqueue the tasks after the commit, without a record of them."""
     committed = ports.store.commit(commit.writes)
     ports.queue.create(complete_wake_ups(commit.effects, committed.commit_time))

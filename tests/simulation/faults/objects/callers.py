@@ -7,7 +7,8 @@ from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Committed, Conflict, OutOfTime, Ports, Write
-from signalbox.mailboxes.model import ObjectAddress, StoredMessage, message_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import StoredMessage, message_path
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects import service
 from signalbox.objects.machine.turns import Turn

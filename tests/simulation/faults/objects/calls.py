@@ -12,7 +12,9 @@ from typing import Any
 
 from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Problem
-from signalbox.mailboxes.model import CallOutcome, Delivery, ObjectAddress, StoredMessage
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery, StoredMessage
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.machine.turns import Turn

@@ -12,7 +12,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Snapshot, Store, Write
 from signalbox.core.problems import Problem
 from signalbox.mailboxes import storage
-from signalbox.mailboxes.model import StoredMessage, header_path
+from signalbox.mailboxes.model.messages import StoredMessage, header_path
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.storage import TurnWrites
 from tests.simulation.faults.fault import torn

@@ -14,7 +14,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.mailboxes import service as mailboxes_service
 from signalbox.mailboxes import storage as mailboxes_storage
 from signalbox.mailboxes.machine import has_read
-from signalbox.mailboxes.model import Delivery, StoredMessage
+from signalbox.mailboxes.model.messages import Delivery, StoredMessage
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects import storage
 from signalbox.objects.machine.turns import Turn

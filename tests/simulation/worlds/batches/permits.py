@@ -19,10 +19,13 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import model, service, sweep
+from signalbox.semaphores import service, sweep
 from signalbox.semaphores import tasks as semaphores_tasks
+from signalbox.semaphores.model import paths
+from signalbox.semaphores.model.leases import lease_id
+from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine import resumed, with_unit
+from signalbox.tasks.machine.attempts import resumed, with_unit
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
 from tests.simulation.reach import PERMITS_WAITED, REACHED, SEMAPHORES_AGAIN, UNITS_FAILED_BY_HAND
@@ -112,7 +115,7 @@ class Permits:
 
         def act() -> None:
             for lease in service.get(self._world.ports, NAME).semaphore.leases[:1]:
-                granted = {"semaphore": NAME, "id": model.lease_id(lease.id, lease.grant)}
+                granted = {"semaphore": NAME, "id": lease_id(lease.id, lease.grant)}
                 service.release(self._world.ports, granted)
 
         self._later("ends a lease", act)
@@ -170,11 +173,11 @@ class Permits:
 
     def check_rest(self) -> None:
         """Check that no permit is held, and no wait is left."""
-        [read] = self._world.store.read(model.path_of(NAME))
-        waiters = [one.data or {} for one in self._world.store.query(Query(f"{model.path_of(NAME)}/waiters"))]
+        [read] = self._world.store.read(paths.path_of(NAME))
+        waiters = [one.data or {} for one in self._world.store.query(Query(f"{paths.path_of(NAME)}/waiters"))]
         REACHED[PERMITS_WAITED] += sum(waiter["joined"] is not None for waiter in waiters)
         waiting = [waiter for waiter in waiters if waiter["state"] == "waiting"]
-        leases = model.Semaphore.from_record(read.data).leases if read.data else ()
+        leases = Semaphore.from_record(read.data).leases if read.data else ()
         held = [lease.lease_id for lease in leases if lease.live(self._world.now())]
         if held or waiting:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")

@@ -35,7 +35,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
-from signalbox.tasks.machine import with_unit
+from signalbox.tasks.machine.attempts import with_unit
 from signalbox.tasks.model import Start, TaskSubject
 from signalbox.tasks.service import runs
 from signalbox.testing.limits import replaced

@@ -18,12 +18,14 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import FlowAddress, FlowDefinition, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.problems import NoFlow
+from signalbox.flows.service import messages, reads, starts
 from signalbox.flows.tasks import steps, turns
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import Attempt
 from tests.simulation.fault_rates import FaultRates
@@ -76,14 +78,14 @@ class AbandonedWorld:
 
     def _start(self) -> None:
         def start() -> None:
-            service.start(self.world.ports, self.flows, FUNCTION, ADDRESS, {})
+            starts.start(self.world.ports, self.flows, FUNCTION, ADDRESS, {})
 
         self.world.start("start", start)
 
     def _cancel(self) -> None:
         def cancel() -> None:
             with suppress(NoFlow):
-                service.cancel(self.world.ports, ADDRESS, "")
+                messages.cancel(self.world.ports, ADDRESS, "")
 
         self.world.start("cancel", cancel)
 
@@ -98,7 +100,7 @@ class AbandonedWorld:
 
     def _check(self) -> None:
         try:
-            header = service.get(self.world.reliable_ports(), ADDRESS)
+            header = reads.get(self.world.reliable_ports(), ADDRESS)
         except NoFlow:
             return
         if not header.end:

@@ -14,10 +14,12 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Store, Write
 from signalbox.core.problems import OtherBody
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.queries import Answer
-from signalbox.flows.model import FlowAddress, FlowHeader, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.problems import (
     CannotFork,
     CannotQuery,
@@ -28,7 +30,8 @@ from signalbox.flows.problems import (
     NotArchived,
     TooManyEvents,
 )
-from signalbox.mailboxes.model import header_path
+from signalbox.flows.service import messages, queries, reads, starts, suspensions
+from signalbox.mailboxes.model.messages import header_path
 from tests.simulation.reach import CALLBACKS_LATE, FORKED, QUERIED, REACHED, STARTED_AGAIN
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.kinds import Kind, program
@@ -88,7 +91,7 @@ class Visitor:
         is_late = now is None or now.incarnation != callback.incarnation
         REACHED[CALLBACKS_LATE] += is_late
         try:
-            service.post_callback(self.world.ports, callback, self.name)
+            messages.post_callback(self.world.ports, callback, self.name)
         except NoCallback:
             return
         except (FlowEnded, TooManyEvents) as refused:
@@ -155,7 +158,7 @@ class People:
 
     def _start(self, address: FlowAddress, what: list[Any]) -> bool:
         told = Call(FUNCTION, "told", {})
-        seconds, start = self.timeouts.get(address.key), service.start
+        seconds, start = self.timeouts.get(address.key), starts.start
         if seconds is not None:  # the last release has no such argument
             start = partial(start, timeout_seconds=seconds)
         try:
@@ -166,7 +169,7 @@ class People:
 
     def _event(self, address: FlowAddress, name: str, id_: str) -> bool:
         try:
-            service.post_event(self.world.ports, address, name, id_, id_)
+            messages.post_event(self.world.ports, address, name, id_, id_)
         except NoFlow:
             return False
         except (FlowEnded, TooManyEvents) as refused:
@@ -177,7 +180,7 @@ class People:
     def cancel(self, address: FlowAddress) -> bool:
         """Cancel a flow; return whether there is one."""
         try:
-            service.cancel(self.world.ports, address)
+            messages.cancel(self.world.ports, address)
         except NoFlow:
             return False
         return True
@@ -217,7 +220,7 @@ class People:
 
     def _suspend(self, address: FlowAddress) -> bool:
         try:
-            service.suspend(self.world.ports, address, "by people")
+            suspensions.suspend(self.world.ports, address, "by people")
         except NoFlow:
             return False
         except FlowEnded:
@@ -234,9 +237,9 @@ class People:
 
     def _fork(self, address: FlowAddress, id_: str, share: float) -> bool:
         try:
-            entries = service.get(self.world.ports, address).log.length
-            wanted = service.Fork(id_, round(share * entries), labels={"fork": id_})
-            REACHED[FORKED] += service.fork(self.world.ports, self.starting(), address, wanted).created
+            entries = reads.get(self.world.ports, address).log.length
+            wanted = starts.Fork(id_, round(share * entries), labels={"fork": id_})
+            REACHED[FORKED] += starts.fork(self.world.ports, self.starting(), address, wanted).created
         except NoFlow:
             return False
         except (CannotFork, OtherBody) as refused:
@@ -253,11 +256,11 @@ class People:
 
     def _query(self, address: FlowAddress) -> bool:
         """Query what the code has seen, which only grows, and what acts, which is refused. Neither writes."""
-        reads = OnlyReads(self.world.ports.store)
-        ports = replace(self.world.ports, store=reads, queue=reads)
+        only_reads = OnlyReads(self.world.ports.store)
+        ports = replace(self.world.ports, store=only_reads, queue=only_reads)
         try:
-            before, answer = service.get(ports, address), service.query(ports, self.starting(), address, "seen", {})
-            if before.execution_id == service.get(ports, address).execution_id:
+            before, answer = reads.get(ports, address), queries.query(ports, self.starting(), address, "seen", {})
+            if before.execution_id == reads.get(ports, address).execution_id:
                 self._compare(address, before.execution_id, answer)
         except NoFlow:
             return False
@@ -265,7 +268,7 @@ class People:
             self.world.log(refused.detail)
             return True
         with suppress(NoFlow, CannotQuery):
-            service.query(ports, self.starting(), address, "acts", {})
+            queries.query(ports, self.starting(), address, "acts", {})
             raise Violation(f"a query of {address.base} has acted")
         return True
 
@@ -305,7 +308,7 @@ class People:
 
     def _resume(self, address: FlowAddress) -> bool:
         try:
-            service.resume(self.world.ports, address)
+            suspensions.resume(self.world.ports, address)
         except NoFlow:
             return False
         return True

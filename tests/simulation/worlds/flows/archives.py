@@ -9,7 +9,9 @@ from random import Random
 from typing import Any
 
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import FlowHeader, Keeping, shown_entry
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.log import shown_entry
+from signalbox.flows.model.retention import Keeping
 from tests.simulation.reach import ARCHIVED, ARCHIVES_FAILED, REACHED
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory

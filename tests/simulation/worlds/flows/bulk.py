@@ -36,22 +36,15 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows import service, sweep
+from signalbox.flows import sweep
 from signalbox.flows.api import flow
-from signalbox.flows.model import (
-    CANCELLED,
-    COMPLETED,
-    RUNNING,
-    SUSPENDED,
-    Cancel,
-    FlowAddress,
-    FlowDefinition,
-    FlowHeader,
-    Flows,
-    message_from_record,
-)
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, RUNNING, SUSPENDED, FlowHeader
+from signalbox.flows.model.messages import Cancel, message_from_record
+from signalbox.flows.service import lists, messages, starts, suspensions
 from signalbox.flows.tasks import bulk, turns
-from signalbox.mailboxes.model import HEADER, Delivery
+from signalbox.mailboxes.model.messages import HEADER, Delivery
 from signalbox.tasks.model import Attempt, RetryLimits
 from signalbox.tasks.service import runs
 from signalbox.testing.limits import replaced
@@ -154,7 +147,7 @@ def requests(random: Random) -> Iterator[Request]:
         states = {"resume": (SUSPENDED, None), "delete": (COMPLETED, CANCELLED)}
         state = random.choice(states.get(action, (RUNNING, SUSPENDED, None)))
         label = random.choice(((LABEL, "a"), None))
-        chosen = service.Runs(FLOW, state, label, "" if state or label else "r")
+        chosen = lists.Runs(FLOW, state, label, "" if state or label else "r")
         yield Request(key, bulk.ActionOnRuns(action, chosen, f"for {key}"))
 
 
@@ -244,15 +237,15 @@ class BulkWorld:
         self.world.start("person", answered, ended)
 
     def _start(self, address: FlowAddress, label: str) -> None:
-        service.start(self.world.ports, FLOWS, FUNCTION, address, {}, labels={LABEL: label})
+        starts.start(self.world.ports, FLOWS, FUNCTION, address, {}, labels={LABEL: label})
 
     def _do(self, what: str, address: FlowAddress) -> None:
         ports = self.world.ports
         match what:
             case "suspend":
-                service.suspend(ports, address, "by a person")
+                suspensions.suspend(ports, address, "by a person")
             case "resume":
-                service.resume(ports, address)
+                suspensions.resume(ports, address)
             case "terminate":
                 sweep.terminate(ports, address)
             case "again":
@@ -261,7 +254,7 @@ class BulkWorld:
                 self._start(address, self.own.choice(LABELS))
             case _:
                 value = what if what == "end" else self.own.choice(LABELS)
-                service.post_event(ports, address, "label", value, str(next(self._numbers)))
+                messages.post_event(ports, address, "label", value, str(next(self._numbers)))
 
     def _request(self, request: Request) -> None:
         """Send a request, and repeat it until there is an answer."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 
 from signalbox.core.ports import Snapshot
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.testing.limits import replaced
 from tests.simulation.reach import REACHED, SUSPENDED
 from tests.simulation.versions import versions_of

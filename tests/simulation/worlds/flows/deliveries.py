@@ -15,9 +15,9 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.flows.model import Flows
+from signalbox.flows.model.definitions import Flows
 from signalbox.flows.tasks import archives, steps, turns
-from signalbox.mailboxes.model import Delivery
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits

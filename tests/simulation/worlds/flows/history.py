@@ -10,20 +10,11 @@ from typing import Any, Protocol
 
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Snapshot
-from signalbox.flows.model import (
-    COMPLETED,
-    Cancel,
-    Event,
-    FlowAddress,
-    FlowHeader,
-    Message,
-    Origin,
-    Result,
-    entries_from_text,
-    message_from_record,
-    time_of,
-)
-from signalbox.mailboxes.model import HEADER, message_path
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import COMPLETED, FlowHeader, Origin
+from signalbox.flows.model.log import entries_from_text, time_of
+from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
+from signalbox.mailboxes.model.messages import HEADER, message_path
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.inline_runs import InlineRuns
 

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from signalbox.core.problems import GaveUp
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.model import Claim, FlowHeader, Result, Wait
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Result
+from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import StepTimedOut
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.program import PAUSE_FACTOR

@@ -27,7 +27,7 @@ from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Query
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
-from signalbox.flows.model import FlowAddress
+from signalbox.flows.model.addresses import FlowAddress
 from signalbox.testing.limits import replaced
 from tests.simulation.lengths import faults
 from tests.simulation.reach import REACHED, TASKS_REFUSED

@@ -17,10 +17,12 @@ from typing import Any
 from signalbox import Function
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
-from signalbox.flows.machine import commands, failures
-from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow, created
-from signalbox.flows.model import AS_LONG_AS_NEEDED, FlowDefinition, Flows, Keeping
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.flows.machine import combinations, commands, failures, running_flow
+from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow
+from signalbox.flows.machine.running_flow import created
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed
@@ -243,7 +245,7 @@ class Code:
         try:
             return await self._run(operation)
         finally:
-            if not commands.is_running():
+            if not running_flow.is_running():
                 self.outside.append(str(clean_up))
             await self._run(clean_up)
 
@@ -472,7 +474,7 @@ def _released(value: Any) -> Any:
     if isinstance(value, commands.HeldLock):
         value.release()
         return "locked"
-    if isinstance(value, commands.Settled):
+    if isinstance(value, combinations.Settled):
         return _released(value.result) if value.ok else "?"
     return [_released(each) for each in value] if isinstance(value, list | tuple) else value
 

@@ -9,10 +9,11 @@ from random import Random
 from signalbox.core.effects import WakeUp
 from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
-from signalbox.flows.model import Cancel
+from signalbox.flows.model.messages import Cancel
 from signalbox.flows.tasks.turns import Code
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.model import HEADER, CallOutcome, collection_of, header_path, message_path
+from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path, message_path
+from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import is_over
 from signalbox.tasks.model import TaskContext
 from tests.simulation.processes import Killed

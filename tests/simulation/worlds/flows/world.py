@@ -23,7 +23,8 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import Unavailable
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
-from signalbox.flows.model import FlowAddress, Flows
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
 from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores.requests import SemaphoreSettings

@@ -10,7 +10,8 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Query
-from signalbox.mailboxes.model import HEADER, ObjectAddress, header_path, message_path
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import HEADER, header_path, message_path
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import CallRecord, Kind
 from signalbox.tasks.model import failure_path

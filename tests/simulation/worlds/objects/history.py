@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.ports import Snapshot
-from signalbox.mailboxes.model import HEADER, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import HEADER
 from tests.simulation.world import Violation
 from tests.simulation.worlds.objects.remembering import REMINDED
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from signalbox.core.calls import Call
 from signalbox.core.problems import Problem
-from signalbox.mailboxes.model import ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.objects.machine.classes import ObjectClass, Reference, send_post, send_task
 from signalbox.objects.model import Applied, Message, Post, method_call
 

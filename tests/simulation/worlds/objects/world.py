@@ -29,7 +29,8 @@ from signalbox.core.effects import Effect, WakeUp
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
-from signalbox.mailboxes.model import Delivery, ObjectAddress
+from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.objects import sweep as objects_sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from signalbox.core.ports import Snapshot
-from signalbox.semaphores.model import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.semaphores.shares import is_queued, lane_of_record
 

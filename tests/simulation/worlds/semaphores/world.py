@@ -19,8 +19,11 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.semaphores import model, service, sweep, tasks
-from signalbox.semaphores.model import NOT_ACQUIRED, Lease, LeaseRecord, WaitAnswer, parse_lease_id
+from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores.model import paths
+from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
+from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
 from signalbox.testing.limits import replaced
@@ -48,7 +51,7 @@ from tests.simulation.worlds.semaphores.shares import (
 )
 
 NAME = "s"
-RECORD = model.path_of(NAME)
+RECORD = paths.path_of(NAME)
 LEASE_SECONDS = 4.0
 CLAIM_SECONDS = 3
 PAGE = 2
@@ -302,7 +305,7 @@ class SemaphoresWorld:
         Others are kept: a task that has claimed its lease, and one of a deadline, is in its queue alone.
         """
         [read] = self.world.store.read(RECORD)
-        leases = model.Semaphore.from_record(read.data).leases if read.data else ()
+        leases = Semaphore.from_record(read.data).leases if read.data else ()
         lost = {(lease.id, lease.grant) for lease in leases if lease.continued and not lease.claimed}
 
         def is_lost(effect: Effect) -> bool:
@@ -601,16 +604,12 @@ class SemaphoresWorld:
     def _look_at_head(self, at: datetime) -> None:
         [semaphore] = self.world.store.read(RECORD)
         if semaphore.data is not None:
-            self.heads.look(model.Semaphore.from_record(semaphore.data), self._waits(), at)
+            self.heads.look(Semaphore.from_record(semaphore.data), self._waits(), at)
 
     def _observed_semaphore(self, before: Snapshot, after: Snapshot) -> None:
         assert after.data is not None
-        new = model.Semaphore.from_record(after.data)
-        old = (
-            model.Semaphore.from_record(before.data)
-            if before.data is not None
-            else model.Semaphore(self.permits, LEASE_SECONDS)
-        )
+        new = Semaphore.from_record(after.data)
+        old = Semaphore.from_record(before.data) if before.data is not None else Semaphore(self.permits, LEASE_SECONDS)
         at = after.update_time or after.read_time
         self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
         now_held = {(lease.id, lease.token) for lease in new.leases}
@@ -631,7 +630,7 @@ class SemaphoresWorld:
         if new.mode != "open" and new.sweep_at(at) is None:
             raise Violation("the wait queue may have waiters, and no sweep is due")
 
-    def _check_permits(self, old: model.Semaphore, new: model.Semaphore, at: datetime) -> None:
+    def _check_permits(self, old: Semaphore, new: Semaphore, at: datetime) -> None:
         lowered = new.permits < old.permits and new.leases == old.leases
         granted = {(one.id, one.grant) for one in new.leases} - {(one.id, one.grant) for one in old.leases}
         if granted and old.paused_at:
@@ -640,7 +639,7 @@ class SemaphoresWorld:
             held = [lease.lease_id for lease in new.leases if lease.live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
-    def _check_tokens(self, old: model.Semaphore, new: model.Semaphore) -> None:
+    def _check_tokens(self, old: Semaphore, new: Semaphore) -> None:
         known = {(lease.id, lease.token) for lease in old.leases}
         for lease in new.leases:
             if (lease.id, lease.token) in known:
@@ -656,7 +655,7 @@ class SemaphoresWorld:
                 raise Violation(f"one acquire, delivered again, took a second lease: {lease.lease_id}")
         self.token_max = max([self.token_max, *(lease.token for lease in new.leases)])
 
-    def _check_kept(self, lease: LeaseRecord, new: model.Semaphore) -> None:
+    def _check_kept(self, lease: LeaseRecord, new: Semaphore) -> None:
         """Check that a lease is lost before its end only by a signal, a cancel, or another delivery of its own task."""
         kept = new.granted_as(lease.id, lease.grant)
         if kept is None:
@@ -669,7 +668,7 @@ class SemaphoresWorld:
         elif kept.ends_at < lease.ends_at and kept.token == lease.token and lease.claimed:
             raise Violation(f"{lease.lease_id} ends earlier than it was promised")
 
-    def _check_order(self, old: model.Semaphore, new: model.Semaphore, at: datetime) -> None:
+    def _check_order(self, old: Semaphore, new: Semaphore, at: datetime) -> None:
         """Check that a waiter that was answered "waiting" is overtaken only by waits whose call had begun by then.
 
         A wait that was in the queue of its lane may overtake those of other lanes.
@@ -691,7 +690,7 @@ class SemaphoresWorld:
             if overtaken:
                 raise Violation(f"{id_}, whose call began after {overtaken[0]} had to wait, overtakes it")
 
-    def _check_shares(self, old: model.Semaphore, new: model.Semaphore, before: datetime | None, at: datetime) -> None:
+    def _check_shares(self, old: Semaphore, new: Semaphore, before: datetime | None, at: datetime) -> None:
         """Check that no lane is granted more than its share while another one waits, and that the record has room."""
         from_queue = granted_from_queue(old, new, lambda id_: self.left_queue.get(id_) == at)
         self.shares.check(new, from_queue, before)
@@ -710,7 +709,7 @@ class SemaphoresWorld:
         if is_queued(after.data) and not is_queued(before.data):
             self.queued_at[after.id] = after.update_time or after.read_time
 
-    def _check_passing(self, old: model.Semaphore, new: model.Semaphore, before: Snapshot, at: datetime) -> None:
+    def _check_passing(self, old: Semaphore, new: Semaphore, before: Snapshot, at: datetime) -> None:
         """Check that waiters are of this semaphore; where nothing failed, that expired permits are granted at once."""
         held, queued = {(lease.id, lease.grant) for lease in old.leases}, self._queue_before(at)
         granted = [one.id for one in new.leases if (one.id, one.grant) not in held and one.id in queued]
@@ -770,7 +769,7 @@ class SemaphoresWorld:
 
     def _check_rest(self) -> None:
         [snapshot] = self.world.store.read(RECORD)
-        semaphore = model.Semaphore.from_record(snapshot.data or {})
+        semaphore = Semaphore.from_record(snapshot.data or {})
         if queued := self._wait_queue():
             raise Violation(f"{queued} wait for ever; {semaphore}")
         if semaphore.free(snapshot.read_time) != (semaphore.permits if self.changing else self.permits):

@@ -4,49 +4,41 @@ This module connects the adapters with the subjects whose tasks a function may h
 imported only by functions that use them.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, get_type_hints, overload
-
-import flask
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from signalbox.adapters import runtime
-from signalbox.adapters.clock import time_budget
-from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
-from signalbox.adapters.deployed_catalogue import is_declared
-from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.access import Access, AccessRules
-from signalbox.adapters.http.request_log import entry_point, logged_request
-from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
+from signalbox.adapters.http.request_log import entry_point
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
-from signalbox.adapters.http.tasks import QUEUE_HEADER, TaskDelivery, forwarding_entry, task_entry
+from signalbox.adapters.http.tasks import TaskDelivery, forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
-from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
-from signalbox.batches.model.units import PlacedUnit, Unit
+from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
-from signalbox.core import effects
 from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
-from signalbox.core.effects import NO_BACKOFF, name_of
+from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import (
-    ACT_ON_RUN,
-    CALL_OBJECT,
-    DOCUMENT_EVENTS_PATH,
-    FLOW_COMMAND_TASK,
-    FLOW_RESULT_TASK,
-    TASKS_QUEUE,
-)
+from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from signalbox.core.problems import NotFound, OtherBody, Problem, Unavailable, UnknownTask
+from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
+from signalbox.function.deliveries import (
+    GROUP,
+    attempt_of,
+    group_time,
+    is_coming,
+    is_known,
+    task_context,
+    to_be_retried,
+)
+from signalbox.function.dispatch import EVENTS, RESERVED, TASKS, TURNS, dispatch, nothing_here, response_of, within
+from signalbox.function.document_handlers import DocumentHandler, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -54,7 +46,8 @@ from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine import event_attempt, hold, idempotent_calls, resumed, with_unit
+from signalbox.tasks.machine.attempts import event_attempt
+from signalbox.tasks.machine.idempotency_keys import hold, idempotent_calls
 from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start, TaskContext, TaskSubject
 from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
@@ -65,9 +58,9 @@ if TYPE_CHECKING:
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
     from signalbox.flows.api.runs import Flow, FlowCode
-    from signalbox.mailboxes.model import Outcome
+    from signalbox.mailboxes.model.outcomes import Outcome
     from signalbox.objects.http import ObjectHost
-    from signalbox.semaphores.model import Lease
+    from signalbox.semaphores.model.leases import Lease
 
     Scheduled = TypeVar("Scheduled", bound="Task[..., Any] | Flow[..., Any]")
     Filled = TypeVar("Filled", Lease, SectionRun, Unit, list[Unit], Completion, Outcome, TaskContext)
@@ -110,17 +103,8 @@ class RegisterFlow(Protocol):
     def __call__(self, code: "FlowCode[P, R]", /) -> "Flow[P, R]": ...
 
 
-TASKS = "/tasks/"
-TURNS = f"{effects.WAKE_UP_PATH}/"
-EVENTS = f"{DOCUMENT_EVENTS_PATH}/"
-RESERVED = (TASKS, "/objects/", "/flows/", TURNS, EVENTS)
-"""Paths of the kit's own, below each function's address."""
-
 COMPLETION = "batch"
 """The member of a task's context that says which batch has ended."""
-
-GROUP = "group"
-"""The member of a task's context that says which units of a batch it runs."""
 
 RECEIVED = {"step", "unit"}
 """The members of a task's context with which a flow or a batch receives the result."""
@@ -128,33 +112,8 @@ RECEIVED = {"step", "unit"}
 FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
 
-
-BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-"""The kinds of parameters that are passed by their place, and by their name."""
-
-
 EVENT_MARGIN_BYTES = 8 * 1024
 """Bytes of a task's payload for what an event has beside its data: a path of at most 6 KiB, and an id."""
-
-
-class PatternChanged(Problem):
-    status = 409
-    title = "The pattern of the handler has changed since the event"
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentHandler:
-    """A handler of `on_document`: its pattern, the kind of events, its task, and whether events keep their order."""
-
-    pattern: DocumentPattern
-    on: Kind
-    task: Task[..., Any]
-    in_order: bool
-
-    def takes(self, path: str, kind: str) -> bool:
-        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
-        return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
 
 
 class Function:
@@ -197,7 +156,7 @@ class Function:
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)
-            route(lambda request, **parts: _response(handler(request, **parts)))
+            route(lambda request, **parts: response_of(handler(request, **parts)))
             return handler
 
         return register
@@ -395,34 +354,9 @@ class Function:
         register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
 
         def register(handler: Handler) -> Handler:
-            from signalbox.adapters.http.events import event_of_arguments  # its protobuf is only for such functions
-
             check_plain(handler, "handler")
-            if not handler.__name__.isidentifier():
-                raise TypeError(f"the handler of {pattern!r} has no name, which its task needs: write a def")
-            context_name = _check_parameters(handler, parsed)
-
-            @wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
-            def run(
-                event: str,
-                path: str,
-                data: str,
-                context: TaskContext,
-                kind: str = "",
-                place: int | None = None,  # noqa: ARG001  `_in_order` reads it before the code starts
-            ) -> None:
-                parts = parsed.match(path)
-                if parts is None:
-                    raise PatternChanged(
-                        f"{path} was enqueued for {run.__name__}, whose pattern is {parsed.text!r} now: "
-                        "handle the event by hand, or retry it with code that has the pattern of its time."
-                    )
-                given = {context_name: context} if context_name else {}
-                received = event_of_arguments(event, path, data, kind)
-                check_ran(handler(received, **parts, **given), "handler", run.__name__)
-
-            del run.__wrapped__  # its parameters are not those of the task
-            self._handlers[run.__name__] = DocumentHandler(parsed, on, register_task(run), in_order)
+            task = register_task(task_code(handler, parsed))
+            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
             return handler
 
         return register
@@ -441,7 +375,7 @@ class Function:
             return
         arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
         if handler.in_order:
-            from signalbox.document_events.model import place_of  # only for functions with such a handler
+            from signalbox.document_events.machine import place_of  # only for functions with such a handler
 
             arguments["place"] = place_of(event.written_at, event.before_written_at)
         try:
@@ -485,8 +419,8 @@ class Function:
             from signalbox.adapters.http.events import receiving_entry  # as in `on_document`
 
             own[EVENTS] = receiving_entry(self.name, self._receive)
-        entry = _dispatch(self._routes.entry_point(), own, forwarding, _nothing_here(self.name))
-        return entry_point(self.name, _within(host.serving, entry) if host else entry)
+        entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))
+        return entry_point(self.name, within(host.serving, entry) if host else entry)
 
     def _add_objects(self, host: "ObjectHost") -> None:
         """Add the routes of objects, and the task that calls a method."""
@@ -524,7 +458,7 @@ class Function:
         if request.name in FLOW_TASKS:
             if self._flows is None:
                 raise Unavailable(f"{self.name} has no flows; a newer deployment may have them")
-            _to_be_retried(lambda: self._flow_host.run_own_task(_attempt(request, self.name)))
+            to_be_retried(lambda: self._flow_host.run_own_task(attempt_of(request, self.name)))
         else:
             self._run_task(request)
 
@@ -537,7 +471,7 @@ class Function:
             if task is None:
                 known = ", ".join(self._tasks) or "none"
                 raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
-            returned = task.run(attempt.payload, subject, _task_context(attempt, begun, limits, received_at))
+            returned = task.run(attempt.payload, subject, task_context(attempt, begun, limits, received_at))
             if task.takes_units:
                 return (
                     task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]
@@ -548,13 +482,13 @@ class Function:
             with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
                 return code(attempt, subject, begun)
 
-        attempt, received_at = _attempt(request, self.name), time.monotonic()
-        if settings().in_cloud and not _is_known(task, request):
-            runs.wait_for_newer_code(runtime.ports(), attempt, lambda: _is_coming(task, attempt))
+        attempt, received_at = attempt_of(request, self.name), time.monotonic()
+        if settings().in_cloud and not is_known(task, request):
+            runs.wait_for_newer_code(runtime.ports(), attempt, lambda: is_coming(task, attempt))
         if GROUP in attempt.context:
             at_once = task is not None and task.takes_units
             runs.run_group(
-                runtime.ports(), attempt, limits, is_live, code_of_units, _group_time(self.name), at_once=at_once
+                runtime.ports(), attempt, limits, is_live, code_of_units, group_time(self.name), at_once=at_once
             )
             return
         with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
@@ -580,127 +514,8 @@ class Function:
         """Run the mailbox of an object or of a flow."""
         flows = str(request.payload.get("mailbox", "")).startswith("flows/")
         host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
-        _to_be_retried(lambda: host.run_turn(request))
+        to_be_retried(lambda: host.run_turn(request))
 
     @property
     def _flow_host(self) -> "FlowHost":
         return self._flows or self._new_flow_host()
-
-
-def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
-    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
-    declared = inspect.signature(handler).parameters
-    try:
-        hints, parameters = get_type_hints(handler), list(declared)
-    except NameError as error:
-        raise TypeError(f"{handler.__name__}: {error}: import it where it is also found at run time") from error
-    contexts = [name for name in parameters[1:] if hints.get(name) is TaskContext]
-    parts = [name for name in parameters[1:] if name not in contexts]
-    kinds = [each.kind for each in declared.values()]
-    can_be_passed = set(kinds[:1]) <= BY_PLACE and set(kinds[1:]) <= BY_NAME
-    if not parameters or sorted(parts) != sorted(pattern.names) or len(contexts) > 1 or not can_be_passed:
-        wanted = ", ".join(["event: DocumentEvent", *(f"{name}: str" for name in pattern.names)])
-        raise TypeError(
-            f"{handler.__name__} handles {pattern.text!r}: write def {handler.__name__}({wanted}), with "
-            "context: TaskContext at the end if it needs one"
-        )
-    return "".join(contexts)
-
-
-def _is_known(task: Task[Any, Any] | None, request: TaskDelivery) -> bool:
-    """Return whether this code has a task that takes the arguments of a delivery. A group's first unit is looked at."""
-    payloads = request.context.get(GROUP, {}).get("payloads") or [{}]
-    return task is not None and task.accepts({**request.payload, **payloads[0]})
-
-
-def _is_coming(task: Task[Any, Any] | None, attempt: Attempt) -> bool:
-    """Return whether the deployment's catalogue has what this code lacks: the task, or arguments of it."""
-    lacking = attempt.payload.keys() - {name.removesuffix("?") for name in (task.parameters if task else ())}
-    return (task is None or bool(lacking)) and is_declared(attempt.function, attempt.task, lacking)
-
-
-def _to_be_retried(run: Callable[[], None]) -> None:
-    """Run an internal task. No error is permanent: if the task were acknowledged, its messages would not be read."""
-    try:
-        run()
-    except Problem as problem:
-        runtime.log().error("turn refused", problem=problem.slug(), detail=problem.detail, exception=problem)
-        raise Unavailable(problem.detail) from problem
-
-
-def _dispatch(
-    routes: EntryPoint, own: Mapping[str, EntryPoint], forwarding: EntryPoint, nothing: EntryPoint
-) -> EntryPoint:
-    """Return an entry point that passes requests under the kit's own paths to those of `own`, others to `routes`.
-
-    If only one part of the function is served, requests for the other part get a 404. The part for people passes tasks
-    from a queue to `forwarding`.
-    """
-
-    def entry(request: flask.Request) -> flask.Response:
-        part, path = cloud_run.part_served(request), f"{request.path}/"
-        if path.startswith((TASKS, TURNS)) and part == cloud_run.PEOPLE and QUEUE_HEADER in request.headers:
-            return forwarding(request)
-        if part != cloud_run.PEOPLE:
-            for beginning, entry_of_path in own.items():
-                if path.startswith(beginning):
-                    return entry_of_path(request)
-        return nothing(request) if part == cloud_run.TASKS else routes(request)
-
-    return entry
-
-
-def _within(context: Callable[[], AbstractContextManager[None]], entry: EntryPoint) -> EntryPoint:
-    """Return an entry point that handles each request inside a context."""
-
-    def served(request: flask.Request) -> flask.Response:
-        with context():
-            return entry(request)
-
-    return served
-
-
-def _nothing_here(function: str) -> EntryPoint:
-    def entry(request: flask.Request) -> flask.Response:
-        with logged_request(function, request.headers, request.method, method=request.method) as log_entry:
-            response = problem_response(NotFound("Only tasks are called at this address."))
-            log_entry.status = response.status_code
-            return response
-
-    return entry
-
-
-def _response(returned: Any) -> Response:
-    if isinstance(returned, Response):
-        return returned
-    return Response(204) if returned is None else Response(200, returned)
-
-
-def _attempt(delivery: TaskDelivery, function: str) -> Attempt:
-    """Return a delivery to a function as an attempt. One that continues another task has its operation and counts."""
-    operation, earlier = resumed(delivery.operation, delivery.context)
-    executions, retries = delivery.executions + earlier, delivery.retries + earlier
-    backoff = settings().queue_backoffs.get(delivery.queue, NO_BACKOFF)
-    what = function, delivery.name, delivery.payload, delivery.queue, delivery.trace, backoff.pause_seconds(retries + 1)
-    return Attempt(operation, with_unit(delivery.context), executions, retries, *what, is_late=delivery.is_late)
-
-
-def _group_time(function: str) -> runs.GroupTime:
-    """Return the time of a delivery that begins now: half of it is left to the rest of the group's last unit."""
-    half = min(settings().timeout_of(function), DISPATCH_SECONDS_MAX) / 2
-    is_over = time_budget(min(BATCHES_LIMITS.group_seconds, half))()
-    return runs.GroupTime(is_over, time_budget(BATCHES_LIMITS.group_hold_seconds))
-
-
-def _task_context(attempt: Attempt, start: Start, limits: RetryLimits, received_at: float) -> TaskContext:
-    """Return the context of an attempt that was received at a time of this process's monotonic clock."""
-
-    def seconds_left() -> float:
-        return received_at + min(settings().timeout_of(attempt.function), DISPATCH_SECONDS_MAX) - time.monotonic()
-
-    def cancelled() -> bool:
-        unit = attempt.context.get("unit")
-        return unit is not None and not is_live(PlacedUnit.from_record(unit))
-
-    what = attempt.operation, start.number, limits.attempts_max, attempt.trace
-    return TaskContext(*what, seconds_left, cancelled, reason=str(attempt.context.get("reason", "")))

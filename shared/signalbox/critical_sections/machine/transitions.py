@@ -49,16 +49,14 @@ but never starts the next run.
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from signalbox.core.calls import Call
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
-from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.machine.debounce import merge
 from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun, path_of
-from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionRequest
 
 ID_CHARACTERS = 16
@@ -79,7 +77,7 @@ def call(key: str, section: Section, request: SectionRequest, call_id: str, now:
     id_ = name_of(call_id)[:ID_CHARACTERS]
     if id_ in section.ids:
         return Decision(section, section.next is None)
-    merged = _merge(section.next, request, now)
+    merged = merge(section.next, request, now)
     ids = (*section.ids, id_)[-LIMITS.section_ids_max :]
     decided = _advance(key, replace(section, next=merged, ids=ids), now)
     if not decided.effects and not request.id and section.next and _is_same(section.next, merged):
@@ -166,47 +164,6 @@ def _grant_again(key: str, section: Section, lost: Run, now: datetime) -> Decide
 def _next_token(section: Section, now: datetime) -> int:
     """Return a token larger than all earlier ones of this key, including those of a record that has expired."""
     return max(section.token + 1, microseconds(now))
-
-
-# --- merging calls ---
-
-
-def _merge(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
-    """Return the next run including a call: the call's arguments, the items of all calls, the earliest due time.
-
-    A debounced call postpones the run; a call without a debounce never does.
-    """
-    call, first_at, due_at = request.continuation, now, now + timedelta(seconds=request.debounce_seconds)
-    if next_ is not None:
-        _check_same_task(next_, request)
-        first_at = next_.first_at
-        if request.collect:
-            call = _concatenate(call, request.collect, next_.call.payload[request.collect])
-        if not request.debounce_seconds:
-            due_at = min(due_at, next_.due_at)
-    if request.debounce_max_seconds is not None:
-        due_at = min(due_at, first_at + timedelta(seconds=request.debounce_max_seconds))
-    return NextRun(call, request.collect, request.lease_seconds, first_at, due_at)
-
-
-def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
-    call = request.continuation
-    if (next_.call.function, next_.call.task, next_.collect) != (call.function, call.task, request.collect):
-        due = f"{next_.call.function}/{next_.call.task}"
-        detail = f"Calls under one key share a run, and a run of {due} is due. Call again once that run has started."
-        raise OtherTask(detail, field="key")
-
-
-def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
-    """Return the call with `items` in front of its own. Raises `Unavailable` if they exceed a limit."""
-    all_items = [*items, *call.payload[argument]]
-    full = Unavailable("the next run has collected as many items as it can hold; it must start first")
-    if len(all_items) > LIMITS.collected_items_max:
-        raise full
-    try:
-        return replace(call, payload={**call.payload, argument: all_items}).checked("continuation")
-    except TooLarge as error:
-        raise full from error
 
 
 def _is_same(next_: NextRun, merged: NextRun) -> bool:

@@ -1,123 +1,19 @@
-"""A mailbox: a header record, and the messages that wait for it, in one collection.
+"""The outcome of a call or a step: its result or its error, and the exception that its caller receives.
 
-    {base}                 the listing record of the mailbox's owner, an object or a flow
-    {base}/mailbox/!       the header: the state that messages change; `since` is 1970
-    {base}/mailbox/{id}    a message; it has `since` while it waits, an object's also `swept_by`, and `expires_at` once
-                           it is done
-
-A query ordered by `since` returns the header first, then the waiting messages, and none that are done: one call of the
-store, one instant. What users pass is stored as text, so any JSON value fits and none of it is indexed.
-
-`machine.py` orders the messages and says what a run does, `storage.py` reads a mailbox and builds its writes, and
-`service.py` has the one run loop. What a message means is decided by objects and by flows.
+A stored error names the class of its problem by the slug. The caller's process raises the class that it has under that
+slug, which can be a user's own.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from signalbox.core.effects import WakeUp
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
-from signalbox.core.times import EPOCH
+from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.problems import MethodFailed
-
-MAILBOX = "mailbox"
-HEADER = "!"
-HEADER_SINCE = EPOCH
-
-
-# --- addresses and paths ---
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Address:
-    """The owner of a mailbox: an object of the class `name`, or a run of the flow `name`.
-
-    A kind of owner is a subclass, with its collection and with the members that its address has in JSON.
-    """
-
-    COLLECTION: ClassVar[str]
-    MEMBERS: ClassVar[tuple[str, str]]
-
-    name: str
-    key: str
-
-    @property
-    def base(self) -> str:
-        """The path of the listing record, below which the mailbox is stored."""
-        return f"{self.COLLECTION}/{self.name}~{self.key}"
-
-    @classmethod
-    def of_base(cls, base: str) -> Self:
-        """Return the address that has this base."""
-        return cls(*base.removeprefix(f"{cls.COLLECTION}/").split("~", 1))
-
-    def to_json(self) -> dict[str, str]:
-        """Return the address as results, continuations and lists show it."""
-        return dict(zip(self.MEMBERS, (self.name, self.key), strict=True))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, str]) -> Self:
-        """Undo `to_json`."""
-        return cls(*(value[member] for member in cls.MEMBERS))
-
-
-class ObjectAddress(Address):
-    """An object: its class and its key. It exists once it has been called.
-
-    It is here and not with objects, since the outcome of a flow's step can be an object, too.
-    """
-
-    __slots__ = ()
-    COLLECTION = "objects"
-    MEMBERS = ("class", "key")
-
-
-def collection_of(base: str) -> str:
-    """Return the collection of a mailbox's records."""
-    return f"{base}/{MAILBOX}"
-
-
-def message_path(base: str, id_: str) -> str:
-    """Return the path of a message."""
-    return f"{base}/{MAILBOX}/{id_}"
-
-
-def header_path(base: str) -> str:
-    """Return the path of a mailbox's header."""
-    return message_path(base, HEADER)
-
-
-# --- messages, outcomes, deliveries ---
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A waiting message; `version` is its record's update time."""
-
-    id: str
-    data: Mapping[str, Any]
-    since: datetime
-    created_at: datetime
-    version: datetime
-
-    @classmethod
-    def from_record(cls, id_: str, data: Mapping[str, Any], created_at: datetime, version: datetime) -> Self:
-        return cls(id_, data, data["since"], created_at, version)
-
-    @property
-    def due_at(self) -> datetime | None:
-        """The time that a delayed message is for; None for any other message."""
-        return self.since if self.data.get("later") else None
-
-    @property
-    def place(self) -> tuple[datetime, str]:
-        """The position of the message: the time of its commit, or the time that a delayed one is for."""
-        return self.due_at or self.created_at, self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +134,3 @@ class Outcome:
     result: Any = None
     error: Mapping[str, Any] | None = None
     object: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One delivery of a wake-up, the task `id`; `deliveries` counts the earlier ones."""
-
-    wake: WakeUp
-    id: str
-    deliveries: int = 0

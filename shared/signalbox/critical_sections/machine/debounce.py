@@ -1,0 +1,55 @@
+"""Calls under one key share the next run: what it is called with, and when it starts.
+
+The run has the arguments of the last call and the items of all calls. A debounced call postpones it, at most until
+`debounce_max_seconds` after the first one. A call without a debounce never does: the run starts at the earlier of the
+two times.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.critical_sections.limits import LIMITS
+from signalbox.critical_sections.model import NextRun
+from signalbox.critical_sections.problems import OtherTask
+from signalbox.critical_sections.requests import SectionRequest
+
+
+def merge(next_: NextRun | None, request: SectionRequest, now: datetime) -> NextRun:
+    """Return the next run including a call: the call's arguments, the items of all calls, the earliest due time.
+
+    A debounced call postpones the run; a call without a debounce never does.
+    """
+    call, first_at, due_at = request.continuation, now, now + timedelta(seconds=request.debounce_seconds)
+    if next_ is not None:
+        _check_same_task(next_, request)
+        first_at = next_.first_at
+        if request.collect:
+            call = _concatenate(call, request.collect, next_.call.payload[request.collect])
+        if not request.debounce_seconds:
+            due_at = min(due_at, next_.due_at)
+    if request.debounce_max_seconds is not None:
+        due_at = min(due_at, first_at + timedelta(seconds=request.debounce_max_seconds))
+    return NextRun(call, request.collect, request.lease_seconds, first_at, due_at)
+
+
+def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
+    call = request.continuation
+    if (next_.call.function, next_.call.task, next_.collect) != (call.function, call.task, request.collect):
+        due = f"{next_.call.function}/{next_.call.task}"
+        detail = f"Calls under one key share a run, and a run of {due} is due. Call again once that run has started."
+        raise OtherTask(detail, field="key")
+
+
+def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
+    """Return the call with `items` in front of its own. Raises `Unavailable` if they exceed a limit."""
+    all_items = [*items, *call.payload[argument]]
+    full = Unavailable("the next run has collected as many items as it can hold; it must start first")
+    if len(all_items) > LIMITS.collected_items_max:
+        raise full
+    try:
+        return replace(call, payload={**call.payload, argument: all_items}).checked("continuation")
+    except TooLarge as error:
+        raise full from error

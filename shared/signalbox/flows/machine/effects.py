@@ -1,0 +1,129 @@
+"""The tasks of a run: those that run what its code waits for, and the wake-ups of its turns.
+
+The name of a task is derived from the wait, so enqueuing it twice creates one task.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import WAKE_UP_PATH, WAKE_UP_TASK, Effect, name_of, wake_up
+from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK, FLOWS_QUEUE
+from signalbox.core.times import EPOCH, rfc3339
+from signalbox.flows.machine.commands import Batch, Lock, RatePermits, Renew, Step
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.waits import Wait
+
+
+def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
+    """Return the wake-up of a flow."""
+    return wake_up(base, function, FLOWS_QUEUE, until)
+
+
+def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the wake-up at the deadline of a run, if it has one."""
+    if header.deadline_at:
+        yield wake_flow(header.address.base, header.function, header.deadline_at)
+
+
+def carry_flow(header: FlowHeader, revision: int) -> Effect:
+    """Return the wake-up, due at once, that runs the inline steps which the commit of a revision leaves."""
+    base, at = header.address.base, rfc3339(EPOCH)
+    name, payload = name_of("carry", base, header.incarnation, revision), {"mailbox": base, "at": at, "until": at}
+    return Effect(name, FLOWS_QUEUE, header.function, WAKE_UP_TASK, payload, WAKE_UP_PATH)
+
+
+def repeat_flow(base: str, function: str) -> Effect:
+    """Return the wake-up of a flow whose turn schedules again what the flow waits for."""
+    wake = wake_flow(base, function)
+    return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
+
+
+def step_effect(header: FlowHeader, step: Step[Any], wait: Wait, together: int, now: datetime | None) -> Effect:
+    """Return the task of a step, delayed by the step's pause if it is retried.
+
+    `together` is the number of commands that the flow waits for.
+    """
+    pause_seconds = step.pause_before(wait.attempt)
+    call = step.call if wait.attempt == 1 else replace(step.call, delay_seconds=pause_seconds)
+    name = name_of("step", header.address.base, wait.execution_id, wait.path, wait.attempt)
+    context = {"flow": header.address.base, "function": header.function, "together": together, **wait.to_json()}
+    context |= {"delayed": True} if call.delay_seconds else {}
+    return call.effect(name, now or EPOCH, step=context)  # without a delay, the time is not used
+
+
+def result_call(header: FlowHeader, wait: Wait) -> Call:
+    """Return the call of the task that posts a result to a flow; its context has the lease, batch or outcome.
+
+    It uses the default queue of users' tasks: whatever grants a permit or completes a batch may enqueue to that one.
+    """
+    payload = {"flow": header.address.base, "function": header.function, **wait.to_json()}
+    return Call(header.function, FLOW_RESULT_TASK, payload)
+
+
+def wait_effect(header: FlowHeader, lock: Lock, wait: Wait) -> Effect:
+    """Return the task that waits for a lock."""
+    members = {"semaphore": lock.semaphore, "permits": lock.permits, "lease_seconds": lock.lease_seconds}
+    lane = {"key": lock.key} if lock.key else {}
+    lane |= {"priority": lock.priority} if lock.priority != "normal" else {}
+    return _command_effect(header, wait, "wait", **members, **lane)
+
+
+def renew_effect(header: FlowHeader, renew: Renew, wait: Wait) -> Effect:
+    """Return the task that renews the lease of a lock. It names the lease as it was granted."""
+    members = {"lease": dict(renew.granted), "lease_seconds": renew.lease_seconds}
+    return _command_effect(header, wait, "renew", **members)
+
+
+def cancel_wait_effect(header: FlowHeader, semaphore: str, wait: Wait) -> Effect:
+    """Return the task that cancels the wait for a lock."""
+    return _command_effect(header, wait, "leave", semaphore=semaphore)
+
+
+def rate_effect(header: FlowHeader, permits: RatePermits, wait: Wait) -> Effect:
+    """Return the task that waits for permits of a rate."""
+    return _command_effect(header, wait, "wait_rate", rate=permits.rate, weight=permits.weight)
+
+
+def cancel_rate_effect(header: FlowHeader, rate: str, wait: Wait) -> Effect:
+    """Return the task that cancels the wait for permits of a rate."""
+    return _command_effect(header, wait, "leave_rate", rate=rate)
+
+
+def batch_effect(header: FlowHeader, batch: Batch, wait: Wait) -> Effect:
+    """Return the task that populates a batch."""
+    task = replace(batch.calls[0], payload={}).to_record() if batch.calls else None
+    units = [dict(call.payload) for call in batch.calls]
+    permits: dict[str, Any] = {"semaphore": batch.semaphore} if batch.semaphore else {}
+    permits |= {"rate": batch.rate, "weight": batch.weight} if batch.rate or batch.weight != 1 else {}
+    return _command_effect(header, wait, "populate", units=units, task=task, failures_max=batch.failures_max, **permits)
+
+
+def cancel_batch_effect(header: FlowHeader, wait: Wait) -> Effect:
+    """Return the task that cancels an abandoned batch."""
+    return _command_effect(header, wait, "end_batch")
+
+
+def release_effect(base: str, function: str, lease: Mapping[str, Any]) -> Effect:
+    """Return the task that releases a lease, which it names as it was granted."""
+    payload = {"act": "release", "lease": dict(lease)}
+    name = name_of("release", base, lease["semaphore"], lease["id"])
+    return Effect(name, FLOWS_QUEUE, function, FLOW_COMMAND_TASK, payload, f"/tasks/{FLOW_COMMAND_TASK}")
+
+
+def archive_effect(header: FlowHeader, again: str = "") -> Effect:
+    """Return the task that writes the archive of an ended run. `again` distinguishes the repeats of one that failed."""
+    base = header.address.base
+    payload = {"act": "archive", "flow": base, "run": header.incarnation}
+    name, path = name_of("archive", base, header.incarnation, again), f"/tasks/{FLOW_COMMAND_TASK}"
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)
+
+
+def _command_effect(header: FlowHeader, wait: Wait, act: str, **members: Any) -> Effect:
+    payload = {"act": act, "flow": header.address.base, "function": header.function, **wait.to_json(), **members}
+    attempt = (wait.attempt,) if wait.attempt > 1 else ()  # older code has no attempt in the name
+    name = name_of(act, header.address.base, wait.execution_id, wait.path, *attempt)
+    path = f"/tasks/{FLOW_COMMAND_TASK}"
+    return Effect(name, FLOWS_QUEUE, header.function, FLOW_COMMAND_TASK, payload, path)

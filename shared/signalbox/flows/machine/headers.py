@@ -1,0 +1,136 @@
+"""The header after a turn, the entries that the turn adds to the log, and the end of a run.
+
+If the code continues as new, the next execution begins with an empty log, the events that were kept, and a cancel that
+the code has not received.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core.codec import JSON, Codec
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import Problem
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.commands import ContinueAsNew
+from signalbox.flows.machine.failures import stored_json, too_large, trace_of
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin
+from signalbox.flows.model.log import NO_ENTRIES
+from signalbox.flows.model.messages import Cancel, Event, Message
+from signalbox.flows.problems import FlowCancelled
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+
+def forked_header(source: FlowHeader, entries: int, new: FlowHeader, arguments: Mapping[str, Any] | None) -> FlowHeader:
+    """Return the header of a fork of `source` after its first `entries`. `new` has the address and the options."""
+    before = [replace(each, entries=min(each.entries, entries)) for each in source.origins]
+    return replace(
+        new,
+        arguments=source.arguments if arguments is None else arguments,
+        begun=True,
+        start_at=source.start_at,
+        patches={name: number for name, number in source.patches.items() if number <= 1 + entries},
+        origins=(*before, Origin(source.address.key, source.execution_id, entries)),
+    )
+
+
+def next_header(turn: FlowTurn, revision: int) -> FlowHeader:
+    """Return the header after a turn of code of this revision, with its old log. Raises `Stuck`."""
+    written_by = max(revision, turn.header.written_by)
+    kept = sum(map(len, turn.driver.kept.values()))
+    kept_bytes = len(json.dumps(turn.driver.kept)) if kept else 0
+    header = replace(turn.header, written_by=written_by, progress=turn.driver.progress, stuck=None)
+    names = sorted(name for name, values in turn.driver.kept.items() if values)[: LIMITS.flow_events_shown_max]
+    header = replace(header, kept=kept, kept_bytes=kept_bytes, kept_names=tuple(names), labels=_labels_after(turn))
+    if turn.continued is not None:
+        return _next_generation(header, turn.continued)
+    driver = turn.driver
+    header = replace(
+        header,
+        begun=True,
+        start_at=turn.start_at,
+        pending=turn.pending,
+        running=turn.running,
+        cancel_waits=turn.cancels_left > 0,
+        leases=dict(driver.held),
+        patches=dict(driver.position.patches),
+    )
+    if driver.ended is None:
+        return header
+    error = driver.ended.exception()
+    trace = trace_of(error) if isinstance(error, Problem) else ""
+    return replace(header.ended(end_of(driver.ended, turn.now, turn.result)), trace=trace)
+
+
+def _labels_after(turn: FlowTurn) -> Mapping[str, str]:
+    """Return the labels of a run. Raises `Stuck` if they are too many."""
+    changed = {**turn.header.labels, **turn.driver.labels}
+    labels = {name: value for name, value in changed.items() if value is not None}
+    if len(labels) > LIMITS.flow_labels_total_max:
+        raise too_large(f"The run has {len(labels)} labels; the limit is {LIMITS.flow_labels_total_max}.")
+    return labels
+
+
+def _next_generation(header: FlowHeader, continued: ContinueAsNew) -> FlowHeader:
+    stored_json(continued.arguments, "the arguments of `continue_as_new`", CORE_LIMITS.task_bytes_max)
+    if header.kept_bytes > LIMITS.flow_events_passed_on_bytes_max:
+        detail = f"`continue_as_new` would pass on {header.kept:,} events of {header.kept_bytes:,} bytes"
+        most = f"at most {LIMITS.flow_events_passed_on_bytes_max:,} bytes fit into its commit"
+        raise too_large(f"{detail}, and {most}. Let the code wait for them before.")
+    return replace(
+        header,
+        generation=header.generation + 1,
+        arguments=dict(continued.arguments),
+        begun=False,
+        start_at=None,
+        log=NO_ENTRIES,
+        pending={},
+        running={},
+        cancel_waits=False,
+        leases={},
+        patches={},
+        origins=(),
+    )
+
+
+def new_entries(turn: FlowTurn) -> list[Message]:
+    """Return the new entries of the log. If the flow continues as new, what was kept begins the next log.
+
+    These are the kept events, and a cancel that the code has not received.
+    """
+    if turn.continued is None:
+        return turn.applied
+    kept = turn.driver.kept.items()
+    events = [Event(name, value, _known(turn.now)) for name, values in kept for value in values]
+    reason = turn.driver.due_cancel
+    return [*events, *([] if reason is None else [Cancel(reason, _known(turn.now))])]
+
+
+def end_of(outcome: CallOutcome, now: datetime | None, codec: Codec = JSON) -> End:
+    """Return the end of a flow from the outcome of its code. Raises `Stuck` for a result that cannot be stored."""
+    error = outcome.exception()
+    match error:
+        case None:
+            result = stored_json(outcome.value, "the flow's result", CORE_LIMITS.result_bytes_max, codec)
+            return End(COMPLETED, CallOutcome(result), _known(now))
+        case Problem():
+            return End(FAILED, CallOutcome.from_problem(error), _known(now))
+    problem = FlowCancelled(str(error) or "The flow was cancelled.")
+    return End(CANCELLED, CallOutcome.from_problem(problem), _known(now))
+
+
+def _known(now: datetime | None) -> datetime:
+    assert now is not None, "a turn that needs the time has read a record"
+    return now
+
+
+def check_log(length: int, size_bytes: int) -> None:
+    """Raise `Stuck` if the log is too long."""
+    if length > LIMITS.flow_log_entries_max or size_bytes > LIMITS.flow_log_bytes_max:
+        raise too_large(
+            f"The log has {length:,} entries and {size_bytes:,} bytes; the limits are "
+            f"{LIMITS.flow_log_entries_max:,} and {LIMITS.flow_log_bytes_max:,}. Call `flow.continue_as_new` earlier."
+        )

@@ -1,0 +1,411 @@
+"""The tree of waits: branches (coroutines, or generators), what they share, and pending commands.
+
+Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
+where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
+"""
+
+import inspect
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from types import CoroutineType, GeneratorType
+from typing import Any, Protocol, TypeVar
+
+from signalbox.core.calls import Awaited
+from signalbox.core.problems import BadArgument, Problem
+from signalbox.flows.machine.combinations import branches_in
+from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock
+from signalbox.flows.machine.failures import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
+from signalbox.flows.machine.running_flow import RunningFlow, running
+from signalbox.flows.problems import CommandCancelled
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+T = TypeVar("T")
+
+CLOSES_MAX = 1_000
+"""Waits of a clean-up that `Branch.close` skips. Code that waits more often catches every exception in a loop."""
+
+UNENDING: list[Any] = []
+"""Coroutines that cannot be closed. Python's collector would run their code once more, so they are kept."""
+
+
+class Parent(Protocol):
+    """A node that has others below it."""
+
+    def got(self, slot: int, outcome: CallOutcome) -> None:
+        """Receive the outcome of the node in a slot."""
+        ...
+
+
+class Node(Protocol):
+    """A node of the tree."""
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Cancel the node; return False if its own outcome is already on its way to its parent."""
+        ...
+
+    @property
+    def decided(self) -> bool:
+        """Whether the outcome of the node is decided, although its parent may not have received it yet."""
+        ...
+
+    @property
+    def shielded(self) -> bool:
+        """Whether a cancel waits for a part of the node."""
+        ...
+
+    def abandon(self) -> None: ...
+
+
+class Tree(RunningFlow, Protocol):
+    """The driver, as the nodes see it. `ready` has the outcomes that are on their way to their parents."""
+
+    pending: dict[str, "PendingCommand"]
+    continuing: bool
+    ready: deque[tuple[Any, int, CallOutcome]]
+    branches: list["Branch"]
+    runs: "Branch | None"
+    handles: list["Handle[Any]"]
+    completed: int
+
+    @property
+    def begun(self) -> bool:
+        """Whether an earlier turn has run the code."""
+        ...
+
+    def patched(self, name: str) -> bool:
+        """Return whether the code of a patch runs at this position of the log."""
+        ...
+
+    def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
+        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
+        ...
+
+    def complete(self, pending: "PendingCommand", outcome: CallOutcome) -> None:
+        """Send the outcome of a command to its parent."""
+        ...
+
+
+def cancelled(reason: str = "") -> CallOutcome:
+    """Return the outcome of a cancelled command."""
+    return CallOutcome(raised=Cancelled(reason))
+
+
+@dataclass(eq=False, slots=True)
+class PendingCommand:
+    """A command that the code waits for, under its path. `location` is the place of its `await`."""
+
+    tree: Tree
+    path: str
+    command: Command[Any]
+    parent: Parent
+    slot: int
+    location: str = ""
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        if self.tree.pending.get(self.path) is not self:
+            return False
+        self.tree.complete(self, outcome)
+        return True
+
+    @property
+    def decided(self) -> bool:
+        return self.tree.pending.get(self.path) is not self
+
+    @property
+    def shielded(self) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        self.tree.pending.pop(self.path, None)
+
+
+class Branch:
+    """A coroutine, or a generator. It is resumed with the outcome of what it awaits."""
+
+    def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
+        self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
+        self._code, self._awaited_at = code, awaited_at
+        self._waits = 0
+        self._waits_for: Node | None = None
+        self.cancel_due: CallOutcome | None = None
+        self._cancelled = False
+        tree.branches.append(self)
+
+    @property
+    def location(self) -> str:
+        """The place in the code where it waits."""
+        return location_of(self._code)
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
+        if not self._waits and has_begun(self._code):
+            detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
+            raise misused(detail, self._awaited_at)
+        if self.cancel_due and not self._waits:
+            outcome, self.cancel_due = self.cancel_due, None
+        self._waits_for = None
+        try:
+            item = self._resume(outcome)
+        except StopIteration as stop:
+            self._check_created(CONTINUE_AS_NEW)
+            self.tree.continuing |= bool(self.path) and isinstance(stop.value, ContinueAsNew)
+            self._end(CallOutcome(stop.value))
+        except (Problem, Cancelled) as error:
+            if is_misuse(error) and (self.tree.begun or not isinstance(error, BadArgument)):
+                raise failed(error) from error
+            self._end(CallOutcome(raised=error))
+        else:
+            self._wait_for(item)
+
+    def _end(self, outcome: CallOutcome) -> None:
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def _resume(self, outcome: CallOutcome) -> Any:
+        self.tree.created.clear()
+        self.tree.runs = self
+        error = outcome.exception()
+        with running(self.tree):
+            item = self._code.send(outcome.value) if error is None else self._code.throw(error)
+        self._check_created()
+        return item
+
+    def _check_created(self, prefix: str = "") -> None:
+        """Raise `Stuck` for a command that the code has created since its last wait, and that it does not have."""
+        for reference, name in self.tree.created:
+            if reference() is None and name.startswith(prefix):
+                done, advice = ("returned", "Return") if name.startswith(CONTINUE_AS_NEW) else ("sent", "Await")
+                forgotten = f"The code created a command and neither awaited nor {done} it: {name}"
+                raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
+
+    def _wait_for(self, item: Any) -> None:
+        """Wait for what the code awaits, or raise a cancel that is due: what has not begun does not begin any more."""
+        path = self.next_path()
+        if self.cancel_due:
+            due, self.cancel_due = self.cancel_due, None
+            discard(item)
+            self.tree.ready.append((self, 0, due))
+        else:
+            self._waits_for = self.tree.place(item, path, self, 0, self.location)
+
+    def next_path(self) -> str:
+        """Return the path of what the code awaits or begins next."""
+        path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
+        self._waits += 1
+        return path
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Raise `Cancelled` where the code waits, or at its next wait. Do so once, so that a clean-up can wait."""
+        if not self._cancelled:
+            self._cancelled = True
+            if self._waits_for is None or not self._waits_for.cancel(outcome):
+                self.cancel_due = outcome
+        return True
+
+    @property
+    def decided(self) -> bool:
+        raise AssertionError("a `first` has no branches below it")
+
+    @property
+    def shielded(self) -> bool:
+        raise AssertionError("a `first` has no branches below it")
+
+    def abandon(self) -> None:
+        raise AssertionError("a `first` has no branches below it")
+
+    def close(self) -> None:
+        """Close the code; if it waits in its clean-up, it is closed again there.
+
+        The clean-up runs as the flow's code does, so the calls in it are commands, or are refused. Raises `Stuck` for
+        code that never ends.
+        """
+        self.tree.runs = self
+        with running(self.tree):
+            for _ in range(CLOSES_MAX):
+                if not is_open(self._code):
+                    return
+                code = innermost(self._code)
+                with suppress(BaseException):  # an error of a clean-up has no effect
+                    discard(code.throw(Dropped() if awaits_foreign(code) else GeneratorExit()))
+        UNENDING.append(self._code)
+        detail = "The code catches every exception and then waits again, so that it never ends. Catch `Exception`"
+        raise misused(detail, self.location)
+
+
+def discard(item: Any) -> None:
+    """Close the coroutines in what closed code waits for: Python would warn that they were never awaited."""
+    for code in branches_in(item):
+        code.close()
+
+
+def is_open(code: Any) -> bool:
+    """Return whether a coroutine or a generator has not ended."""
+    return frame_of(code) is not None
+
+
+class Dropped(BaseException):
+    """Raised instead of `GeneratorExit` in code that awaits an asynchronous generator.
+
+    Python closes what awaits the generator at a `GeneratorExit`, and leaves the generator to the collector.
+    """
+
+
+def awaits_foreign(code: Any) -> bool:
+    """Return whether code awaits something other than a coroutine or a generator: a step of an asynchronous one."""
+    return not isinstance(awaited_by(code), CoroutineType | GeneratorType | None)
+
+
+def has_begun(code: Any) -> bool:
+    """Return whether a coroutine or a generator was resumed before."""
+    if isinstance(code, CoroutineType):
+        return inspect.getcoroutinestate(code) != inspect.CORO_CREATED
+    return inspect.getgeneratorstate(code) != inspect.GEN_CREATED
+
+
+def innermost(code: Any) -> Any:
+    """Return the coroutine or the generator that waits: the code, or what it awaits.
+
+    Closing the outer one would end it at once if the inner one waits in its clean-up, and leave that to the collector.
+    """
+    while is_open(inner := awaited_by(code)):
+        code = inner
+    return code
+
+
+class Shielded:
+    """A node that a cancel does not reach. The branch that waits for it is cancelled at its next wait."""
+
+    def __init__(self, tree: Tree, parent: Parent, slot: int) -> None:
+        self.tree, self.parent, self.slot = tree, parent, slot
+        self._inner: Node
+
+    def begin(self, item: Any, path: str, location: str) -> "Shielded":
+        """Add the item to the tree, under the node's own path."""
+        self._inner = self.tree.place(item, path, self, 0, location)
+        return self
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def cancel(self, _: CallOutcome) -> bool:
+        return False
+
+    @property
+    def decided(self) -> bool:
+        return self._inner.decided
+
+    @property
+    def shielded(self) -> bool:
+        return True
+
+    def abandon(self) -> None:
+        self._inner.abandon()
+
+
+class Handle(Awaited[T]):
+    """What the code has begun with `flow.begin` and can await later, any number of times.
+
+    It is not cancelled or abandoned with what awaits it: it ends by itself, by `cancel`, or with the code of the run.
+    """
+
+    __slots__ = ("__weakref__", "_node", "_outcome", "_waits", "item", "number", "path", "tree")
+
+    def __init__(self, tree: Tree, item: Any, path: str) -> None:
+        self.tree, self.item, self.path = tree, item, path
+        self.number = 0
+        self._node: Node | None = None
+        self._outcome: CallOutcome | None = None
+        self._waits: list[HandleWait] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether what was begun has ended, so that `await` returns at once. It is the same in every replay."""
+        return self._outcome is not None
+
+    def cancel(self) -> bool:
+        """Abandon the command, as `flow.first` does, and return whether it had not ended.
+
+        An `await` of the handle then raises `CommandCancelled`, a `Problem`.
+        """
+        if self._node is None or self.decided:
+            return False
+        self._node.abandon()
+        self.got(0, CallOutcome(raised=CommandCancelled("The command was cancelled by its handle.")))
+        return True
+
+    # --- as a node ---
+
+    def begin(self, location: str) -> None:
+        """Add the item to the tree, under the handle's path."""
+        self._node = self.tree.place(self.item, self.path, self, 0, location)
+
+    def got(self, _: int, outcome: CallOutcome) -> None:
+        """Receive the outcome of what was begun, and pass it on to what awaits it."""
+        if self._outcome is not None:
+            return
+        self.tree.completed += 1
+        self._outcome, self.number = outcome, self.tree.completed
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait.end(outcome)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the outcome is decided, although the code may not have received it yet."""
+        return self._outcome is not None or (self._node is not None and self._node.decided)
+
+    def abandon(self) -> None:
+        """Abandon what was begun and has not ended, since the code of the run has."""
+        if self._outcome is None and self._node is not None:
+            self._node.abandon()
+
+    def add(self, wait: "HandleWait") -> None:
+        """Let a node wait for the outcome."""
+        if self._outcome is None:
+            self._waits.append(wait)
+        else:
+            wait.end(self._outcome)
+
+    def remove(self, wait: "HandleWait") -> bool:
+        """Let a node not wait any more; return whether it did."""
+        if wait not in self._waits:
+            return False
+        self._waits.remove(wait)
+        return True
+
+    def has(self, lock: HeldLock) -> bool:
+        """Return whether a lock was granted to what was begun: the code may still receive it."""
+        return lock.is_below(self.path)
+
+
+class HandleWait:
+    """A node that waits for a handle. A cancel ends the wait, and not what was begun."""
+
+    def __init__(self, handle: Handle[Any], parent: Parent, slot: int) -> None:
+        self._handle, self._parent, self._slot = handle, parent, slot
+
+    def begin(self) -> "HandleWait":
+        """Wait for the handle, or pass its outcome on at once."""
+        self._handle.add(self)
+        return self
+
+    def end(self, outcome: CallOutcome) -> None:
+        """Send an outcome to the parent."""
+        self._handle.tree.ready.append((self._parent, self._slot, outcome))
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        if self._handle.decided or not self._handle.remove(self):
+            return False
+        self.end(outcome)
+        return True
+
+    @property
+    def decided(self) -> bool:
+        return self._handle.decided
+
+    @property
+    def shielded(self) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        self._handle.remove(self)

@@ -1,0 +1,91 @@
+"""The flows whose code a process has: their functions and the signatures of their arguments.
+
+A process may have older code than the one that wrote a header. It leaves such a run to newer code.
+"""
+
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from types import GeneratorType, coroutine
+from typing import Any, Self
+
+from signalbox.core.problems import Unavailable
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
+from signalbox.tasks.requests.signatures import Signature
+
+ON_COMPLETE = "on_complete"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDefinition:
+    """The code of a flow, a coroutine function or a generator function, and the signature of its arguments.
+
+    `keeping` says what becomes of its runs after their ends.
+    """
+
+    name: str
+    code: Callable[..., Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]
+    signature: Signature
+    keeping: Keeping = AS_LONG_AS_NEEDED
+
+    @classmethod
+    def from_function(
+        cls, code: Callable[..., Any], own: tuple[type, ...] = (), keeping: Keeping = AS_LONG_AS_NEEDED
+    ) -> Self:
+        """Return the definition of a user's function. Raises `TypeError` if it cannot be a flow.
+
+        The kit takes results of the classes `own` for itself.
+        """
+        if not inspect.isroutine(code):
+            raise TypeError(f"{code!r} is not a function: write the flow as `async def`")
+        if inspect.isasyncgenfunction(code):
+            raise TypeError(f"{code.__name__} has `yield` in `async def`: a flow awaits its commands")
+        if not inspect.iscoroutinefunction(code) and not inspect.isgeneratorfunction(code):
+            raise TypeError(f"{code.__name__} is not `async def`: a flow awaits its commands")
+        signature = Signature.from_function(code, own)
+        if signature.filled:
+            raise TypeError(f"{code.__name__}: the parameters of a flow must be JSON, not a lease, a unit or a context")
+        if ON_COMPLETE in inspect.signature(code).parameters:
+            raise TypeError(f"{code.__name__}: rename the parameter `on_complete`, which is an option of start()")
+        return cls(code.__name__, code, signature, keeping)
+
+    async def begin(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the code. If the arguments do not fit, the error is raised when the coroutine is started."""
+        code: Any = self.code(**self.signature.bind(arguments, None, stored=True))
+        return await (_awaitable(code) if isinstance(code, GeneratorType) else code)
+
+
+@coroutine
+def _awaitable(code: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    return (yield from code)
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """The flows whose code this process has. `revision` orders deployments."""
+
+    function: str
+    definitions: Mapping[str, FlowDefinition] = field(default_factory=dict)
+    revision: int = 0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the flows."""
+        return frozenset(self.definitions)
+
+    def of(self, name: str) -> FlowDefinition:
+        """Return the code of a flow. Raises `Unavailable` if a newer deployment may have it."""
+        if name not in self.definitions:
+            raise Unavailable(f"{self.function} does not have the flow {name!r}; a newer deployment may have it")
+        return self.definitions[name]
+
+    def kept(self, header: "FlowHeader") -> "FlowHeader":
+        """Return a header with what this code says of the run's retention and archive, if it has the flow."""
+        definition = self.definitions.get(header.address.name)
+        return replace(header, keeping=definition.keeping) if definition else header
+
+    def check_revision(self, written_by: int) -> None:
+        """Raise `Unavailable` if newer code wrote the header: this code may not be able to replay its log."""
+        if written_by > self.revision:
+            raise Unavailable("the header was written by a newer deployment")

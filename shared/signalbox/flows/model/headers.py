@@ -1,0 +1,343 @@
+"""The header of a run: its state, as the last turn committed it.
+
+It has the end of the log, the waits that are pending, the leases that are held, and the outcome once the run has ended.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.times import rfc3339
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.labels import NO_LABELS, label_entry
+from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
+from signalbox.flows.model.messages import Cancel, Message
+from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
+from signalbox.flows.model.waits import Claim, Wait
+from signalbox.flows.problems import BadFlow
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
+
+ARCHIVED_ID_LETTERS = 120
+"""Letters of a run's id in the name of its archive: a name of a file has 255 bytes at most."""
+
+RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
+COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+
+RUNNING_STEPS = "running"
+"""The field of the header with the claims of inline steps."""
+
+STATES = (RUNNING, SUSPENDED, STUCK, COMPLETED, FAILED, CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowContext:
+    """What the code of a flow may know of its run: the flow's name, the run's `id`, and how it came about.
+
+    `generation` counts the executions that ended with `flow.continue_as_new`, from 0. `parent` is the run whose
+    sub-flow this one is, or None.
+    """
+
+    flow: str
+    id: str
+    generation: int = 0
+    parent: FlowAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a flow: its final state, its outcome, and the time."""
+
+    state: str
+    outcome: CallOutcome
+    at: datetime
+
+    def to_json(self) -> list[Any]:
+        return [self.state, self.outcome.to_json(), rfc3339(self.at)]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        state, outcome, at = value
+        return cls(state, CallOutcome.from_json(outcome), datetime.fromisoformat(at))
+
+
+@dataclass(frozen=True, slots=True)
+class ParentFlow:
+    """The flow that runs this one as a sub-flow, and its wait. `depth` is the number of flows above this one."""
+
+    base: str
+    function: str
+    wait: Wait
+    depth: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"base": self.base, "function": self.function, "place": self.wait.to_json(), "depth": self.depth}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(value["base"], value["function"], Wait.from_json(value["place"]), value["depth"])
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the log of a fork begins: with the first `entries` of an execution of the run `id` of the same flow."""
+
+    id: str
+    execution_id: str
+    entries: int
+
+    def to_json(self) -> list[Any]:
+        return [self.id, self.execution_id, self.entries]
+
+
+def checked_timeout(seconds: Any) -> float | None:
+    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
+    most = LIMITS.flow_timeout_seconds_max
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= most:
+        raise BadFlow(f"`timeout_seconds` must be a number above 0 and at most {most:,.0f}.", field="timeout_seconds")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class FlowHeader:
+    """A flow as its last turn committed it.
+
+    `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
+    code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
+    the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
+    has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
+    `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
+    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed. `origins` are those of a
+    fork's log, with the run that it was made from last. `keeping` is that of the code of its last turn.
+    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
+    and `trace` the stack trace of the problem that ended the run.
+    """
+
+    address: FlowAddress
+    function: str
+    arguments: Mapping[str, Any]
+    digest: str
+    incarnation: str
+    on_complete: Call | None = None
+    parent: ParentFlow | None = None
+    generation: int = 0
+    begun: bool = False
+    start_at: datetime | None = None
+    log: StoredLog = NO_ENTRIES
+    pending: Mapping[str, Wait] = field(default_factory=dict)
+    running: Mapping[str, Claim] = field(default_factory=dict)
+    leases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    patches: Mapping[str, int] = field(default_factory=dict)
+    cancel_waits: bool = False
+    kept: int = 0
+    kept_bytes: int = 0
+    kept_names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    deadline_at: datetime | None = None
+    written_by: int = 0
+    progress: Any = None
+    stuck: Mapping[str, str] | None = None
+    end: End | None = None
+    trace: str = ""
+    suspended: Mapping[str, str] | None = None
+    origins: tuple[Origin, ...] = ()
+    keeping: Keeping = AS_LONG_AS_NEEDED
+
+    @property
+    def kept_until(self) -> datetime:
+        """The time at which the sweeper may remove the ended run, if its archive is written."""
+        assert self.end is not None, "only a run that has ended is removed"
+        return self.end.at + self.keeping.time
+
+    @property
+    def archive(self) -> str:
+        """The file or the object of the ended run's archive, or an empty text. No other run has the same one."""
+        if not self.keeping.archive or self.end is None:
+            return ""
+        place = f"{self.keeping.archive}/flow={self.address.name}/date={self.end.at:%Y-%m-%d}"
+        return f"{place}/{_in_file_name(self.address.key)[:ARCHIVED_ID_LETTERS]}~{self.incarnation}.ndjson"
+
+    @property
+    def execution_id(self) -> str:
+        """The id of the current execution: the incarnation, drawn at the start, and the generation."""
+        return f"{self.incarnation}-{self.generation}"
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        if self.end:
+            return self.end.state
+        return SUSPENDED if self.suspended else STUCK if self.stuck else RUNNING
+
+    @property
+    def context(self) -> FlowContext:
+        """What the code may know of its run."""
+        parent = FlowAddress.of_base(self.parent.base) if self.parent else None
+        return FlowContext(self.address.name, self.address.key, self.generation, parent)
+
+    @property
+    def label_entries(self) -> list[str]:
+        """What the listing has of the labels: each alone, and each with the state."""
+        return [label_entry(name, value, of) for of in ("", self.state) for name, value in sorted(self.labels.items())]
+
+    @property
+    def committed_positions(self) -> int:
+        """The number of positions in the log that earlier turns have committed; the start is one."""
+        return 1 + self.log.length if self.begun else 0
+
+    @property
+    def depth(self) -> int:
+        """The number of flows above this one."""
+        return self.parent.depth if self.parent else 0
+
+    def ended(self, end: End) -> Self:
+        """Return the header of the ended flow."""
+        waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}
+        return replace(self, end=end, stuck=None, suspended=None, **waits)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
+        return {
+            "function": self.function,
+            "arguments": json.dumps(self.arguments),
+            "digest": self.digest,
+            "incarnation": self.incarnation,
+            "on_complete": self.on_complete.to_record() if self.on_complete else None,
+            "parent": json.dumps(self.parent.to_json()) if self.parent else None,
+            "generation": self.generation,
+            "begun": self.begun,
+            "start_at": self.start_at,
+            "tail": self.log.tail_text,
+            "chunks": self.log.chunks,
+            "held": self.log.held,
+            "held_bytes": self.log.held_bytes,
+            "pending": json.dumps(
+                {path: [wait.signature, wait.attempt, wait.scheduled_at] for path, wait in self.pending.items()}
+            ),
+            "leases": json.dumps(self.leases),
+            "patches": json.dumps(self.patches),
+            "kept": self.kept,
+            "kept_bytes": self.kept_bytes,
+            "kept_names": list(self.kept_names),
+            "written_by": self.written_by,
+            "progress": json.dumps(self.progress),
+            "stuck": json.dumps(self.stuck),
+            "end": json.dumps(self.end.to_json() if self.end else None),
+            **({"children": json.dumps(children)} if (children := self._children()) else {}),
+            **({"last_errors": json.dumps(errors)} if (errors := self._last_errors()) else {}),
+            **self._claims_record(),
+            **({"labels": json.dumps(self.labels)} if self.labels else {}),
+            **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
+            **({"trace": self.trace} if self.trace else {}),
+            **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
+            **({"origins": json.dumps([origin.to_json() for origin in self.origins])} if self.origins else {}),
+            **({"kept_days": self.keeping.days} if self.keeping.days else {}),
+            **({"archive": self.keeping.archive} if self.keeping.archive else {}),
+        }
+
+    def _children(self) -> dict[str, str]:
+        """Return the ids that the code has given to sub-flows, by the paths of their waits."""
+        return {path: wait.child for path, wait in self.pending.items() if wait.child}
+
+    def _last_errors(self) -> dict[str, str]:
+        """Return the errors of the attempts before the current ones, by the paths of their waits."""
+        return {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
+
+    def _claims_record(self) -> dict[str, Any]:
+        """Return the fields of inline steps, which most headers do not have."""
+        claims = {path: claim.to_json() for path, claim in self.running.items()}
+        waits = {"cancel_waits": True} if self.cancel_waits else {}
+        return {RUNNING_STEPS: json.dumps(claims), **waits} if claims else waits
+
+    @classmethod
+    def from_record(cls, address: FlowAddress, data: Mapping[str, Any]) -> Self:
+        parent, end = data["parent"], json.loads(data["end"])
+        header = cls(
+            address=address,
+            function=data["function"],
+            arguments=json.loads(data["arguments"]),
+            digest=data["digest"],
+            incarnation=data["incarnation"],
+            on_complete=Call.from_record(data["on_complete"]) if data["on_complete"] else None,
+            parent=ParentFlow.from_json(json.loads(parent)) if parent else None,
+            generation=data["generation"],
+            begun=data["begun"],
+            start_at=data["start_at"],
+            log=StoredLog(
+                entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
+            ),
+            running=_claims(_stored(data, RUNNING_STEPS, {})),
+            cancel_waits=data.get("cancel_waits", False),
+            leases=json.loads(data["leases"]),
+            patches=json.loads(data["patches"]),
+            kept=data.get("kept", 0),  # headers of older code have none of the three
+            kept_bytes=data.get("kept_bytes", 0),
+            kept_names=tuple(data.get("kept_names", ())),
+            labels=_stored(data, "labels", {}),
+            deadline_at=data.get("deadline_at"),
+            trace=data.get("trace", ""),
+            suspended=_stored(data, "suspended", None),
+            origins=tuple(Origin(*origin) for origin in _stored(data, "origins", [])),
+            keeping=Keeping(data.get("kept_days"), data.get("archive", "")),
+            written_by=data["written_by"],
+            progress=json.loads(data["progress"]),
+            stuck=json.loads(data["stuck"]),
+            end=End.from_json(end) if end else None,
+        )
+        waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
+        return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
+    """Return the JSON of a field that most headers do not have."""
+    return json.loads(data[field]) if field in data else default
+
+
+def _in_file_name(id_: str) -> str:
+    """Return an id with all characters percent-encoded that a name of a file may not have everywhere."""
+    return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
+
+
+def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
+    return {path: Claim.from_json(claim) for path, claim in stored.items()}
+
+
+def _pending(
+    execution_id: str, stored: Mapping[str, Sequence[Any]], children: Mapping[str, str], errors: Mapping[str, str]
+) -> dict[str, Wait]:
+    return {
+        path: Wait(execution_id, path, attempt, signature, scheduled_at, children.get(path, ""), errors.get(path, ""))
+        for path, (signature, attempt, scheduled_at) in stored.items()
+    }
+
+
+def new_header(
+    address: FlowAddress,
+    function: str,
+    arguments: Mapping[str, Any],
+    incarnation: str,
+    on_complete: Call | None = None,
+    parent: ParentFlow | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> FlowHeader:
+    """Return the header of a flow whose code has not been started."""
+    what: list[Any] = [arguments, on_complete.to_record() if on_complete else None]
+    what += [*([dict(labels)] if labels else []), *([] if timeout_seconds is None else [timeout_seconds])]
+    digest = name_of(json.dumps(what, sort_keys=True))
+    return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)
+
+
+def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Message]:
+    """Return the message that cancels a run at its deadline, and its id."""
+    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
+    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)

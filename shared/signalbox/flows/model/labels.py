@@ -1,0 +1,45 @@
+"""The labels of a run, by which lists find it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.problems import BadFlow
+
+LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+def checked_labels(labels: Any) -> dict[str, str]:
+    """Return the labels of a start. Raises `BadFlow`."""
+    if not isinstance(labels, Mapping) or len(labels) > LIMITS.flow_labels_max:
+        detail = f"`labels` must be an object with at most {LIMITS.flow_labels_max} members, whose values are strings."
+        raise BadFlow(detail, field="labels")
+    for name, value in labels.items():
+        check_label(name, value)
+    return dict(labels)
+
+
+def check_label(name: Any, value: Any) -> None:
+    """Raise `BadFlow` unless these can be a label's name and value."""
+    if not isinstance(name, str) or not LABEL_NAME.fullmatch(name):
+        raise BadFlow(f"The name of a label must match {LABEL_NAME.pattern}; {name!r:.80} does not.", field="labels")
+    if not 0 < _label_bytes(value) <= LIMITS.flow_label_bytes_max:
+        detail = f"The label {name!r} must be a string of 1 to {LIMITS.flow_label_bytes_max} bytes of UTF-8."
+        raise BadFlow(detail, field="labels")
+
+
+def _label_bytes(value: Any) -> int:
+    """Return the size of a label's value, or 0 if it is not a string or has a lone surrogate, which UTF-8 lacks."""
+    try:
+        return len(value.encode()) if isinstance(value, str) else 0
+    except UnicodeEncodeError:
+        return 0
+
+
+def label_entry(name: str, value: str, state: str = "") -> str:
+    """Return what a listing has of a label, which a query looks for: the label alone, or with the run's state."""
+    return f"{state} {name}:{value}" if state else f"{name}:{value}"
+
+
+NO_LABELS: Mapping[str, str] = {}

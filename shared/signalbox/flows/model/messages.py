@@ -1,0 +1,139 @@
+"""The messages in a run's mailbox, which become entries of its log, and their ids.
+
+The ids of messages, of waits' records and of sub-flows are derived from the wait, so that a repeat has the same one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from signalbox.core.effects import name_of
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.waits import Wait
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+SUB_FLOW = "flow"
+"""The kind of a command that runs another flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a command. `at` is the time of the turn that applied it, None in the mailbox.
+
+    `delivery` is the one that has run the code of an inline step; empty for other commands.
+    """
+
+    kind: ClassVar[str] = "done"
+    wait: Wait
+    outcome: CallOutcome
+    at: datetime | None = None
+    delivery: str = ""
+
+    @property
+    def lease(self) -> dict[str, Any] | None:
+        """The lease that was granted, if the command is a lock."""
+        result = self.outcome.result
+        return dict(result["granted"]) if isinstance(result, dict) and "granted" in result else None
+
+    def body(self) -> dict[str, Any]:
+        delivery = {"delivery": self.delivery} if self.delivery else {}
+        return {**self.wait.to_json(), "outcome": self.outcome.to_json(), **delivery}
+
+    def entry(self) -> list[Any]:
+        return [self.wait.path, self.wait.signature, {**self.outcome.to_json(), **self.wait.shown_attempts()}]
+
+    def shown(self) -> dict[str, Any]:
+        shown = {"path": self.wait.path, "command": self.wait.signature, **self.outcome.to_json()}
+        return {**shown, **self.wait.shown_attempts()}
+
+    def id_for(self, address: FlowAddress) -> str:
+        """Return the id of the message: one per execution, path, attempt, and lease or delivery of an inline step."""
+        granted = self.lease["id"] if self.lease else self.delivery
+        return name_of("done", address.base, self.wait.execution_id, self.wait.path, self.wait.attempt, granted)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event that a caller sent. A run of another `incarnation` drops it; empty: any run takes it."""
+
+    kind: ClassVar[str] = "event"
+    name: str
+    value: Any
+    at: datetime | None = None
+    incarnation: str = ""
+
+    def body(self) -> dict[str, Any]:
+        return self.shown() | ({"incarnation": self.incarnation} if self.incarnation else {})
+
+    def entry(self) -> list[Any]:
+        return [self.name, self.value]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the entry as a log shows it."""
+        return {"name": self.name, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A request to cancel the flow. One that has a `parent` is of the flow that waited for it under that key."""
+
+    kind: ClassVar[str] = "cancel"
+    reason: str
+    at: datetime | None = None
+    parent: str = ""
+
+    def body(self) -> dict[str, Any]:
+        return self.shown() | ({"parent": self.parent} if self.parent else {})
+
+    def entry(self) -> list[Any]:
+        return [self.reason]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the entry as a log shows it."""
+        return {"reason": self.reason}
+
+
+Message = Result | Event | Cancel
+"""A message in the mailbox, and an entry of the log once it has its time."""
+
+
+def message_to_record(message: Message) -> dict[str, Any]:
+    """Return the fields of a message's record, without those of the mailbox."""
+    return {"kind": message.kind, "body": json.dumps(message.body(), sort_keys=True)}
+
+
+def message_from_record(data: Mapping[str, Any]) -> Message:
+    body = json.loads(data["body"])
+    match data["kind"]:
+        case Event.kind:
+            return Event(body["name"], body["value"], incarnation=body.get("incarnation", ""))
+        case Cancel.kind:
+            return Cancel(body["reason"], parent=body.get("parent", ""))
+    return Result(Wait.from_json(body), CallOutcome.from_json(body["outcome"]), delivery=body.get("delivery", ""))
+
+
+def timer_id(address: FlowAddress, wait: Wait) -> str:
+    """Return the id of the message that ends a sleep."""
+    return Result(wait, CallOutcome()).id_for(address)
+
+
+def child_id(address: FlowAddress, wait: Wait) -> str:
+    """Return the id of a command's record: a semaphore's waiter, a batch, a sub-flow, a message to an object.
+
+    A refused wait is repeated under another id, since its first one may have ended.
+    """
+    again = [wait.attempt] if wait.attempt > 1 else []
+    return name_of("of a flow", address.base, wait.execution_id, wait.path, *again)
+
+
+def sub_flow_address(address: FlowAddress, wait: Wait) -> FlowAddress | None:
+    """Return the address of the sub-flow that a flow waits for, or None if the wait is not for one."""
+    kind, _, name = wait.signature.partition(" ")
+    return FlowAddress(name, wait.child or child_id(address, wait)) if kind == SUB_FLOW else None
+
+
+def parent_key(base: str, wait: Wait) -> str:
+    """Return what identifies the wait of a flow for a sub-flow in the messages that it sends there."""
+    return name_of("parent", base, wait.execution_id, wait.path)

@@ -1,0 +1,62 @@
+"""What a flow's code waits for: a command at a path of an execution, and the claim of an inline step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from signalbox.core.times import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One wait of a flow's code: the command at `path` of an execution, on its current attempt.
+
+    A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
+    the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
+    command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
+    `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of
+    the attempt before this one; the header has both, too.
+    """
+
+    execution_id: str
+    path: str
+    attempt: int = 1
+    signature: str = ""
+    scheduled_at: str = ""
+    child: str = ""
+    last_error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members that identify the wait in messages and in payloads of tasks."""
+        return {"life": self.execution_id, "path": self.path, "attempt": self.attempt}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(str(value["life"]), str(value["path"]), int(value["attempt"]))
+
+    def shown_attempts(self) -> dict[str, Any]:
+        """Return the number of the attempt and the error of the one before, if this is not the first."""
+        return {"attempt": self.attempt, "last_error": self.last_error} if self.attempt > 1 else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right of one delivery to run the code of an inline step until a time, which it moves while the code runs.
+
+    `starts` counts the starts of the current attempt, also those of deliveries that died. After an `error` other than a
+    `Problem` the claim has no delivery, and the code is not started before `until`.
+    """
+
+    delivery: str
+    starts: int
+    until: datetime
+    error: str = ""
+
+    def to_json(self) -> list[Any]:
+        return [self.delivery, self.starts, rfc3339(self.until), *([self.error] if self.error else [])]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        delivery, starts, until, *error = value
+        return cls(delivery, starts, datetime.fromisoformat(until), *error)

@@ -1,0 +1,117 @@
+"""Lists of runs, by id or by start, and their number."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core.paging import read_page_token, with_prefix, write_page_token
+from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.queries import ID, Condition, Order
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import STATES
+from signalbox.flows.model.labels import check_label, label_entry
+from signalbox.flows.problems import BadFlow
+from signalbox.flows.storage.listings import ARCHIVED_AT, CREATED_AT, LABELS
+
+SHOWN_IN_LISTS = ("flow", "id", "state", "created_at", "ended_at", ARCHIVED_AT)
+"""The fields of a listing that lists show as they are."""
+
+BEHIND_IDS = "\x7f"
+"""The character that sorts right after the ``~`` between name and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsPage:
+    """Listings of flows in the order of the list. `next_page_token` is empty on the last page."""
+
+    flows: list[dict[str, Any]]
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a flow, or those of them in one state, with one label, or whose ids begin with a prefix.
+
+    With `newest_first`, or with a time, they are sorted by their starts, the newest first; otherwise by their ids.
+    `started_after` is the earliest start, and all starts are before `started_before`.
+    """
+
+    flow: str
+    state: str | None = None
+    label: tuple[str, str] | None = None
+    prefix: str = ""
+    started_after: datetime | None = None
+    started_before: datetime | None = None
+    newest_first: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `BadFlow` for an unknown state, an impossible label, or a prefix in a list by start."""
+        if self.state is not None and self.state not in STATES:
+            raise BadFlow(f"`state` must be one of {', '.join(STATES)}.", field="state")
+        if self.label:
+            check_label(*self.label)
+        if self.prefix and self.by_start:
+            detail = "A list by start has no prefix: leave out `prefix`, or the times and `newest_first`."
+            raise BadFlow(detail, field="prefix")
+
+    @property
+    def by_start(self) -> bool:
+        """Whether the list is sorted by the starts."""
+        return self.newest_first or self.started_after is not None or self.started_before is not None
+
+    def query(self) -> Query:
+        """Return the query of the listings.
+
+        By ids it names one field at most, so it needs no composite index. By start it needs one of `INDEXES`.
+        """
+        if self.by_start:
+            return Query(
+                FlowAddress.COLLECTION, (*self._started(), *self._filter()), (Order(CREATED, descending=True),)
+            )
+        all_of_it = (Condition(ID, ">=", f"{self.flow}~"), Condition(ID, "<", f"{self.flow}{BEHIND_IDS}"))
+        return Query(
+            FlowAddress.COLLECTION, (*(with_prefix(self.prefix, f"{self.flow}~") or all_of_it), *self._filter())
+        )
+
+    def _started(self) -> Iterator[Condition]:
+        yield Condition(("flow",), "==", self.flow)
+        if self.started_after:
+            yield Condition(CREATED, ">=", self.started_after)
+        if self.started_before:
+            yield Condition(CREATED, "<", self.started_before)
+
+    def _filter(self) -> Iterator[Condition]:
+        if self.label:
+            yield Condition((LABELS,), "array_contains", label_entry(*self.label, self.state or ""))
+        elif self.state:
+            yield Condition(("state",), "==", self.state)
+
+
+CREATED = (CREATED_AT,)
+
+
+def count_flows(ports: Ports, runs: Runs) -> int:
+    """Return the number of runs."""
+    return ports.store.count(runs.query())
+
+
+def list_flows(ports: Ports, runs: Runs, page_token: str = "") -> FlowsPage:
+    """Return runs in the order of their ids, or by their starts."""
+    most = LIMITS.flows_listed_max
+    after = read_page_token(page_token, FlowAddress.COLLECTION, int(runs.by_start)) if page_token else ()
+    page = ports.store.query(replace(runs.query(), limit=most, after=after))
+    if len(page) < most:
+        return FlowsPage([_shown(listing) for listing in page])
+    last = page[-1]
+    place = [(last.data or {})[CREATED_AT]] if runs.by_start else []
+    return FlowsPage([_shown(listing) for listing in page], write_page_token(FlowAddress.COLLECTION, place, last.id))
+
+
+def _shown(listing: Snapshot) -> dict[str, Any]:
+    data = dict(listing.data or {})
+    shown = {name: data[name] for name in SHOWN_IN_LISTS if name in data}
+    entries = [entry.partition(":") for entry in data.get(LABELS, ())]
+    labels = {name: value for name, _, value in entries if " " not in name}
+    return shown | ({"labels": labels} if labels else {})

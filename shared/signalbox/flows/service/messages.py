@@ -1,0 +1,106 @@
+"""Messages from callers: send an event to a run, also through a callback, and cancel a run.
+
+Each has an id, so a repeat changes nothing. A run that has ended, or that has as many events as it may keep, refuses
+further events.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from signalbox.core.effects import name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import Ports
+from signalbox.core.problems import OtherBody, Problem
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.callbacks import Callback, not_valid
+from signalbox.flows.machine.commands import check_event_name
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.failures import checked_json
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Message, message_to_record
+from signalbox.flows.problems import FlowEnded, NoFlow, TooManyEvents
+from signalbox.flows.service.reads import get, read_header
+from signalbox.mailboxes.model.messages import message_path
+from signalbox.mailboxes.service import check_same_body, post
+from signalbox.mailboxes.storage import message_put
+
+
+def post_event(ports: Ports, address: FlowAddress, name: str, value: Any, id_: str) -> None:
+    """Send an event to a flow. It is kept until the code waits for it, and a repeat with the same id changes nothing.
+
+    Raises `NoFlow`, `FlowEnded`, `TooManyEvents`, `OtherBody` if the id was used for another event, `BadFlow` or
+    `TooLarge`.
+    """
+    event = _event(name, value)
+    _send_event(ports, get(ports, address), event, id_)
+
+
+def get_callback(ports: Ports, callback: Callback) -> FlowHeader:
+    """Return the run of a callback. Raises `NoCallback`, `CallbackExpired`."""
+    try:
+        header, now = read_header(ports.store, callback.address)
+    except NoFlow:
+        raise not_valid() from None
+    callback.check(header, now)
+    return header
+
+
+def post_callback(ports: Ports, callback: Callback, value: Any) -> None:
+    """Send the event of a callback to its run. A repeat with the same value changes nothing, also after the end.
+
+    Raises `OtherBody` for another value, and what `get_callback` and `post_event` raise.
+    """
+    event = replace(_event(callback.event, value), incarnation=callback.incarnation)
+    _send_event(ports, get_callback(ports, callback), event, f"callback {callback.operation}")
+
+
+def _event(name: str, value: Any) -> Event:
+    checked_name = check_event_name(name)
+    return Event(checked_name, checked_json(value, "the value of an event", CORE_LIMITS.result_bytes_max, "value"))
+
+
+def _send_event(ports: Ports, header: FlowHeader, event: Event, id_: str) -> None:
+    message_id = name_of("event", header.address.base, id_)
+    refused = _refusal_of_events(header)
+    if refused is None:
+        _post(ports, header, message_id, event)
+    elif not _is_posted(ports, header, message_id, event):
+        raise refused
+
+
+def _refusal_of_events(header: FlowHeader) -> Problem | None:
+    """Return why a flow takes no more events, or None."""
+    if header.end:
+        return FlowEnded(f"The flow is {header.end.state} and receives no more events.")
+    if header.kept >= LIMITS.flow_events_kept_max or header.kept_bytes >= LIMITS.flow_events_kept_bytes_max:
+        kept = f"{header.kept:,} events ({header.kept_bytes:,} bytes)"
+        detail = f"The flow has {kept} that its code has not waited for: let it wait for them, or cancel it."
+        return TooManyEvents(detail)
+    return None
+
+
+def _is_posted(ports: Ports, header: FlowHeader, id_: str, event: Event) -> bool:
+    """Return whether an event was accepted before. Raises `OtherBody` if its id was used for another one."""
+    [stored] = ports.store.read(message_path(header.address.base, id_))
+    check_same_body(stored, message_to_record(event))
+    return stored.data is not None
+
+
+def cancel(ports: Ports, address: FlowAddress, reason: str = "", id_: str | None = None, *, parent: str = "") -> None:
+    """Cancel a flow: `Cancelled` is raised where its code waits. An ended flow does not change.
+
+    A repeat with the same `id_` changes nothing, also in a later generation. With `parent`, only the sub-flow of that
+    wait is cancelled (`parent_key`). Raises `NoFlow`.
+    """
+    header = get(ports, address)
+    if not header.end:
+        name = name_of("cancel", address.base, id_ or ports.store.new_id())
+        with suppress(OtherBody):  # repeated with another reason
+            _post(ports, header, name, Cancel(str(reason)[: CORE_LIMITS.error_letters_max], parent=parent))
+
+
+def _post(ports: Ports, header: FlowHeader, id_: str, message: Message) -> None:
+    base = header.address.base
+    post(ports, message_put(base, id_, message_to_record(message)), wake_flow(base, header.function))

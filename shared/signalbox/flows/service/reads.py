@@ -1,0 +1,78 @@
+"""Read a run: its header, its log, and the stuck sub-flows below it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from signalbox.core.ports import Ports, Snapshot, Store
+from signalbox.core.reads import poll
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Message, sub_flow_address
+from signalbox.flows.model.waits import Wait
+from signalbox.flows.problems import NoFlow
+from signalbox.flows.storage.commits import header_of
+from signalbox.flows.storage.log import read_log
+from signalbox.mailboxes.model.messages import header_path
+
+
+def get(ports: Ports, address: FlowAddress) -> FlowHeader:
+    """Return a flow. Raises `NoFlow`."""
+    header, _ = read_header(ports.store, address)
+    return header
+
+
+def stuck_below(store: Store, header: FlowHeader) -> dict[str, FlowHeader]:
+    """Return a stuck sub-flow for each wait of a flow that has one below it, by the wait's path.
+
+    It reads the sub-flows level by level, up to a page of each level, and nothing if there are none.
+    """
+    found: dict[str, FlowHeader] = {}
+    level = [(wait.path, child) for wait, child in _sub_flows(header)]
+    while level := level[: LIMITS.flows_listed_max]:
+        reads = store.read(*(header_path(address.base) for _, address in level))
+        below: list[tuple[str, FlowAddress]] = []
+        for (path, address), read in zip(level, reads, strict=True):
+            if (child := header_of(read, address)) and not child.end:
+                below += [(path, inner) for _, inner in _sub_flows(child)]
+                if child.stuck:
+                    found.setdefault(path, child)
+        level = below
+    return found
+
+
+def _sub_flows(header: FlowHeader) -> Iterator[tuple[Wait, FlowAddress]]:
+    for wait in header.pending.values():
+        if address := sub_flow_address(header.address, wait):
+            yield wait, address
+
+
+def wait(ports: Ports, address: FlowAddress, seconds: float) -> FlowHeader:
+    """Return a flow once it has ended, at the latest after `seconds`. Raises `NoFlow`."""
+    return poll(ports.clock, lambda: get(ports, address), lambda header: header.end is not None, seconds)
+
+
+def get_log(store: Store, address: FlowAddress) -> tuple[FlowHeader, Sequence[Message]]:
+    """Return a flow and the log of its current execution. Raises `NoFlow`, `Unavailable`."""
+    header, _ = read_header(store, address)
+    return header, read_log(store, header).entries
+
+
+def entries_after(store: Store, header: FlowHeader, count: int) -> Sequence[Message]:
+    """Return the entries of a flow's log after the first `count`. Reads only if the header has not all of them."""
+    if count >= header.log.held:
+        return header.log.tail[count - header.log.held :]
+    return read_log(store, header).entries[count:]
+
+
+def read_header(store: Store, address: FlowAddress) -> tuple[FlowHeader, datetime]:
+    [read] = store.read(header_path(address.base))
+    return present(read, address), read.read_time
+
+
+def present(read: Snapshot, address: FlowAddress) -> FlowHeader:
+    header = header_of(read, address)
+    if header is None:
+        detail = f"There is no run {address.key!r} of {address.name}: it was never started, or it was removed."
+        raise NoFlow(detail, field="id")
+    return header

@@ -1,0 +1,226 @@
+"""Start a run: with arguments, or as a fork, from a prefix of another run's log.
+
+Where the process has the flow's code, a start runs the code in memory first, so that one commit creates the header
+together with the first commands. Otherwise the header alone is created, and a wake-up starts the code. A repeat of a
+start or of a fork changes nothing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.calls import Call
+from signalbox.core.effects import complete_wake_ups, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.ports import AlreadyExists, Ports, Snapshot
+from signalbox.core.problems import OtherBody, TooLarge
+from signalbox.core.times import EPOCH
+from signalbox.flows.machine.effects import wake_flow
+from signalbox.flows.machine.failures import Stuck, checked_json
+from signalbox.flows.machine.headers import forked_header
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import FlowDefinition, Flows
+from signalbox.flows.model.headers import FlowHeader, checked_timeout, new_header
+from signalbox.flows.model.labels import NO_LABELS, checked_labels
+from signalbox.flows.model.messages import Message
+from signalbox.flows.problems import BadFlow, CannotFork
+from signalbox.flows.service.reads import present
+from signalbox.flows.service.turns import refuse_sub_flows, write_log
+from signalbox.flows.storage.commands import creation
+from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, timed
+from signalbox.flows.storage.log import LoadedLog, read_log
+from signalbox.mailboxes.model.messages import header_path
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The answer to a start. `created` is False if the flow had been started before, with the same arguments."""
+
+    address: FlowAddress
+    created: bool
+
+
+def start(
+    ports: Ports,
+    flows: Flows,
+    function: str,
+    address: FlowAddress,
+    arguments: Mapping[str, Any],
+    on_complete: Call | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+    timeout_seconds: float | None = None,
+) -> Started:
+    """Start a flow, whose code `function` has. A repeated start changes nothing.
+
+    After `timeout_seconds` by the server's time the run is cancelled, unless it has ended before.
+
+    Raises `OtherBody` if the id was used with other arguments, `BadArgument` if the arguments do not fit the code in
+    this process, `BadFlow` if they are not JSON, and `Unavailable` if it is unknown whether the flow was started.
+    """
+    checked = checked_json(dict(arguments), "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
+    seconds, incarnation = checked_timeout(timeout_seconds), ports.store.new_id()
+    header = new_header(
+        address, function, checked, incarnation, on_complete, labels=checked_labels(labels), timeout_seconds=seconds
+    )
+    header = flows.kept(header) if flows.function == function else header
+    definition = flows.definitions.get(address.name) if flows.function == function else None
+    now = _server_time(ports, header) if seconds else None
+    if seconds and now:
+        header = replace(header, deadline_at=now + timedelta(seconds=seconds))
+    try:
+        commit = _begun(ports, flows, definition, header, now) if definition else _created(header)
+        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
+    except AlreadyExists:
+        _check_same_start(ports, header)
+        return Started(address, created=False)
+    return Started(address, created=True)
+
+
+def _commit_start(ports: Ports, commit: Commit) -> None:
+    outbox.commit(ports, commit.writes, commit.effects)
+    write_log(ports, commit)
+
+
+def _created(header: FlowHeader) -> Commit:
+    """Return the commit that creates a flow and the wake-up that starts its code."""
+    wake = wake_flow(header.address.base, header.function)
+    return Commit(creation(header, EPOCH), [wake])
+
+
+def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None) -> Commit:
+    """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
+    definition.signature.bind(header.arguments, None)
+    try:
+        return _first_turn(ports, flows, definition, header, now) or _with_time(ports, flows, definition, header)
+    except (Stuck, TooLarge):
+        return _created(header)
+
+
+def _with_time(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
+    commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
+    assert commit is not None, "the time is known"
+    return commit
+
+
+def _server_time(ports: Ports, header: FlowHeader) -> datetime:
+    [read] = ports.store.read(header_path(header.address.base), fields=())
+    return read.read_time
+
+
+def _first_turn(
+    ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None
+) -> Commit | None:
+    """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
+    with closing(FlowTurn.begin(definition, header, (), now)) as turn:
+        if turn.new_sub_flows:
+            return _created(header)  # a turn looks whether the ids are free
+        if turn.needs_time:
+            return None
+        missing = Snapshot(header_path(header.address.base), None, now or EPOCH)
+        return TurnCommit(missing, turn, LoadedLog(), (), flows.revision, more=False).commit(ports.store.new_id)
+
+
+def _check_same_start(ports: Ports, header: FlowHeader) -> None:
+    """Raise `OtherBody` if the flow was started with other arguments. If its code has not been started, wake it."""
+    [read] = ports.store.read(header_path(header.address.base))
+    before = header_of(read, header.address)
+    if before is None:
+        return
+    if before.digest != header.digest:
+        raise OtherBody(f"The flow {header.address.key!r} was started with other arguments or options.", field="id")
+    if not before.begun and not before.end:
+        wake = wake_flow(before.address.base, before.function)
+        ports.queue.create(complete_wake_ups([wake], read.read_time))
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A new run under an id, from the first `from_entry` entries of another run's log.
+
+    Arguments and labels that are None are those of the other run.
+    """
+
+    id: str
+    from_entry: int
+    arguments: Mapping[str, Any] | None = None
+    on_complete: Call | None = None
+    labels: Mapping[str, str] | None = None
+    timeout_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `BadFlow` if it cannot be, whatever the other run is."""
+        if isinstance(self.from_entry, bool) or not isinstance(self.from_entry, int) or self.from_entry < 0:
+            raise BadFlow("`from_entry` must be a whole number, 0 or more.", field="from_entry")
+        if self.arguments is not None:
+            checked_json(self.arguments, "the arguments", CORE_LIMITS.task_bytes_max, "arguments")
+        if self.labels is not None:
+            checked_labels(self.labels)
+        checked_timeout(self.timeout_seconds)
+
+    def header(self, source: FlowAddress, incarnation: str) -> FlowHeader:
+        """Return a header with what the fork has of its own. Raises `BadFlow`, `BadKey`."""
+        address = FlowAddress.checked(source.name, self.id)
+        if address == source:
+            raise BadFlow("A fork needs an id of its own.", field="id")
+        new = new_header(address, "", {}, incarnation, self.on_complete)
+        own = [source.key, self.from_entry, self.arguments, new.digest, self.labels, self.timeout_seconds]
+        return replace(new, digest=name_of(json.dumps(own, sort_keys=True)))
+
+
+def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
+    """Start a run from a prefix of another run's log, in one commit: what the code waits for there is scheduled.
+
+    The other run does not change. Its current execution counts: `continue_as_new` has removed the logs before. A repeat
+    changes nothing.
+
+    Raises `NoFlow`, `OtherBody` if the id was used in another way, `CannotFork`, `BadArgument`, and `Unavailable` if
+    this process cannot run the code.
+    """
+    new = wanted.header(source, ports.store.new_id())
+    target, read = ports.store.read(header_path(new.address.base), header_path(source.base))
+    if target.data is not None:
+        _check_same_start(ports, new)
+        return Started(new.address, created=False)
+    before, seconds = present(read, source), wanted.timeout_seconds
+    flows.check_revision(before.written_by)
+    header = forked_header(before, wanted.from_entry, replace(new, function=before.function), wanted.arguments)
+    header = flows.kept(replace(header, labels=before.labels if wanted.labels is None else wanted.labels))
+    if seconds:
+        header = replace(header, deadline_at=read.read_time + timedelta(seconds=seconds))
+    flows.of(source.name).signature.bind(header.arguments, None, stored=True)
+    entries = _prefix(ports, before, wanted.from_entry)
+    commit = _first_turn_of_fork(ports, flows, header, entries, read.read_time)
+    try:
+        _commit_start(ports, timed(commit, header, seconds) if seconds else commit)
+    except AlreadyExists:  # a run has the id now, or that of a new sub-flow: look again
+        return fork(ports, flows, source, wanted)
+    return Started(new.address, created=True)
+
+
+def _prefix(ports: Ports, header: FlowHeader, count: int) -> Sequence[Message]:
+    """Return the first entries of a log. Raises `CannotFork` if it has fewer."""
+    entries = read_log(ports.store, header).entries
+    if not header.begun:
+        raise CannotFork(f"The code of {header.address.key!r} has not been started: start another run instead.")
+    if count > len(entries):
+        detail = f"`from_entry` is {count:,}, and the log of {header.address.key!r} has {len(entries):,} entries."
+        raise CannotFork(detail, field="from_entry")
+    return entries[:count]
+
+
+def _first_turn_of_fork(
+    ports: Ports, flows: Flows, header: FlowHeader, log: Sequence[Message], now: datetime
+) -> Commit:
+    """Return the commit that creates a fork. Raises `CannotFork`."""
+    missing = Snapshot(header_path(header.address.base), None, now)
+    try:
+        with closing(FlowTurn.fork(flows.of(header.address.name), header, log, now)) as turn:
+            refuse_sub_flows(ports.store, turn)
+            return TurnCommit(missing, turn, LoadedLog(), (), flows.revision, more=False).commit(ports.store.new_id)
+    except (Stuck, TooLarge) as error:
+        raise CannotFork(f"The first turn of the fork failed: {error.detail}", field="from_entry") from error

@@ -1,0 +1,64 @@
+"""Suspend a run, and resume it. No turn takes the messages of a suspended run until it is resumed."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from signalbox.core.effects import Decision, complete_wake_ups
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Ports, Snapshot
+from signalbox.core.times import rfc3339
+from signalbox.flows.machine.effects import repeat_flow
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.problems import FlowEnded
+from signalbox.flows.service.reads import present
+from signalbox.flows.storage.commits import header_write
+from signalbox.flows.storage.listings import listing_writes
+from signalbox.mailboxes.model.messages import header_path
+
+
+def suspend(ports: Ports, address: FlowAddress, reason: str = "") -> None:
+    """Suspend a flow: its messages are kept, and no turn takes them until it is resumed. A repeat changes nothing.
+
+    Tasks that it has scheduled run. Raises `NoFlow`, or `FlowEnded`.
+    """
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        header = present(read[0], address)
+        if header.end:
+            raise FlowEnded(f"The run {address.key!r} has ended, so there is nothing to suspend.", field="id")
+        if header.suspended:
+            return Decision((), None)
+        suspended = {"at": rfc3339(read[0].read_time), "reason": reason[: CORE_LIMITS.error_letters_max]}
+        return Decision(_moved(read[0], header, replace(header, suspended=suspended)), None)
+
+    perform(ports, [header_path(address.base)], decide)
+
+
+def resume(ports: Ports, address: FlowAddress) -> None:
+    """Wake a flow: a suspended one continues, a running one repeats its commands.
+
+    A stuck one is replayed with the code that is deployed now. Raises `NoFlow`.
+    """
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[FlowHeader, datetime]]:
+        return _resumed(read[0], present(read[0], address))
+
+    (header, now), committed = perform(ports, [header_path(address.base)], decide)
+    if committed is None:
+        ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], now))
+
+
+def _resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
+    """Return the writes and the wake-up that let a suspended flow continue; of another flow there are no writes.
+
+    The wake-ups of the messages that wait have ended at the suspended header.
+    """
+    writes = _moved(read, header, replace(header, suspended=None)) if header.suspended else ()
+    return Decision(writes, (header, read.read_time), (repeat_flow(header.address.base, header.function),))
+
+
+def _moved(read: Snapshot, before: FlowHeader, after: FlowHeader) -> Writes:
+    """Return the writes of a header whose state has changed, and of its listing."""
+    return header_write(read, after, read.read_time), *listing_writes(read, before, after)

@@ -1,0 +1,330 @@
+"""A turn in its commit: read a mailbox, apply its messages, and commit what follows.
+
+If replay fails, the flow is marked stuck. Its messages stay in the mailbox, so nothing is lost until the code is fixed.
+If the commit of all messages would be too large, a turn takes fewer of them. A process that runs inline steps commits
+its next turn without a read, under the header of its last one.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect
+from signalbox.core.ports import Committed, Conflict, Ports, Put, Snapshot, Store
+from signalbox.core.problems import Problem, TooLarge
+from signalbox.core.times import rfc3339
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.claims import NOBODY, Carrier
+from signalbox.flows.machine.effects import release_effect, wake_flow
+from signalbox.flows.machine.failures import Stuck, too_large
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.definitions import Flows
+from signalbox.flows.model.headers import FlowHeader
+from signalbox.flows.model.messages import Cancel, Event, Result, message_from_record
+from signalbox.flows.model.waits import Claim
+from signalbox.flows.storage.commits import Commit, TurnCommit, header_of, header_write, taken_messages
+from signalbox.flows.storage.listings import listing_writes
+from signalbox.flows.storage.log import LoadedLog, read_log
+from signalbox.mailboxes.model.messages import StoredMessage, header_path
+from signalbox.mailboxes.storage import Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMailbox:
+    """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
+
+    `repeats`: the turn schedules again what the flow waits for. `carrier` is the delivery that runs inline steps after
+    the commit, and `ended` the results of those whose code has ended there; they come before the messages.
+    """
+
+    address: FlowAddress
+    mailbox: Mailbox
+    own: Result | None = None
+    repeats: bool = False
+    carrier: Carrier = NOBODY
+    ended: Sequence[Result] = ()
+
+    @property
+    def header(self) -> FlowHeader | None:
+        """The flow, or None if it does not exist."""
+        return header_of(self.mailbox.header, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTurn:
+    """A turn whose commit has landed, with its driver: the next one needs no read while `snapshot` is the header.
+
+    `now` is the server's time at the commit.
+    """
+
+    turn: FlowTurn
+    snapshot: Snapshot
+    last_chunk: str
+    now: datetime
+
+    def close(self) -> None:
+        """Close the code. Code that never ends is noticed by a turn that is not live."""
+        with suppress(Stuck):
+            self.turn.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A turn that has ended. `claims` are those of inline steps, by path; `cancel_waits` for their code.
+
+    `leaves_steps`: it has committed nothing, and left inline steps to another carrier, for lack of time.
+
+    `complete`: nothing is left of the outcomes in hand. They are left if the flow is stuck, or if the turn is so large
+    that its commit has room for earlier messages only. `live` is the turn if its carrier has inline steps to run; it
+    must be closed.
+    """
+
+    complete: bool
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    live: LiveTurn | None = None
+    cancel_waits: bool = False
+    leaves_steps: bool = False
+
+
+def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
+    """Commit a turn.
+
+    Raises `Conflict` if another turn committed first, and `Unavailable` if this process cannot run the flow's code.
+    """
+    header = read.header
+    if header is None or header.end:
+        _drop_all(ports, read, flows.function)
+        return Advanced(complete=True)
+    if suspended := _of_suspended(header):
+        return suspended
+    flows.check_revision(header.written_by)
+    flows.of(header.address.name)
+    header = flows.kept(header)
+    log, snapshot = read_log(ports.store, header), read.mailbox.header
+    try:
+        turn, commit, complete = _commit_that_fits(ports, flows, read, header, log)
+        with _closed_after_error(turn):
+            committed = _commit_turn(ports, commit) if commit else None
+    except Stuck as stuck:
+        mark_stuck(ports, read, header, stuck)
+        return Advanced(complete=False)
+    except Problem as problem:  # the queue must not take it for an answer to the task
+        mark_stuck(ports, read, header, Stuck("flow-failed", f"The turn was refused: {problem.detail}"))
+        return Advanced(complete=False)
+    live = None
+    if _has_steps_to_run(turn):
+        unchanged = LiveTurn(turn, snapshot, log.last_chunk, snapshot.read_time)
+        live = _live(turn, snapshot, commit, committed) if commit and committed else unchanged
+    leaves_steps = commit is None and None in turn.wake_times()
+    return Advanced(complete, turn.running, live, turn.cancels_left > 0, leaves_steps)
+
+
+def _of_suspended(header: FlowHeader) -> Advanced | None:
+    """Return the turn of a suspended flow, which leaves everything in the mailbox; None if it is not suspended."""
+    return Advanced(complete=False) if header.suspended else None
+
+
+def _has_steps_to_run(turn: FlowTurn) -> bool:
+    """Return whether a turn's carrier has inline steps to run after its commit, or is running some."""
+    return bool(turn.claimed or turn.carrier.busy) and turn.driver.ended is None
+
+
+def advance_without_read(
+    ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
+) -> LiveTurn | None:
+    """Commit the next turn of a process under the header of its last one; return None if the code runs no more.
+
+    `ended` are the results of inline steps; `now` is the time of the last header and what has passed since. Raises
+    `Conflict` if another process was faster, and `Stuck`. After any error, read and replay.
+    """
+    turn = live.turn.following(now, carrier)
+    with _closed_after_error(turn):
+        for result in ended:
+            turn.take(result)
+        if turn.new_sub_flows:
+            raise Conflict("the ids of new sub-flows must be looked up")
+        turn.claim_steps()
+        log = LoadedLog(last_chunk=live.last_chunk)
+        commit = TurnCommit(live.snapshot, turn, log, (), flows.revision, more=False, live=True)
+        decided = commit.commit(ports.store.new_id)
+        return _live(turn, live.snapshot, decided, _commit_turn(ports, decided))
+
+
+def _live(turn: FlowTurn, snapshot: Snapshot, commit: Commit, committed: Committed) -> LiveTurn | None:
+    """Return a turn whose commit has landed, or None, and close it, if its code runs no more."""
+    [put, *_], [result, *_] = commit.writes, committed.results
+    assert isinstance(put, Put), "the first write of a turn is its header"
+    now, created_at = committed.commit_time, snapshot.create_time or result.update_time
+    header = Snapshot(snapshot.path, put.data, now, result.update_time, created_at)
+    live = LiveTurn(replace(turn, header=commit.header or turn.header), header, commit.last_chunk, now)
+    if turn.driver.ended is None:
+        return live
+    live.close()
+    return None
+
+
+@contextmanager
+def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(Stuck):
+            turn.close()
+        raise
+
+
+def _commit_turn(ports: Ports, commit: Commit) -> Committed:
+    committed = outbox.commit(ports, commit.writes, commit.effects)
+    write_log(ports, commit)
+    return committed
+
+
+def write_log(ports: Ports, commit: Commit) -> None:
+    """Write what the code has logged: a turn that does not count has logged nothing. Export the spans."""
+    for span in commit.spans:
+        ports.log.span(span)
+    for line in commit.lines:
+        logging.getLogger(line.name).handle(line)
+
+
+def _commit_that_fits(
+    ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog
+) -> tuple[FlowTurn, Commit | None, bool]:
+    """Return the commit of a turn that takes all messages, or of one that takes so few that it fits.
+
+    The outcome in hand is the last message. Also return the turn, and whether it takes all of them.
+    """
+    total = count = len(read.mailbox.waiting) + (read.own is not None)
+    while True:
+        try:
+            return *_turn(ports, flows, read, header, log, count), count == total
+        except TooLarge as error:
+            if count <= 1:
+                raise too_large(f"The code schedules too much at once: {error.detail}") from error
+            count //= 2
+
+
+def _turn(
+    ports: Ports, flows: Flows, read: FlowMailbox, header: FlowHeader, log: LoadedLog, count: int
+) -> tuple[FlowTurn, Commit | None]:
+    """Return a turn that takes `count` messages, and its commit, or None if there is nothing to commit.
+
+    The turn is closed, unless its carrier has inline steps to run.
+    """
+    mailbox = read.mailbox
+    own = read.own if count > len(mailbox.waiting) else None
+    definition = flows.of(header.address.name)
+    turn = FlowTurn.begin(definition, header, log.entries, mailbox.read_time, read.carrier)
+    with _closed_after_error(turn):
+        turn.repeats = read.repeats and not mailbox.more and count == len(mailbox.waiting)  # no outcome is left
+        for result in read.ended:
+            turn.take(result)
+        taken, is_cancel_due = _take(turn, mailbox.waiting[:count], own)
+        if not mailbox.more and count >= len(mailbox.waiting):
+            turn.see_all()
+        refuse_sub_flows(ports.store, turn)
+        turn.claim_steps()
+        changes = taken or turn.changes_anything or turn.dropped_leases
+        more = mailbox.more or is_cancel_due or len(taken) + turn.cancels_left < len(mailbox.waiting)
+        decided = TurnCommit(mailbox.header, turn, log, taken, flows.revision, more)
+        commit = decided.commit(ports.store.new_id) if changes else None
+    if not _has_steps_to_run(turn):
+        turn.close()
+    return turn, commit
+
+
+def refuse_sub_flows(store: Store, turn: FlowTurn) -> None:
+    """Let the code receive which of the ids that it has given to new sub-flows are in use. Raises `Stuck`.
+
+    The code may then choose others, which are looked up in turn.
+    """
+    free: dict[FlowAddress, str] = {}
+    for _ in range(LIMITS.flow_pending_max):
+        new = turn.new_sub_flows
+        free = {address: path for address, path in free.items() if new.get(path) == address}
+        unknown = {path: address for path, address in new.items() if free.get(address) != path}
+        if not unknown:
+            return
+        reads = store.read(*(header_path(address.base) for address in unknown.values()), fields=())
+        for (path, address), read in zip(unknown.items(), reads, strict=True):
+            if read.create_time is None and address not in free:
+                free[address] = path
+            elif turn.new_sub_flows.get(path) == address:
+                turn.refuse_sub_flow(path, address)
+    raise too_large(f"The ids of sub-flows were in use {LIMITS.flow_pending_max} times in one turn.")
+
+
+def _take(turn: FlowTurn, page: Sequence[StoredMessage], own: Result | None) -> tuple[Sequence[StoredMessage], bool]:
+    """Apply messages until the turn is over, and a cancel before the page's events; return the taken ones.
+
+    A cancel that must wait for the code of an inline step is left. Also return whether a left one is due at once.
+    """
+    taken: list[StoredMessage] = []
+    left: list[StoredMessage] = []
+    for stored in _cancels_before_events(page):
+        if turn.is_over:
+            return taken, False
+        message = message_from_record(stored.data)
+        if turn.must_wait(message):
+            left.append(stored)
+            continue
+        turn.take(message)
+        taken.append(stored)
+    if own and not turn.is_over:
+        turn.take(own)
+    return taken, _is_cancel_due(turn, left)
+
+
+def _is_cancel_due(turn: FlowTurn, cancels: Sequence[StoredMessage]) -> bool:
+    """Return whether a cancel that was left need not wait any more: a message behind it has ended the step."""
+    left = turn.cancels_left
+    due = turn.is_over or not all(turn.must_wait(message_from_record(stored.data)) for stored in cancels)
+    turn.cancels_left = left
+    return bool(cancels) and due
+
+
+def _cancels_before_events(page: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+    """Return a page in an order in which no cancel follows an event. The results before a cancel stay before it."""
+    last = max((number for number, message in enumerate(page) if message.data["kind"] == Cancel.kind), default=-1)
+    begin, rest = page[: last + 1], page[last + 1 :]
+    return [*sorted(begin, key=lambda message: message.data["kind"] == Event.kind), *rest]
+
+
+def _drop_all(ports: Ports, read: FlowMailbox, function: str) -> None:
+    """Remove the messages of a flow that has ended or does not exist, and release the leases in them."""
+    base = read.address.base
+    leases = leases_of(read.mailbox.waiting)
+    effects = [release_effect(base, function, lease) for lease in leases] + _next_wake(base, function, read)
+    writes = list(taken_messages(read.address, read.mailbox.waiting, read.mailbox.read_time))
+    if writes or effects:
+        _commit_turn(ports, Commit(writes, effects))
+
+
+def _next_wake(base: str, function: str, read: FlowMailbox) -> list[Effect]:
+    """Return the wake-up for the messages after the page, if there are any."""
+    return [wake_flow(base, function)] if read.mailbox.more else []
+
+
+def leases_of(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
+    """Return the leases that messages of a mailbox grant."""
+    read = [message_from_record(message.data) for message in messages]
+    return [message.lease for message in read if isinstance(message, Result) and message.lease]
+
+
+def mark_stuck(ports: Ports, read: FlowMailbox, header: FlowHeader, stuck: Stuck) -> None:
+    """Store why a flow is stuck, unless the header has the same reason. The sweeper wakes it from time to time."""
+    now, before = read.mailbox.read_time, header.stuck or {}
+    if (before.get("type"), before.get("detail"), before.get("place")) == (stuck.kind, stuck.detail, stuck.location):
+        return
+    since = before.get("at", rfc3339(now))  # the run has been stuck since the first reason
+    reason = {"type": stuck.kind, "detail": stuck.detail, "place": stuck.location, "at": since}
+    reason |= {"trace": stuck.trace} if stuck.trace else {}
+    address = header.address.to_json()
+    ports.log.error("flow stuck", **address, problem=stuck.kind, detail=stuck.detail, place=stuck.location)
+    after, snapshot = replace(header, stuck=reason), read.mailbox.header
+    ports.store.commit([header_write(snapshot, after, now), *listing_writes(snapshot, header, after)])

@@ -1,0 +1,167 @@
+"""The commit of a turn: the header, the log, the messages that it took, its commands and the listing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from logging import LogRecord
+
+from signalbox.core import outbox
+from signalbox.core.effects import Effect, RecordedSpan, name_of
+from signalbox.core.ports import REMOVE, Change, Delete, Put, Snapshot, Write
+from signalbox.core.problems import TooLarge
+from signalbox.core.times import EPOCH
+from signalbox.core.validation import check_commit
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.effects import archive_effect, carry_flow, release_effect, wake_at_deadline, wake_flow
+from signalbox.flows.machine.headers import check_log, new_entries, next_header
+from signalbox.flows.machine.timeline import recorded_spans
+from signalbox.flows.machine.turns import FlowTurn
+from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.headers import FlowHeader, deadline_message
+from signalbox.flows.model.messages import Cancel, Event, Result, message_to_record
+from signalbox.flows.storage.commands import CommandWrites
+from signalbox.flows.storage.listings import listing_writes
+from signalbox.flows.storage.log import ENTRIES, LoadedLog, chunk_deletes, extended
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.mailboxes.machine import next_revision
+from signalbox.mailboxes.model.messages import StoredMessage, message_path
+from signalbox.mailboxes.storage import header_put, message_put, revision_of
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
+
+    `header` is the flow's new one, `last_chunk` the text of the last chunk of its log, and `spans` are those of the
+    commands that have ended.
+    """
+
+    writes: Sequence[Write]
+    effects: Sequence[Effect]
+    lines: Sequence[LogRecord] = ()
+    header: FlowHeader | None = None
+    last_chunk: str = "[]"
+    spans: Sequence[RecordedSpan] = ()
+
+    def checked(self) -> "Commit":
+        """Return the commit. Raises `TooLarge` if the store would not accept it."""
+        parts = enumerate(outbox.divided(self.effects))
+        records = [Put(f"{outbox.COLLECTION}/{number}", outbox.to_record(part)) for number, part in parts]
+        writes = [*self.writes, *records]
+        size_bytes = sum(check_commit(writes))
+        if size_bytes > LIMITS.flow_commit_bytes_max or len(writes) > MAILBOXES_LIMITS.turn_writes_max:
+            most = f"{LIMITS.flow_commit_bytes_max:,} bytes in {MAILBOXES_LIMITS.turn_writes_max} records"
+            raise TooLarge(f"One turn of a flow can write at most {most}; these are {size_bytes:,} in {len(writes)}.")
+        return self
+
+
+def timed(commit: Commit, header: FlowHeader, timeout_seconds: float) -> Commit:
+    """Return the commit that creates a run with the message and the wake-up of its deadline, unless it has ended."""
+    if commit.header and commit.header.end:
+        return commit
+    id_, message = deadline_message(header, timeout_seconds)
+    put = message_put(header.address.base, id_, message_to_record(message), header.deadline_at)
+    return replace(commit, writes=[*commit.writes, put], effects=[*commit.effects, *wake_at_deadline(header)])
+
+
+def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
+    """Return the header of a flow, or None if the flow does not exist."""
+    if snapshot.data is None:
+        return None
+    header = FlowHeader.from_record(address, snapshot.data)
+    if header.begun and header.start_at is None:  # begun without a read, in the commit that created it
+        return replace(header, start_at=snapshot.create_time)
+    return header
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """A turn with its input records: the header as read, the log, the messages that it has applied.
+
+    `revision` is that of the code. `more` says whether messages are left for another turn. `live`: the turn follows
+    another one of its process and has read nothing, so its revision must not say that it has.
+    """
+
+    snapshot: Snapshot
+    turn: FlowTurn
+    log: LoadedLog
+    taken: Sequence[StoredMessage]
+    revision: int
+    more: bool
+    live: bool = False
+
+    def commit(self, new_id: Callable[[], str]) -> Commit:
+        """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
+        turn, before = self.turn, self.turn.header
+        after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn))
+        check_log(after.log.length, after.log.held_bytes)
+        commands = CommandWrites(turn, new_id).collect()
+        gone = {message_path(before.address.base, message.id) for message in self.taken}
+        writes = [
+            header_put(self.snapshot, after.to_record(), self._revision),
+            *taken_messages(before.address, self.taken, self.snapshot.read_time),
+            *(write for write in commands.writes if write.path not in gone),
+            *chunks,
+            *(chunk_deletes(before) if turn.continued else ()),
+            *listing_writes(self.snapshot, before, after),
+            *end_messages(after),
+        ]
+        effects = [*commands.effects, *self._releases(), *end_tasks(after), *self._next_wake()]
+        last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
+        return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
+
+    @property
+    def _revision(self) -> int:
+        """The revision that the commit writes."""
+        return next_revision(revision_of(self.snapshot), EPOCH if self.live else self.snapshot.read_time)
+
+    def _releases(self) -> Iterator[Effect]:
+        header = self.turn.header
+        return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
+
+    def _next_wake(self) -> Iterator[Effect]:
+        header, times = self.turn.header, self.turn.wake_times()
+        if self.more or self.turn.continued:
+            yield wake_flow(header.address.base, header.function)
+        if None in times:
+            yield carry_flow(header, self._revision)
+        for at in sorted({at for at in times if at is not None}):
+            yield wake_flow(header.address.base, header.function, at)
+
+
+def header_write(snapshot: Snapshot, header: FlowHeader, now: datetime) -> Put:
+    """Return the write of a header over the one that was read, under its guard."""
+    return header_put(snapshot, header.to_record(), next_revision(revision_of(snapshot), now))
+
+
+def taken_messages(address: FlowAddress, taken: Sequence[StoredMessage], now: datetime) -> Iterator[Write]:
+    """Iterate over the writes that remove messages from the mailbox. An event and a cancel become receipts."""
+    for message in taken:
+        path = message_path(address.base, message.id)
+        if message.data["kind"] not in (Event.kind, Cancel.kind):
+            yield Delete(path, message.version)
+        else:
+            expires_at = now + timedelta(seconds=MAILBOXES_LIMITS.call_receipt_seconds)
+            yield Change(path, {("since",): REMOVE, ("expires_at",): expires_at}, message.version)
+
+
+def end_messages(header: FlowHeader) -> Iterator[Put]:
+    """Iterate over the message to the parent flow, if the flow has ended."""
+    if header.end and header.parent:
+        message = message_to_record(Result(header.parent.wait, header.end.outcome))
+        yield message_put(header.parent.base, _end_name(header), message)
+
+
+def end_tasks(header: FlowHeader) -> Iterator[Effect]:
+    """Iterate over the tasks of an ended flow: its `on_complete`, its archive, and the wake-up of the parent flow."""
+    if header.archive:
+        yield archive_effect(header)
+    if header.end and header.parent:
+        yield wake_flow(header.parent.base, header.parent.function)
+    if header.end and header.on_complete:
+        outcome = {"called": header.address.to_json(), "call": header.address.key, **header.end.outcome.to_json()}
+        yield header.on_complete.effect(_end_name(header), header.end.at, outcome=outcome)
+
+
+def _end_name(header: FlowHeader) -> str:
+    return name_of("end", header.address.base, header.incarnation)

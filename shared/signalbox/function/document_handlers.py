@@ -1,0 +1,87 @@
+"""The handlers of `on_document`: which events one takes, and the code of its task."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, get_type_hints
+
+from signalbox.core.calls import check_ran
+from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.problems import Problem
+from signalbox.tasks.api import Task
+from signalbox.tasks.model import TaskContext
+
+BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+"""The kinds of parameters that are passed by their place, and by their name."""
+
+
+class PatternChanged(Problem):
+    status = 409
+    title = "The pattern of the handler has changed since the event"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentHandler:
+    """A handler of `on_document`: its pattern, the kind of events, its task, and whether events keep their order."""
+
+    pattern: DocumentPattern
+    on: Kind
+    task: Task[..., Any]
+    in_order: bool
+
+    def takes(self, path: str, kind: str) -> bool:
+        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
+        return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
+
+
+def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:
+    """Return the code of the task that calls a handler with the event of its arguments. Raises `TypeError`."""
+    from signalbox.adapters.http.events import event_of_arguments  # its protobuf is only for such functions
+
+    if not handler.__name__.isidentifier():
+        raise TypeError(f"the handler of {pattern.text!r} has no name, which its task needs: write a def")
+    context_name = _check_parameters(handler, pattern)
+
+    @wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    def run(
+        event: str,
+        path: str,
+        data: str,
+        context: TaskContext,
+        kind: str = "",
+        place: int | None = None,  # noqa: ARG001  `Function._in_order` reads it before the code starts
+    ) -> None:
+        parts = pattern.match(path)
+        if parts is None:
+            raise PatternChanged(
+                f"{path} was enqueued for {run.__name__}, whose pattern is {pattern.text!r} now: "
+                "handle the event by hand, or retry it with code that has the pattern of its time."
+            )
+        given = {context_name: context} if context_name else {}
+        received = event_of_arguments(event, path, data, kind)
+        check_ran(handler(received, **parts, **given), "handler", run.__name__)
+
+    del run.__wrapped__  # its parameters are not those of the task
+    return run
+
+
+def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
+    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
+    declared = inspect.signature(handler).parameters
+    try:
+        hints, parameters = get_type_hints(handler), list(declared)
+    except NameError as error:
+        raise TypeError(f"{handler.__name__}: {error}: import it where it is also found at run time") from error
+    contexts = [name for name in parameters[1:] if hints.get(name) is TaskContext]
+    parts = [name for name in parameters[1:] if name not in contexts]
+    kinds = [each.kind for each in declared.values()]
+    can_be_passed = set(kinds[:1]) <= BY_PLACE and set(kinds[1:]) <= BY_NAME
+    if not parameters or sorted(parts) != sorted(pattern.names) or len(contexts) > 1 or not can_be_passed:
+        wanted = ", ".join(["event: DocumentEvent", *(f"{name}: str" for name in pattern.names)])
+        raise TypeError(
+            f"{handler.__name__} handles {pattern.text!r}: write def {handler.__name__}({wanted}), with "
+            "context: TaskContext at the end if it needs one"
+        )
+    return "".join(contexts)

@@ -1,0 +1,69 @@
+"""A lane: the waits of one key and one priority.
+
+A wait may name a key (whose it is) and a priority. A wait with neither is in the plain lane, whose waiters have the
+records of a semaphore without lanes. A waiter of another lane has `lane` and, instead of `since`, the map `places` with
+one field that is named after its lane: a query ordered by that field finds the queue of this lane. While there are such
+waiters, `lanes` in the semaphore's record lists the lanes (`machine/lanes.py`); then the mode is `closed`, and each
+lane has a mode of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from signalbox.core.effects import name_of
+from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
+
+Mode = Literal["open", "opening", "closed"]
+
+Priority = Literal["high", "normal", "low"]
+
+PLAIN = ""
+"""The lane of waits without a key, with the normal priority."""
+
+
+def lane_id(key: str, priority: str) -> str:
+    """Return the lane of a key and a priority that share it with no others. An empty priority is the normal one."""
+    priority = priority or "normal"
+    return PLAIN if (key, priority) == ("", "normal") else f"{priority}:{key}"
+
+
+def shared_lane_id(number: int, priority: str) -> str:
+    """Return a lane that keys share for which the semaphore's record has no room."""
+    return f"{priority or 'normal'}#{number}"
+
+
+def place_field(lane: str) -> str:
+    """Return the field of the map `places` that orders the waiters of a lane."""
+    return f"s{name_of('lane', lane)[:24]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane in the semaphore's record. The free permits go to the lane with the least tag, which then grows.
+
+    Tags count from that of the lane that was served last. The mode is of this lane's queue: `open` if it is empty. Such
+    a lane is kept for its tag only.
+    """
+
+    id: str
+    tag: int = 0
+    mode: Mode = "closed"
+    known: KnownHead = field(default=NOTHING_KNOWN, compare=False)
+
+    @property
+    def priority(self) -> str:
+        """The priority of its waits."""
+        return self.id.partition(":")[0].partition("#")[0] or "normal"
+
+    @property
+    def key(self) -> str | None:
+        """The key of its waits; None if several keys share it."""
+        return None if "#" in self.id.partition(":")[0] else self.id.partition(":")[2]
+
+    def to_record(self) -> dict[str, Any]:
+        return {"id": self.id, "tag": self.tag, "mode": self.mode, **self.known.to_record()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["id"], record["tag"], record["mode"], KnownHead.from_record(record))

@@ -1,0 +1,144 @@
+"""A lease: permits for one holder, under a fencing token.
+
+The token grows from grant to grant, also when the semaphore is deleted and created again. The lease id that callers
+receive contains the wait's id and the token (``ID~TOKEN``), so a late signal cannot end a later lease of the same wait.
+A continuation's lease is granted for a short time and starts when its task claims it. A second delivery of that task
+claims it again under a new token: `grant` is the token of the grant, `token` the one that is valid now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.problems import BadSemaphore
+
+TOKEN_DIGITS_MAX = 20
+"""More digits than a token in microseconds ever has, and few enough to parse quickly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as its holder sees it: permits of `semaphore` until `ends_at`, by the server's clock.
+
+    `id` identifies this lease to signal and renew. `token` grows from lease to lease of one semaphore, so whatever the
+    permits protect can refuse a smaller one.
+    """
+
+    semaphore: str
+    id: str
+    token: int
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A lease in the semaphore's record. `id` is the id of its wait.
+
+    `seconds` is its length from its claim. `continued` is true if it belongs to a continuation, and `claimed` once the
+    continuation's task has claimed it.
+    """
+
+    id: str
+    grant: int
+    token: int
+    ends_at: datetime
+    permits: int
+    seconds: float
+    continued: bool = False
+    claimed: bool = False
+
+    @property
+    def lease_id(self) -> str:
+        """The id that callers signal and renew with."""
+        return lease_id(self.id, self.token)
+
+    def live(self, now: datetime) -> bool:
+        """Return whether the lease has not expired."""
+        return now < self.ends_at
+
+    @property
+    def silent_at(self) -> datetime | None:
+        """The time at which the task of an unclaimed grant counts as lost; None if there is no such task."""
+        if not self.continued or self.claimed:
+            return None
+        return self.ends_at + timedelta(seconds=LIMITS.grant_silent_seconds)
+
+    def is_ended_by(self, release: "Release | None") -> bool:
+        """Return whether this release, left for an admit run, is of this lease under its current token."""
+        return release is not None and (release.id, release.token) == (self.id, self.token)
+
+    def held(self, semaphore: str) -> Lease:
+        """Return the lease as its holder sees it."""
+        return Lease(semaphore, self.lease_id, self.token, self.ends_at)
+
+    def to_record(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**record)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLease:
+    """A lease that has ended, kept for a while so that a repeated call is recognised.
+
+    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was already too late
+    when it was decided. `in_time` means that the signal is known to have come before the end of the lease; if it is
+    false, the time of the commit decides.
+    """
+
+    id: str
+    token: int
+    ends_at: datetime
+    operation: str = ""
+    in_time: bool = False
+
+    def to_record(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**record)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The end of a token, stored as a record of its own that an admit run applies.
+
+    `operation` identifies the signal, or states that another delivery of the task has taken the lease over.
+    `created_at` is the commit time of the record, or None before the commit.
+    """
+
+    id: str
+    token: int
+    operation: str
+    incarnation: int
+    created_at: datetime | None = None
+
+    @property
+    def lease_id(self) -> str:
+        """The id of the lease that ends."""
+        return lease_id(self.id, self.token)
+
+    def to_record(self) -> dict[str, Any]:
+        return {"id": self.id, "token": self.token, "operation": self.operation, "incarnation": self.incarnation}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], created_at: datetime | None) -> Self:
+        return cls(**record, created_at=created_at)
+
+
+def lease_id(id_: str, token: int) -> str:
+    """Return the lease id of a wait's id and a token."""
+    return f"{id_}~{token}"
+
+
+def parse_lease_id(text: Any) -> tuple[str, int]:
+    """Return the two parts of a lease id, the wait's id and the token. Raises `BadSemaphore`."""
+    id_, _, token = text.rpartition("~") if isinstance(text, str) else ("", "", "")
+    if not id_ or not token.isascii() or not token.isdecimal() or len(token) > TOKEN_DIGITS_MAX:
+        raise BadSemaphore("`lease` must be the id of a lease, as the answer of the wait contains it.", field="lease")
+    return id_, int(token)

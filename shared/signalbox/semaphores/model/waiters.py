@@ -1,0 +1,141 @@
+"""A waiter: the record of a wait with a continuation, and what a wait is answered.
+
+The wait queue is ordered by these records' create times. No query can order by a create time, so while a waiter is in
+the queue, its record has the field `since`, which is close to its create time. A query ordered by `since` therefore
+finds the queue and nothing else. After that the record is a receipt: it identifies a repeated wait, which is then
+answered with the current state. `joined` keeps the value of `since`, so a wait whose grant was lost returns to its old
+place.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from signalbox.core.calls import Call
+from signalbox.core.formats import FORMAT
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model.leases import Lease
+
+State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused"]
+"""`lost`: its lease expired and was evicted from the semaphore's record. `refused`: the permits of the semaphore were
+lowered below the number that the wait needs."""
+
+_CALLS = ("continuation", "on_timeout")
+_OPTIONS: Mapping[str, Any] = {
+    "permits": 1,
+    "lease_seconds": None,
+    "release_on_return": False,
+    "release_on_failure": False,
+    "resumes": "",
+    "resumed": 0,
+}
+"""The options of a wait that its task receives, with their defaults. See `WaitRequest` for the last two."""
+
+_TEXTS = ("holder", "unit", "key", "priority")
+"""The options that most waits do not have. They are stored only if they are not empty."""
+
+LANES_FORMAT = 2
+"""The format of a semaphore with lanes or weights, and of a waiter with a key or a priority."""
+
+_WAITER_FIELDS = (*_OPTIONS, "incarnation", "deadline_at", "state", "grant")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A wait with a continuation. `grant` is the token of its last grant; `holder` is the name given by the caller.
+
+    `key` and `priority` are the caller's, too, and empty for none and the normal one. `lane` is the lane in whose queue
+    the waiter is, and `since` its place there.
+
+    `incarnation` is the create time, in microseconds, of the semaphore it waits for: a later semaphore of the same name
+    never grants it. `created_at` and `version` are the create and update time of its record, or None if the record is
+    not known to exist.
+    """
+
+    id: str
+    incarnation: int
+    continuation: Call
+    permits: int = 1
+    lease_seconds: float | None = None
+    release_on_return: bool = False
+    release_on_failure: bool = False
+    resumes: str = ""
+    resumed: int = 0
+    unit: str = ""
+    holder: str = ""
+    key: str = ""
+    priority: str = ""
+    lane: str = ""
+    on_timeout: Call | None = None
+    deadline_at: datetime | None = None
+    state: State = "waiting"
+    grant: int | None = None
+    joined: datetime | None = None
+    since: datetime | None = None
+    expires_at: datetime | None = None
+    version: datetime | None = None
+    created_at: datetime | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the wait that differ from their defaults: they repeat the same wait."""
+        defaults = {**_OPTIONS, **dict.fromkeys(_TEXTS, "")}
+        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+
+    def task_shown(self) -> dict[str, Any]:
+        """Return what lists and log lines show of its task: function, task, and the unit of a batch that it runs."""
+        unit = json.loads(self.unit) if self.unit else {}
+        return self.continuation.shown() | ({"batch": unit["batch"], "unit": unit["index"]} if unit else {})
+
+    def is_late(self, now: datetime) -> bool:
+        """Return whether its deadline has passed."""
+        return self.deadline_at is not None and now >= self.deadline_at
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields of its record, except those of its place and its end, which depend on its commit."""
+        plain = {name: getattr(self, name) for name in _WAITER_FIELDS}
+        calls = {name: None if (call := getattr(self, name)) is None else call.to_record() for name in _CALLS}
+        texts = {name: text for name in _TEXTS if (text := getattr(self, name))}
+        return plain | calls | texts | ({FORMAT: LANES_FORMAT} if self.key or self.priority else {})
+
+    @classmethod
+    def from_record(
+        cls, id_: str, record: Mapping[str, Any], version: datetime | None, created_at: datetime | None
+    ) -> Self:
+        fields = {name: value for name, value in record.items() if name not in (FORMAT, "places")}
+        fields |= {name: Call.from_record(record[name]) for name in _CALLS if record.get(name)}
+        for since in record.get("places", {}).values():
+            fields["since"] = since
+        return cls(id=id_, version=version, created_at=created_at, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitAnswer:
+    """The answer to a wait: its lease, or that it is in the wait queue, or that it has ended, or none of these.
+
+    Without any of them the wait was not granted, and has no record: perhaps because the semaphore is paused.
+    """
+
+    lease: Lease | None = None
+    waiting: bool = False
+    ended: bool = False
+    paused: bool = False
+
+    @property
+    def acquired(self) -> bool:
+        """Whether the wait has its permits."""
+        return self.lease is not None
+
+    def retry_after_seconds(self, jitter: float) -> int | None:
+        """Return when a caller that was refused should ask again; None if asking again under the id changes nothing."""
+        if self.lease or self.waiting or self.ended:
+            return None
+        most = LIMITS.paused_retry_seconds_max if self.paused else LIMITS.acquire_retry_seconds_max
+        return min(1 + int(jitter * most), most)
+
+
+WAITING = WaitAnswer(waiting=True)
+NOT_ACQUIRED = WaitAnswer()
+PAUSED = WaitAnswer(paused=True)
+ENDED = WaitAnswer(ended=True)

@@ -1,0 +1,148 @@
+"""The content of a transaction's code, from which its idempotency key is made.
+
+A transaction is a call without a payload. Its content is its code: where the code is, and the values that it was given
+by its closure, its defaults and `functools.partial`. Texts, integers and the like are part of the key. Values that may
+be read or computed again, such as documents and times, are not: the receipt has their digest, and a repeat with other
+values is refused.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from signalbox.core.effects import name_of
+from signalbox.core.times import rfc3339
+from signalbox.tasks.machine.idempotency_keys import sorted_json, without_leases
+
+
+class UnknownContentError(ValueError):
+    """A value of which nothing is known that is the same in every delivery, so code with it has no content."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeContent:
+    """The content of code: `name` identifies it in every delivery; `digest` is a hash of its other values."""
+
+    name: str
+    digest: str
+
+
+def content_of_code(code: Callable[..., object], caller: CodeType) -> CodeContent:
+    """Return the content of code that `caller` runs. Raises `UnknownContentError` for a value without known content.
+
+    `name` does not depend on line numbers, which every deployment may change.
+    """
+    try:
+        place, values = _place_and_values(code, caller)
+        contents = {name: without_leases(_content(name, value)) for name, value in values.items()}
+        fixed = {name: content for name, content in contents.items() if _is_fixed(values[name])}
+    except RecursionError as error:
+        raise UnknownContentError("functions that refer to each other") from error
+    others = {name: content for name, content in contents.items() if name not in fixed}
+    return CodeContent(name_of(sorted_json([place, fixed, sorted(others)])), name_of(sorted_json(others)))
+
+
+def name_of_code(code: Callable[..., object]) -> str:
+    """Return a hash of the name of code, which stays the same while its lines and its values change."""
+    while isinstance(code, partial):
+        code = code.func
+    named = code if hasattr(code, "__qualname__") else type(code)
+    return name_of(named.__module__, named.__qualname__)
+
+
+def _place_and_values(code: object, caller: CodeType | None, prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
+    """Return where code is, and the values that it was given, by name."""
+    if isinstance(code, partial):
+        place, values = _place_and_values(code.func, caller, f"{prefix}partial ")
+        given = {str(number): value for number, value in enumerate(code.args)} | code.keywords
+        return ["partial", place], values | {f"{prefix}{name}": value for name, value in given.items()}
+    if isinstance(code, MethodType):
+        place, values = _place_and_values(code.__func__, caller, prefix)
+        return place, values | {f"{prefix}self": code.__self__}
+    if isinstance(code, FunctionType):
+        cells = zip(code.__code__.co_freevars, code.__closure__ or (), strict=True)
+        values = {f"{prefix}{name}": _value_of(cell) for name, cell in cells if not _is(cell, code)}
+        defaults = {f"{prefix}default {number}": value for number, value in enumerate(code.__defaults__ or ())}
+        named = {f"{prefix}default {name}": value for name, value in (code.__kwdefaults__ or {}).items()}
+        return [code.__module__, code.__qualname__, _inner_place(code, caller)], values | defaults | named
+    if isinstance(name := getattr(code, "__qualname__", None), str):
+        return [getattr(code, "__module__", ""), name], {}
+    return [type(code).__module__, type(code).__qualname__], {f"{prefix}self": code}
+
+
+def _inner_place(code: FunctionType, caller: CodeType | None) -> object:
+    """Tell apart inner functions of one name: by their order in the caller's code, or else by what they do."""
+    if "<locals>" not in code.__qualname__:
+        return None
+    inner = [const for const in caller.co_consts if isinstance(const, CodeType)] if caller else []
+    namesakes = [const for const in inner if const.co_name == code.__name__]
+    return namesakes.index(code.__code__) if code.__code__ in namesakes else _instructions(code.__code__)
+
+
+def _instructions(value: object) -> object:
+    """Return the instructions, names and constants of code, without line numbers; the `repr` of any other value."""
+    match value:
+        case CodeType():
+            return [value.co_code.hex(), *value.co_names, *(_instructions(const) for const in value.co_consts)]
+        case tuple():
+            return [_instructions(item) for item in value]
+        case frozenset():
+            return sorted(map(repr, value))
+    return repr(value)
+
+
+def _value_of(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the variable has no value yet
+        return None
+
+
+def _is(cell: Any, code: object) -> bool:
+    """Return whether a variable is the code itself, which calls itself."""
+    return _value_of(cell) is code
+
+
+def _is_fixed(value: object) -> bool:
+    """Return whether a value is not likely to be read or computed again with another content."""
+    if isinstance(value, tuple):
+        return all(map(_is_fixed, value))
+    if isinstance(value, partial | MethodType | FunctionType):
+        return all(map(_is_fixed, _place_and_values(value, None)[1].values()))
+    return isinstance(value, str | int | bytes | Enum | None) or hasattr(value, "__qualname__")
+
+
+def _content(name: str, value: Any) -> Any:
+    """Return a value as JSON with its type. Raises `UnknownContentError`."""
+    kind = type(value).__qualname__
+    match value:
+        case None | bool() | int() | float() | str() if not isinstance(value, Enum):
+            return value
+        case Mapping():
+            return [
+                kind,
+                sorted((sorted_json(_content(name, key)), _content(name, item)) for key, item in value.items()),
+            ]
+        case list() | tuple():
+            return [_content(name, item) for item in value]
+        case Set():
+            return [kind, sorted(sorted_json(_content(name, item)) for item in value)]
+        case Enum():
+            return [kind, value.name]
+        case datetime() if value.tzinfo:
+            return rfc3339(value)
+        case bytes() | date() | Decimal():
+            return [kind, value.hex() if isinstance(value, bytes) else str(value)]
+        case partial() | MethodType() | FunctionType() | type():
+            place, values = _place_and_values(value, None)
+            return [place, {each: _content(each, item) for each, item in values.items()}]
+    if hasattr(value, "__qualname__"):
+        return [value.__module__, value.__qualname__]
+    if is_dataclass(value):
+        return [kind, {each.name: _content(name, getattr(value, each.name)) for each in fields(value)}]
+    raise UnknownContentError(f"{name} ({kind})")

@@ -1,0 +1,55 @@
+"""The failure of a task that was given up: it is kept, and retried once.
+
+    state     a delivery gives up  retry                delete
+    --------  -------------------  -------------------  ------------
+    none      failed               NotFound             NotFound
+    retrying  failed               StillRetried         StillRetried
+    failed    failed               retried, its task    deleted
+    retried   retried              retried              deleted
+    deleted   deleted              Gone                 Gone
+
+"retrying": the last error of a task that the queue delivers again. The failure of an event cannot be retried, since
+only a write of its document causes an event.
+"""
+
+from signalbox.core.effects import Effect, name_of
+from signalbox.critical_sections.model import Grant
+from signalbox.critical_sections.requests import SectionRequest
+from signalbox.semaphores.requests import WaitRequest
+from signalbox.tasks.machine.waits import requested
+from signalbox.tasks.model import Failure, failure_path
+from signalbox.tasks.problems import NotRepeatable
+
+
+def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:
+    """Return the semaphore and the wait for a new lease with which a retry begins; None if the task had no lease.
+
+    The id of the wait is derived, so a repeated retry is the same wait.
+    """
+    lease = failure.context.get("lease")
+    if lease is None:
+        return None
+    return lease["semaphore"], WaitRequest(name_of(failure_path(failure.id), "wait"), failure.call, **requested(lease))
+
+
+def retry_section_call(failure: Failure) -> tuple[str, SectionRequest] | None:
+    """Return the key and the call of the critical section that a retry makes; None if the task had none."""
+    section = failure.context.get("section")
+    if section is None:
+        return None
+    grant = Grant.from_context(section)
+    return grant.key, SectionRequest.repeating(grant, failure.call, name_of(failure_path(failure.id), "call"))
+
+
+def retry_task(failure: Failure) -> Effect:
+    """Return the task that runs a failed task again, under a name of its own: one for each failure."""
+    path, name, call = f"/tasks/{failure.call.task}", name_of(failure_path(failure.id), "retry"), failure.call
+    return Effect(name, call.queue, call.function, call.task, call.payload, path, context=failure.context)
+
+
+def check_repeatable(failure: Failure) -> Failure:
+    """Return a failure of a task. Raises `NotRepeatable` for one of an event, which only Firestore delivers."""
+    if "event" in failure.context:
+        path = failure.call.payload["path"]
+        raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")
+    return failure

@@ -1,0 +1,94 @@
+"""The idempotency keys of the calls that a task makes: a second delivery repeats them and adds none.
+
+A task's operation id is the same in every delivery. A key consists of the operation, the content of the call (with its
+payload), and the number of identical calls before it. So the order of different calls does not matter. A lease that the
+task holds counts as the lease of its semaphore, since each delivery holds it under another token.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from signalbox.core.calls import Call
+from signalbox.core.effects import name_of
+from signalbox.core.times import rfc3339
+from signalbox.critical_sections.model import SectionRun
+from signalbox.semaphores.model.leases import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningTask:
+    operation: str
+    is_repeated: bool
+    calls: Counter[str] = field(default_factory=Counter)
+    leases: dict[Any, str] = field(default_factory=dict)
+
+
+_running_task: ContextVar[_RunningTask | None] = ContextVar("running_task", default=None)
+
+
+@contextmanager
+def idempotent_calls(operation: str, *, is_repeated: bool = True) -> Iterator[None]:
+    """Derive the keys of all calls inside the context from `operation`; its delivery may be a repeated one."""
+    token = _running_task.set(_RunningTask(operation, is_repeated))
+    try:
+        yield
+    finally:
+        _running_task.reset(token)
+
+
+def is_in_task() -> bool:
+    """Return whether a task is running, whose calls have keys."""
+    return _running_task.get() is not None
+
+
+def is_repeated() -> bool:
+    """Return whether the running task was delivered before, or may have been."""
+    task = _running_task.get()
+    return task is None or task.is_repeated
+
+
+def hold(lease: object) -> None:
+    """Remember the running task's lease, to replace it in the content of the task's calls. Ignore other subjects."""
+    task = _running_task.get()
+    if task is not None and isinstance(lease, Lease):
+        parts = (lease.id, lease.token, rfc3339(lease.ends_at))
+        task.leases.update(dict.fromkeys(parts, f"lease of {lease.semaphore}"))
+    if task is not None and isinstance(lease, SectionRun):
+        task.leases.update(dict.fromkeys((lease.token, rfc3339(lease.ends_at)), f"run of {lease.key}"))
+
+
+def content_of(call: Call) -> str:
+    """Return a call's content as text: the same in every delivery of the task that makes the call."""
+    return sorted_json([call.function, call.task, call.queue, without_leases(call.payload)])
+
+
+def idempotency_key(*call: object) -> str | None:
+    """Return the key of a call that is made now; None outside of tasks, where a repeat cannot be recognised."""
+    task = _running_task.get()
+    if task is None:
+        return None
+    name = name_of(sorted_json([without_leases(part) for part in call]))
+    task.calls[name] += 1
+    return name_of(task.operation, name, task.calls[name])
+
+
+def without_leases(value: Any) -> Any:
+    """Replace the parts of the running task's own leases in a value."""
+    if isinstance(value, Mapping):
+        return {name: without_leases(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_leases(item) for item in value]
+    task = _running_task.get()
+    if task is None or isinstance(value, bool) or not isinstance(value, str | int):
+        return value
+    return task.leases.get(value, value)
+
+
+def sorted_json(content: object) -> str:
+    """Return content as JSON: the same text for the same content."""
+    return json.dumps(content, sort_keys=True)
