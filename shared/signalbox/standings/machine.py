@@ -18,6 +18,7 @@ interrupted: once the work is done there is no difference, and of two concurrent
 An event of a deleted yoke writes the record even if it is there already, so that the commit of a concurrent visit that
 has read the yoke fails. A walk follows no event, so it leaves that record alone.
 
+Several yokes may be counted in one commit, which guards each of their records. Their changes are added up by standing.
 Each standing that changes is written in one of two ways. An adjustment is a record of its own, which cannot conflict; a
 fold run adds it later.
 
