@@ -109,7 +109,7 @@ class Change:
     @property
     def yokes(self) -> frozenset[str]:
         """The ids of the yokes that change the standing."""
-        return frozenset(id_ for (_, id_) in (move.place for move in self.moves))
+        return frozenset(move.place[1] for move in self.moves)
 
     @property
     def adjustment(self) -> Adjustment:
