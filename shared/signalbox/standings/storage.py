@@ -38,7 +38,7 @@ class VisitReads:
         return self.keys[0].counted_path
 
     def load(self, store: Store, attempt: int) -> Visits:
-        """Return the input of the visits. After a lost race, all standings count as busy."""
+        """Return the input of the visits. After two lost races, all standings count as busy."""
         likely = () if self.by_walk else tuple(dict.fromkeys(key for yoke in self.keys for key in yoke.standings))
         own = [path for key in self.keys for path in (key.path, key.counted_path)]
         declared, *read = store.read(DECLARED, *own, *(standing.path for standing in likely))
@@ -48,7 +48,7 @@ class VisitReads:
         done = [visit for visit in visits if self._is_done(visit)]
         left = tuple(visit for visit in visits if not self._is_done(visit))
         logged = frozenset(key for visit in done if visit.counted for key in visit.counted.logged)
-        loaded = Visits(left, declared.read_time, declarations, logged, attempt > 0, machine.combined(left))
+        loaded = Visits(left, declared.read_time, declarations, logged, attempt > 1, machine.combined(left))
         return _with_standings(store, loaded, dict(zip(likely, read[len(own) :], strict=True)))
 
     def _is_done(self, visit: Visit) -> bool:
