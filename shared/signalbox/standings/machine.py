@@ -27,7 +27,7 @@ fold run adds it later.
     not written for 1.5 seconds            standing    -
     not written for 1.5 seconds, crossing  standing    threshold
     written a second ago                   adjustment  fold
-    any, after a lost race                 adjustment  fold
+    any, after two lost races              adjustment  fold
 
 A *fold run* adds the adjustments of a standing page by page, and deletes them in the same commit. Full pages are first
 replaced by one adjustment with their sum, so that a run writes the standing once.
@@ -176,8 +176,8 @@ class Visits:
     """Visits of different yokes that are counted in one commit, without those that have nothing to write.
 
     `logged` are the standings to which these left adjustments earlier. `changes` are those of all yokes together, by
-    standing, and `standings` the standings that change, which are read afterwards. `contended` is true after a lost
-    race.
+    standing, and `standings` the standings that change, which are read afterwards. `contended` is true after two lost
+    races.
     """
 
     of_yokes: tuple[Visit, ...]
@@ -189,7 +189,7 @@ class Visits:
     standings: Mapping[StandingKey, LoadedStanding] = field(default_factory=dict)
 
     def is_busy(self, key: StandingKey) -> bool:
-        """Return whether a standing must not be written now: it was written recently, or a race was lost."""
+        """Return whether a standing must not be written now: it was written recently, or two races were lost."""
         update_time = self.standings[key].update_time if key in self.standings else None
         quiet = timedelta(seconds=LIMITS.standing_quiet_seconds)
         return self.contended or (update_time is not None and self.now - update_time < quiet)

@@ -3,8 +3,8 @@
     event ──► read yoke, counted record, declarations ──► read the standings that change ──► commit ──► fold tasks
 
 The event is acknowledged only after the fold tasks are enqueued; until then Eventarc delivers it again. A repeated
-visit finds the work committed, and enqueues the fold tasks that the counted record names. Events that a process receives
-while it counts others are counted in one commit.
+visit finds the work committed, and enqueues the fold tasks that the counted record names. Events that a process
+receives while it counts others are counted in one commit.
 
     fold run ──► read the time and the standing ──► read a page of adjustments
         a full page   ──► commit: one adjustment with their sum, and the page deleted; repeat

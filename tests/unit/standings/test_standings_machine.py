@@ -103,7 +103,7 @@ def test_a_standing_that_changes_is_written_as_the_table_says(standing: str, wri
     thresholds = (POPULAR,) if "crossing" in standing else ()
     declarations = Declarations(1, {"item": Declaration(("item",), thresholds)})
     loaded = {TEA: LoadedStanding(Standing(), updated)}
-    contended = "lost race" in standing
+    contended = "lost races" in standing
     visits = Visits((given,), NOW, declarations, frozenset(), contended, machine.combined([given]), loaded)
     decided = tasks._counted(visits)
     record, changed = decided.state
