@@ -1,11 +1,10 @@
 """Count a yoke after each write of it, by any client of the database."""
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.events import document_written
 from signalbox.core.ports import DocumentEvent
-from signalbox.standings.tasks import count_event
+from signalbox.standings.http import count_event
 
 
 @document_written("standing_count")
 def standing_count(event: DocumentEvent) -> None:
-    count_event(runtime.ports(), event)
+    count_event(event)

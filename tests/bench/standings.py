@@ -21,14 +21,16 @@ from itertools import chain
 from pathlib import Path
 
 from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.gathering import Gathering
 from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Change, Increment, Ports, Put, Snapshot
+from signalbox.core.ports import Change, DocumentEvent, Increment, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.standings import service, tasks
-from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
+from signalbox.standings.limits import LIMITS
+from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
 from signalbox.testing.ports import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
@@ -44,6 +46,7 @@ WARM_UP_YOKES = 100
 CALLS_MAX = 1_000
 """Of a visit or a counter that keeps losing its race."""
 
+GATHERING = Gathering[DocumentEvent, bool](LIMITS.visits_together_max)
 Act = Callable[[Ports, str, str], None]
 
 
@@ -53,10 +56,11 @@ def folds() -> DueTasks:
 
 
 def kit(ports: Ports, user: str, item: str) -> None:
-    """Put a yoke and count it, as its event does."""
+    """Put a yoke and count it, as its event does: with those of other callers that arrive meanwhile."""
     key = YokeKey(user, item)
     service.put_yoke(ports, Yoke(key, 1))
-    _until_done(partial(tasks.count, ports, key))
+    event = DocumentEvent(key.id, YOKES, key.id, key.path, None, None)
+    _until_done(partial(GATHERING.answer, id(ports), key.id, event, partial(tasks.count_events, ports)))
 
 
 def guarded(ports: Ports, user: str, item: str) -> None:

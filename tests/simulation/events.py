@@ -37,6 +37,7 @@ class Events:
         self.waiting: list[DocumentEvent] = []
         self.delayed: list[tuple[datetime, DocumentEvent]] = []
         self.handler: Callable[[Ports, DocumentEvent], None] | None = None
+        self.least = 1  # how many must wait before one is delivered
         self.too_large: Callable[[DocumentEvent], bool] | None = None
         self._number = 0
 
@@ -64,7 +65,7 @@ class Events:
             REACHED[EVENTS_LATE] += sum(at <= now for at, _ in self.delayed)
             self.waiting += [event for at, event in self.delayed if at <= now]
             self.delayed = [(at, event) for at, event in self.delayed if at > now]
-        return self.waiting
+        return self.waiting if len(self.waiting) >= self.least else []
 
     def deliver(self, due: list[DocumentEvent]) -> None:
         """Deliver one of the due events: now, later, or both."""

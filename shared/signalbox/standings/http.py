@@ -1,16 +1,31 @@
-"""The routes of `{base}yokes` and `{base}standings`."""
+"""The events of yokes, and the routes of `{base}yokes` and `{base}standings`."""
 
+from functools import partial
 from typing import Any
 
 from signalbox.adapters import runtime
+from signalbox.adapters.gathering import Gathering
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.standings import service
+from signalbox.core.ports import DocumentEvent
+from signalbox.standings import service, tasks
+from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest, RemoveRequest, standing_key
 from signalbox.standings.service import Page
+
+# --- events ---
+
+_GATHERING = Gathering[DocumentEvent, bool](LIMITS.visits_together_max)
+
+
+def count_event(event: DocumentEvent) -> None:
+    """Count the yoke of an event, together with those of other events that this process receives meanwhile."""
+    ports = runtime.ports()
+    _GATHERING.answer(id(ports.store), event.key, event, partial(tasks.count_events, ports))
+
 
 # --- yokes ---
 

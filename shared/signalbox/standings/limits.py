@@ -22,6 +22,10 @@ class StandingLimits(Limits):
     threshold_payload_bytes_max: int = 4_096
     """Bytes of the payload of a threshold's task, for the same reason."""
 
+    visits_together_max: int = 12
+    """Yokes that one commit counts. Each writes its counted record and at most two standings of each kind, so that even
+    a commit with 20 kinds has no more writes than Firestore takes, which is 500."""
+
     standing_quiet_seconds: float = 1.5
     """A standing that was written this recently is busy: changes become adjustments, which a fold run adds. Longer than
     a slot of the fold runs, so that visits do not write the standing while fold runs do."""

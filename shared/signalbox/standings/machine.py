@@ -18,6 +18,7 @@ interrupted: once the work is done there is no difference, and of two concurrent
 An event of a deleted yoke writes the record even if it is there already, so that the commit of a concurrent visit that
 has read the yoke fails. A walk follows no event, so it leaves that record alone.
 
+Several yokes may be counted in one commit, which guards each of their records. Their changes are added up by standing.
 Each standing that changes is written in one of two ways. An adjustment is a record of its own, which cannot conflict; a
 fold run adds it later.
 
@@ -26,7 +27,7 @@ fold run adds it later.
     not written for 1.5 seconds            standing    -
     not written for 1.5 seconds, crossing  standing    threshold
     written a second ago                   adjustment  fold
-    any, after a lost race                 adjustment  fold
+    any, after two lost races              adjustment  fold
 
 A *fold run* adds the adjustments of a standing page by page, and deletes them in the same commit. Full pages are first
 replaced by one adjustment with their sum, so that a run writes the standing once.
@@ -55,7 +56,7 @@ holds only if no waiting adjustment is of a yoke in its pages, and the standing 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
@@ -86,35 +87,36 @@ RECOUNT_ATTEMPTS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a standing loses and gains in a visit: a yoke, nothing, or a yoke with another value."""
+    """What a standing loses and gains in a commit: a tally at each place, and the values removed and added."""
 
-    removed: Move | None
-    added: Move | None
-    removed_value: Value = None
-    added_value: Value = None
+    moves: Moves
+    removed: tuple[Value, ...] = ()
+    added: tuple[Value, ...] = ()
+
+    @classmethod
+    def of_yoke(cls, lost: Move | None, gained: Move | None, removed: Value, added: Value) -> Self:
+        """Return the change by one yoke, which a standing loses, gains, or has with another value or place."""
+        losses = [Move(lost.place, ZERO - lost.tally)] if lost else []
+        return cls((*losses, *([gained] if gained else [])), (removed,), (added,))
+
+    def __add__(self, other: "Change") -> "Change":
+        return Change((*self.moves, *other.moves), (*self.removed, *other.removed), (*self.added, *other.added))
 
     @property
     def tally(self) -> Tally:
         return sum((move.tally for move in self.moves), ZERO)
 
     @property
-    def moves(self) -> Moves:
-        """The loss and the gain, each at its place."""
-        lost = [Move(self.removed.place, ZERO - self.removed.tally)] if self.removed else []
-        return (*lost, *([self.added] if self.added else []))
+    def yokes(self) -> frozenset[str]:
+        """The ids of the yokes that change the standing."""
+        return frozenset(move.place[1] for move in self.moves)
 
     @property
     def adjustment(self) -> Adjustment:
         return Adjustment(self.tally, self.moves)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedStanding:
-    """A standing and its update time; `others` are the extremes of the other yokes, if the change needs them."""
-
-    standing: Standing
-    update_time: datetime | None
-    others: tuple[Value, ...] = ()
+Changes = Mapping[StandingKey, Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Visit:
     """What a visit of a yoke has read: the yoke, its counted record and the declarations, at one instant.
 
     `version` and `since` are the update time and create time of the yoke, `counted_at` is the update time of the
-    counted record. `standings` are those that change; they are read afterwards. `contended` is true after a lost race.
+    counted record.
     """
 
     key: YokeKey
@@ -133,8 +135,6 @@ class Visit:
     counted: Counted | None
     counted_at: datetime | None
     declarations: Declarations
-    contended: bool = False
-    standings: Mapping[StandingKey, LoadedStanding] = field(default_factory=dict)
 
     @property
     def before(self) -> Entries:
@@ -147,29 +147,60 @@ class Visit:
         return dict.fromkeys(self.declarations.keys_of(self.yoke), self.yoke.value)
 
     @property
-    def changes(self) -> Mapping[StandingKey, Change]:
+    def changes(self) -> Changes:
         """The standings that change. A yoke that was deleted and created again has another place, which is a change."""
         before, after = self.before, self.after
         counted_since = (self.counted or NOT_COUNTED).since
-        changes = {
-            key: Change(
-                self._move(before, key, counted_since),
-                self._move(after, key, self.since),
-                before.get(key),
-                after.get(key),
-            )
-            for key in sorted(before.keys() | after.keys())
-        }
-        return {key: change for key, change in changes.items() if change.removed != change.added}
+        changes: dict[StandingKey, Change] = {}
+        for key in sorted(before.keys() | after.keys()):
+            lost, gained = self._move(before, key, counted_since), self._move(after, key, self.since)
+            if lost != gained:
+                changes[key] = Change.of_yoke(lost, gained, before.get(key), after.get(key))
+        return changes
 
     def _move(self, entries: Entries, key: StandingKey, since: datetime | None) -> Move | None:
         return Move((since, self.key.id), Tally.of(entries[key])) if since and key in entries else None
 
+
+@dataclass(frozen=True, slots=True)
+class LoadedStanding:
+    """A standing and its update time; `others` are the extremes of the other yokes, if the change needs them."""
+
+    standing: Standing
+    update_time: datetime | None
+    others: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """Visits of different yokes that are counted in one commit, without those that have nothing to write.
+
+    `logged` are the standings to which these left adjustments earlier. `changes` are those of all yokes together, by
+    standing, and `standings` the standings that change, which are read afterwards. `contended` is true after two lost
+    races.
+    """
+
+    of_yokes: tuple[Visit, ...]
+    now: datetime
+    declarations: Declarations
+    logged: frozenset[StandingKey] = frozenset()
+    contended: bool = False
+    changes: Changes = field(default_factory=dict)
+    standings: Mapping[StandingKey, LoadedStanding] = field(default_factory=dict)
+
     def is_busy(self, key: StandingKey) -> bool:
-        """Return whether a standing must not be written now: it was written recently, or this visit lost a race."""
+        """Return whether a standing must not be written now: it was written recently, or two races were lost."""
         update_time = self.standings[key].update_time if key in self.standings else None
         quiet = timedelta(seconds=LIMITS.standing_quiet_seconds)
         return self.contended or (update_time is not None and self.now - update_time < quiet)
+
+
+def combined(visits: Iterable[Visit]) -> Changes:
+    """Return the changes of several yokes, added up by standing."""
+    changes: dict[StandingKey, Change] = {}
+    for key, change in (found for visit in visits for found in visit.changes.items()):
+        changes[key] = changes[key] + change if key in changes else change
+    return changes
 
 
 def is_done(visit: Visit) -> bool:
@@ -187,24 +218,25 @@ def is_done_on_walk(visit: Visit) -> bool:
     return is_done(visit)
 
 
-def counted_after(visit: Visit, logged: tuple[StandingKey, ...]) -> Counted:
-    """Return the counted record after a visit that leaves adjustments to the `logged` standings."""
+def counted_after(visits: Visits, visit: Visit) -> Counted:
+    """Return the counted record after one of the visits, with the standings to which it leaves adjustments."""
     yoke = visit.yoke
+    logged = filter(visits.is_busy, visit.changes)
     return Counted(
         version=visit.version,
         revision=visit.declarations.revision,
         value=yoke.value if yoke else None,
         keys=tuple(visit.after),
-        logged=tuple(sorted({*logged, *_unfolded(visit)})),
+        logged=tuple(sorted({*logged, *_unfolded(visits, visit)})),
         since=visit.since,
         gone_at=visit.now if yoke is None else None,
     )
 
 
-def _unfolded(visit: Visit) -> list[StandingKey]:
+def _unfolded(visits: Visits, visit: Visit) -> list[StandingKey]:
     """Return the standings with an earlier adjustment of this yoke that may not be added yet."""
     assert visit.counted is None or visit.counted_at is not None, "a record that was read has its time"
-    loaded = visit.standings
+    loaded = visits.standings
     return [
         key
         for key in (visit.counted or NOT_COUNTED).logged
@@ -216,17 +248,21 @@ def _is_folded(standing: Standing, counted_at: datetime | None) -> bool:
     return standing.folded_at is not None and counted_at is not None and standing.folded_at >= counted_at
 
 
+def needs_extremes(standing: Standing, change: Change) -> bool:
+    """Return whether a change may remove the smallest or the largest value of a standing."""
+    return any(map(standing.needs_extremes, change.removed))
+
+
 def standing_after(loaded: LoadedStanding, change: Change) -> Standing:
     """Return a standing after a change that is written directly."""
     standing = loaded.standing.moved(change.tally, change.moves)
-    if loaded.standing.needs_extremes(change.removed_value):
-        return standing.with_extremes((*loaded.others, change.added_value))
-    return standing.with_extremes((standing.min, standing.max, change.added_value))
+    kept = loaded.others if needs_extremes(loaded.standing, change) else (standing.min, standing.max)
+    return standing.with_extremes((*kept, *change.added))
 
 
-def adjustment_id(visit: Visit, key: StandingKey) -> str:
+def adjustment_id(visits: Visits, key: StandingKey) -> str:
     """Return the id of an adjustment. It is a hash, so ids are spread, and no other visit that commits has it."""
-    return name_of("adjustment", visit.key.id, key.text, microseconds(visit.now))
+    return name_of("adjustment", min(visits.changes[key].yokes), key.text, microseconds(visits.now))
 
 
 # --- fold runs ---

@@ -4,7 +4,7 @@ The order of reads matters. A visit reads the extremes after the standing, and a
 adjustments: a change that is counted later leaves another adjustment, or writes the standing, so that the guard fails.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from signalbox.core.queries import Condition, Order
 from signalbox.core.reads import is_full
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.machine import Change, LoadedStanding, Visit, WalkedPages
+from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
 from signalbox.standings.model.standings import Adjustment, Counted, Declarations, Recount, Standing
 from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Tally, Value, Yoke, YokeKey
 
@@ -23,70 +23,81 @@ from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Tall
 
 @dataclass(frozen=True, slots=True)
 class VisitReads:
-    """The read plan of a visit: three records at one instant, then the standings that change.
+    """The read plan of visits: two records of each yoke and the declarations, at one instant; then the standings that
+    change.
 
-    Unless it is a walk's, a change is likely: then the standings of the user and of the item are read at that instant.
+    Unless they are a walk's, changes are likely: then the standings of the users and items are read at that instant.
     """
 
-    key: YokeKey
+    keys: Sequence[YokeKey]
     by_walk: bool = False
 
     @property
     def path(self) -> str:
-        """The path of the record whose guard may fail."""
-        return self.key.counted_path
+        """The path of the first record whose guard may fail."""
+        return self.keys[0].counted_path
 
-    def load(self, store: Store, attempt: int) -> Visit:
-        """Return the input of a visit. After a lost race, all standings count as busy."""
-        likely = () if self.by_walk else self.key.standings
-        paths = (self.key.path, self.key.counted_path, DECLARED, *(standing.path for standing in likely))
-        yoke, counted, declared, *read = store.read(*paths)
-        visit = Visit(
-            self.key,
-            yoke.read_time,
-            Yoke.from_record(self.key, yoke.data),
-            yoke.update_time,
-            yoke.create_time,
-            Counted.from_record(counted.data),
-            counted.update_time,
-            Declarations.from_record(declared.data),
-            contended=attempt > 0,
-        )
-        if machine.is_done(visit):
-            return visit
-        return _with_standings(store, visit, dict(zip(likely, read, strict=True)))
+    def load(self, store: Store, attempt: int) -> Visits:
+        """Return the input of the visits. After two lost races, all standings count as busy."""
+        likely = () if self.by_walk else tuple(dict.fromkeys(key for yoke in self.keys for key in yoke.standings))
+        own = [path for key in self.keys for path in (key.path, key.counted_path)]
+        declared, *read = store.read(DECLARED, *own, *(standing.path for standing in likely))
+        declarations = Declarations.from_record(declared.data)
+        records = zip(self.keys, read[: len(own) : 2], read[1 : len(own) : 2], strict=True)
+        visits = [_visit(key, yoke, counted, declarations) for key, yoke, counted in records]
+        done = [visit for visit in visits if self._is_done(visit)]
+        left = tuple(visit for visit in visits if not self._is_done(visit))
+        logged = frozenset(key for visit in done if visit.counted for key in visit.counted.logged)
+        loaded = Visits(left, declared.read_time, declarations, logged, attempt > 1, machine.combined(left))
+        return _with_standings(store, loaded, dict(zip(likely, read[len(own) :], strict=True)))
+
+    def _is_done(self, visit: Visit) -> bool:
+        return machine.is_done_on_walk(visit) if self.by_walk else machine.is_done(visit)
 
 
-def _with_standings(store: Store, visit: Visit, read: Mapping[StandingKey, Snapshot]) -> Visit:
+def _visit(key: YokeKey, yoke: Snapshot, counted: Snapshot, declarations: Declarations) -> Visit:
+    return Visit(
+        key,
+        yoke.read_time,
+        Yoke.from_record(key, yoke.data),
+        yoke.update_time,
+        yoke.create_time,
+        Counted.from_record(counted.data),
+        counted.update_time,
+        declarations,
+    )
+
+
+def _with_standings(store: Store, visits: Visits, read: Mapping[StandingKey, Snapshot]) -> Visits:
     """Read the standings that change and are not read yet; and then, if an extreme may be removed, the extremes of the
     other yokes.
     """
-    changes = visit.changes
-    if left := [key for key in changes if key not in read]:
+    if left := [key for key in visits.changes if key not in read]:
         read = {**read, **dict(zip(left, store.read(*(key.path for key in left)), strict=True))}
-    loaded = {key: LoadedStanding(Standing.from_record(read[key].data), read[key].update_time) for key in changes}
-    now = max((read[key].read_time for key in changes), default=visit.now)
-    visit = replace(visit, now=now, standings=loaded)
-    return replace(visit, standings={key: _with_others(store, visit, key, changes[key]) for key in changes})
+    found = {key: read[key] for key in visits.changes}
+    loaded = {key: LoadedStanding(Standing.from_record(one.data), one.update_time) for key, one in found.items()}
+    now = max((one.read_time for one in found.values()), default=visits.now)
+    visits = replace(visits, now=now, standings=loaded)
+    return replace(visits, standings={key: _with_others(store, visits, key) for key in found})
 
 
-def _with_others(store: Store, visit: Visit, key: StandingKey, change: Change) -> LoadedStanding:
-    loaded = visit.standings[key]
-    if visit.is_busy(key) or not loaded.standing.needs_extremes(change.removed_value):
+def _with_others(store: Store, visits: Visits, key: StandingKey) -> LoadedStanding:
+    loaded, change = visits.standings[key], visits.changes[key]
+    if visits.is_busy(key) or not machine.needs_extremes(loaded.standing, change):
         return loaded
-    return replace(loaded, others=extremes(store, key, but=visit.key))
+    return replace(loaded, others=extremes(store, key, but=change.yokes))
 
 
-def extremes(store: Store, key: StandingKey, but: YokeKey | None = None) -> tuple[Value, ...]:
-    """Return the smallest and the largest counted value of a standing, without one yoke's."""
+def extremes(store: Store, key: StandingKey, but: Collection[str] = ()) -> tuple[Value, ...]:
+    """Return the smallest and the largest counted value of a standing, without the yokes of some ids."""
     found = (*_first_counted(store, key, but, descending=False), *_first_counted(store, key, but, descending=True))
     return tuple(snapshot.data["value"] for snapshot in found if snapshot.data)
 
 
-def _first_counted(store: Store, key: StandingKey, but: YokeKey | None, *, descending: bool) -> Sequence[Snapshot]:
+def _first_counted(store: Store, key: StandingKey, but: Collection[str], *, descending: bool) -> Sequence[Snapshot]:
     order = Order(("values", key.field), descending)
-    found = store.query(Query(COUNTED, order_by=(order,), limit=2 if but else 1))
-    return [snapshot for snapshot in found if but is None or snapshot.id != but.id][:1]
+    found = store.query(Query(COUNTED, order_by=(order,), limit=1 + len(but)))
+    return [snapshot for snapshot in found if snapshot.id not in but][:1]
 
 
 # --- fold runs ---

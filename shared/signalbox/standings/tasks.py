@@ -3,7 +3,8 @@
     event ──► read yoke, counted record, declarations ──► read the standings that change ──► commit ──► fold tasks
 
 The event is acknowledged only after the fold tasks are enqueued; until then Eventarc delivers it again. A repeated
-visit finds the work committed, and enqueues the fold tasks that the counted record names.
+visit finds the work committed, and enqueues the fold tasks that the counted record names. Events that a process
+receives while it counts others are counted in one commit.
 
     fold run ──► read the time and the standing ──► read a page of adjustments
         a full page   ──► commit: one adjustment with their sum, and the page deleted; repeat
@@ -22,7 +23,7 @@ Walks, removals and recounts of a kind are chains of tasks, one for each page; a
 night a walk counts all yokes again, since an event may have been lost, and then recounts all standings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,13 +31,13 @@ from typing import Any
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
 from signalbox.core.names import STANDING_FOLD
-from signalbox.core.perform import Writes, perform
+from signalbox.core.perform import Contended, Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
-from signalbox.core.problems import BadValue, Problem
+from signalbox.core.problems import BadValue, Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visit, recount_task
+from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visits, recount_task
 from signalbox.standings.model.standings import Declarations, Recount, Standing
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
 from signalbox.standings.service import read_declarations
@@ -70,49 +71,75 @@ def run_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
 # --- visits ---
 
 
+def count_events(ports: Ports, events: Mapping[str, DocumentEvent]) -> Mapping[str, bool | Exception]:
+    """Count the yokes of events that one process handles together; return for each that it is done, or its error."""
+    keys = {id_: key for id_, event in events.items() if (key := _yoke_of(ports, event))}
+    errors = count_together(ports, tuple(keys.values()))
+    return {id_: errors.get(keys[id_], True) if id_ in keys else True for id_ in events}
+
+
 def count_event(ports: Ports, event: DocumentEvent) -> None:
     """Count the yoke of an event. Raises `Unavailable`."""
+    if key := _yoke_of(ports, event):
+        count(ports, [key])
+
+
+def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
+    """Return the key of an event's yoke; log an id that the kit would not have made."""
     key = YokeKey.from_id(event.key)
     if key is None:
         ports.log.error("yoke with an invalid id, not counted", yoke=event.key)
-        return
-    count(ports, key)
+    return key
 
 
-def count(ports: Ports, key: YokeKey, *, by_walk: bool = False) -> None:
-    """Count a yoke in its current state. Raises `Unavailable`, also if a fold task may not be enqueued."""
-    reads = VisitReads(key, by_walk)
-    is_done = machine.is_done_on_walk if by_walk else machine.is_done
+def count_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> Mapping[YokeKey, Exception]:
+    """Count different yokes in one commit; return the errors of those that are not counted.
 
-    def decide(visit: Visit) -> Decision[Writes, Logged]:
-        if is_done(visit):
-            return Decision((), visit.counted.logged if visit.counted else ())
-        return _counted(visit)
+    If the commit is refused, each yoke is counted alone, so that one which cannot be counted does not affect others.
+    """
+    if not keys:
+        return {}
+    try:
+        count(ports, keys, by_walk=by_walk)
+    except Exception as error:  # noqa: BLE001  the errors are returned
+        if len(keys) == 1 or (isinstance(error, Unavailable) and not isinstance(error, Contended)):
+            return dict.fromkeys(keys, error)
+        alone = (count_together(ports, [key], by_walk=by_walk) for key in keys)
+        return {key: error for errors in alone for key, error in errors.items()}
+    return {}
 
-    logged, committed = perform(ports, reads, decide)
+
+def count(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> None:
+    """Count different yokes in their current state, in one commit.
+
+    Raises `Unavailable`, also if a fold task may not be enqueued.
+    """
+    logged, committed = perform(ports, VisitReads(keys, by_walk), _counted)
     if logged:
-        moment = committed.commit_time if committed else ports.store.read(key.counted_path, fields=())[0].read_time
+        moment = committed.commit_time if committed else ports.store.read(DECLARED, fields=())[0].read_time
         ports.queue.create([machine.fold_task(standing, moment) for standing in logged])
 
 
-def _counted(visit: Visit) -> Decision[Writes, Logged]:
-    """Return the writes that count a yoke, and the standings that need a fold run."""
+def _counted(visits: Visits) -> Decision[Writes, Logged]:
+    """Return the writes that count yokes, and the standings that need a fold run."""
     writes: list[Put] = []
     effects: list[Effect] = []
-    logged: list[StandingKey] = []
-    for key, change in visit.changes.items():
-        if visit.is_busy(key):
-            logged.append(key)
-            path = f"{key.adjustments}/{machine.adjustment_id(visit, key)}"
+    for key, change in visits.changes.items():
+        if visits.is_busy(key):
+            path = f"{key.adjustments}/{machine.adjustment_id(visits, key)}"
             writes.append(Put(path, change.adjustment.to_record(), Must.NOT_EXIST))
             continue
-        loaded = visit.standings[key]
-        standing, reached = machine.standing_after(loaded, change).cross(visit.declarations.thresholds_of(key))
+        loaded = visits.standings[key]
+        standing, reached = machine.standing_after(loaded, change).cross(visits.declarations.thresholds_of(key))
         writes.append(Put(key.path, standing.to_record(), loaded.update_time or Must.NOT_EXIST))
-        effects += machine.threshold_tasks(key, standing, reached, visit.now)
-    counted = machine.counted_after(visit, tuple(logged))
-    record = Put(visit.key.counted_path, counted.to_record(visit.key), visit.counted_at or Must.NOT_EXIST)
-    return Decision((record, *writes), counted.logged, tuple(effects))
+        effects += machine.threshold_tasks(key, standing, reached, visits.now)
+    counted = [(visit, machine.counted_after(visits, visit)) for visit in visits.of_yokes]
+    records = [
+        Put(visit.key.counted_path, record.to_record(visit.key), visit.counted_at or Must.NOT_EXIST)
+        for visit, record in counted
+    ]
+    logged = visits.logged.union(*(record.logged for _, record in counted))
+    return Decision((*records, *writes), tuple(sorted(logged)), tuple(effects))
 
 
 # --- fold runs ---
@@ -284,11 +311,9 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
     """Count a page of yokes, after the last one of counted records of deleted yokes; then recount, if `whole`."""
     query = Query(collection, limit=LIMITS.count_page_max, after=(cursor,) if cursor else ())
     found = ports.store.query(query)
-    for key in filter(None, (YokeKey.from_id(record.id) for record in found)):
-        try:
-            count(ports, key, by_walk=True)
-        except Problem as problem:
-            ports.log.error("yoke refused, not counted", yoke=key.id, reason=problem.detail)
+    keys = list(filter(None, (YokeKey.from_id(record.id) for record in found)))
+    for first in range(0, len(keys), LIMITS.visits_together_max):
+        _walk_some(ports, keys[first : first + LIMITS.visits_together_max])
     more = {"whole": True} if whole else {}
     if len(found) == LIMITS.count_page_max:
         ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
@@ -296,6 +321,13 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
         ports.queue.create([machine.work_task("walk", run_, collection=COUNTED, cursor="", **more)])
     elif whole:
         begin_recounts(ports, run_)
+
+
+def _walk_some(ports: Ports, keys: Sequence[YokeKey]) -> None:
+    for key, error in count_together(ports, keys, by_walk=True).items():
+        if not isinstance(error, Problem):
+            raise error
+        ports.log.error("yoke refused, not counted", yoke=key.id, reason=error.detail)
 
 
 def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) -> None:

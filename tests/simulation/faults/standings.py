@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -14,8 +14,8 @@ from signalbox.core.perform import perform as perform_loop
 from signalbox.core.ports import Committed, Conflict, Delete, Ports, Put, Snapshot, Store, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import machine, storage, tasks
-from signalbox.standings.machine import Change, LoadedStanding, Visit
-from signalbox.standings.model.standings import Counted, Place, Recount, Standing, Threshold
+from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
+from signalbox.standings.model.standings import Adjustment, Counted, Place, Recount, Standing, Threshold
 from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
 from signalbox.standings.service import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
@@ -47,17 +47,23 @@ def _recounting(without: str, point: str, instead: Any, **world: Any) -> Fault:
     return replace(fault, run=partial(standings_world.run, bad_days=0.0, **{"recounts_max": 4, **world}))
 
 
+def _together(without: str, point: str, instead: Any) -> Fault:
+    """A fault of commits that count several yokes, noticed where processes receive many events."""
+    fault = _standings("stand-14", without, point, instead)
+    return replace(fault, run=partial(standings_world.run, together=(1.0,)))
+
+
 def _at_night(without: str, point: str, instead: Any) -> Fault:
     """A fault of the nightly walk, noticed in worlds in which events are lost and standings are overwritten."""
     fault = _standings("stand-11", without, point, instead)
     return replace(fault, run=partial(standings_world.run, bad_days=1.0))
 
 
-def _with_writes(change: Callable[[tuple[Write, ...]], Sequence[Write]]) -> Callable[[Visit], Decision[Any, Any]]:
-    """Change the writes of a visit."""
+def _with_writes(change: Callable[[tuple[Write, ...]], Sequence[Write]]) -> Callable[[Visits], Decision[Any, Any]]:
+    """Change the writes of visits."""
 
-    def decide(visit: Visit) -> Decision[Any, Any]:
-        decision = counted(visit)
+    def decide(visits: Visits) -> Decision[Any, Any]:
+        decision = counted(visits)
         return replace(decision, state=tuple(change(decision.state)))
 
     return decide
@@ -75,26 +81,31 @@ def _standings_unguarded(writes: Sequence[Write]) -> Sequence[Write]:
     return _unguarded(writes, "standings/")
 
 
-RECORD, OTHERS = slice(1), slice(1, None)
+def _first_record_guarded(writes: Sequence[Write]) -> Sequence[Write]:
+    """Guard one of the counted records only."""
+    return [*writes[:1], *_unguarded(writes[1:], COUNTED)]
 
 
-def _in_two_commits(first: slice, second: slice) -> Callable[..., Any]:
-    """Split the commit of a visit: one writes the standings, the other the counted record."""
+def _in_two_commits(*, records_first: bool) -> Callable[..., Any]:
+    """Split the commit of visits: one writes the standings, the other the counted records."""
 
     def perform(ports: Ports, reads: Any, decide: Any) -> Any:
         if not isinstance(reads, VisitReads):
             return perform_loop(ports, reads, decide)
 
         def commit(decision: Decision[Any, Any]) -> Decision[Any, Any]:
-            if len(decision.state) > 1:
+            records = tuple(write for write in decision.state if write.path.startswith(COUNTED))
+            standings = tuple(write for write in decision.state if write not in records)
+            if standings:
+                first, second = (records, standings) if records_first else (standings, records)
                 try:
-                    ports.store.commit(decision.state[first])
+                    ports.store.commit(first)
                 except Conflict as error:
                     raise Unavailable("the guard was lost") from error
-                return replace(decision, state=decision.state[second])
+                return replace(decision, state=second)
             return decision
 
-        return perform_loop(ports, reads, lambda visit: commit(decide(visit)))
+        return perform_loop(ports, reads, lambda visits: commit(decide(visits)))
 
     return perform
 
@@ -112,13 +123,12 @@ def _done_by_any_declarations(visit: Visit) -> bool:
     return visit.counted is not None and visit.yoke is not None and visit.counted.version == visit.version
 
 
-def _without_gone_records(visit: Visit) -> Decision[Any, Any]:
-    decision = counted(visit)
-    if visit.yoke is not None:
-        return decision
-    record, *others = decision.state
-    gone = [Delete(record.path, record.guard)] if visit.counted_at else []
-    return replace(decision, state=(*gone, *others))
+def _without_gone_records(visits: Visits) -> Decision[Any, Any]:
+    gone = {visit.key.counted_path: visit.counted_at for visit in visits.of_yokes if visit.yoke is None}
+    decision = counted(visits)
+    kept = [write for write in decision.state if write.path not in gone]
+    deletes = [Delete(path, guard) for path, guard in gone.items() if guard]
+    return replace(decision, state=(*deletes, *kept))
 
 
 def _combined_extremes(key: StandingKey, page: AdjustmentsPage) -> Decision[Any, bool]:
@@ -156,22 +166,36 @@ def _time_after_the_adjustments(self: FoldReads, store: Store, attempt: int) -> 
 def _kept_extremes(loaded: LoadedStanding, change: Change) -> Standing:
     held = loaded.standing
     new = replace(held, tally=held.tally + change.tally)
-    return new.with_extremes((held.min, held.max, change.added_value))
+    return new.with_extremes((held.min, held.max, *change.added))
 
 
-def _acknowledged_anyway(ports: Ports, event: Any) -> None:
-    try:
-        count_event(ports, event)
-    except Unavailable:
-        if not ports.store.read(f"{COUNTED}/{event.key}")[0].data:
-            raise
+def _extremes_but_one(store: Store, key: StandingKey, but: Collection[str] = ()) -> tuple[Any, ...]:
+    """Leave out one of the yokes that a commit changes."""
+    return extremes(store, key, sorted(but)[:1])
 
 
-count_event = original("standings.count_event")
+extremes = original("standings.extremes")
 
 
-def _not_named(visit: Visit, _: tuple[StandingKey, ...]) -> Counted:
-    return replace(counted_after(visit, ()), logged=())
+def _with_one_place(self: Change) -> Adjustment:
+    """Name the place of one of the yokes that an adjustment is of."""
+    return Adjustment(self.tally, self.moves[:1])
+
+
+def _acknowledged_anyway(ports: Ports, events: Any) -> Any:
+    answers = count_events(ports, events)
+    return {id_: answer if _is_not_counted(ports, id_) else True for id_, answer in answers.items()}
+
+
+def _is_not_counted(ports: Ports, id_: str) -> bool:
+    return not ports.store.read(f"{COUNTED}/{id_}")[0].data
+
+
+count_events = original("standings.count_events")
+
+
+def _not_named(visits: Visits, visit: Visit) -> Counted:
+    return replace(counted_after(visits, visit), logged=())
 
 
 def _folded_unguarded(key: StandingKey, page: AdjustmentsPage) -> Decision[Any, bool]:
@@ -210,11 +234,7 @@ def _written_unguarded(ports: Ports, read: Snapshot, standing: Standing, done: t
 
 def _changes_without_places(self: Visit) -> Any:
     """Ignore a yoke that was deleted and created again with the same value."""
-    return {
-        key: one
-        for key, one in visit_changes(self).items()
-        if one.tally != ZERO or one.added_value != one.removed_value
-    }
+    return {key: one for key, one in visit_changes(self).items() if one.tally != ZERO or one.added != one.removed}
 
 
 visit_changes = Visit.changes.__get__
@@ -282,12 +302,8 @@ FAULTS = (
         partial(standings_world.run, reads=1.0),
     ),
     _standings("stand-13", "sums beyond 64 bits", "standings.sortable", lambda number: number),
-    _standings(
-        "stand-1", "one commit (counting first)", "standings.perform", _in_two_commits(slice(1, None), slice(1))
-    ),
-    _standings(
-        "stand-1", "one commit (recording first)", "standings.perform", _in_two_commits(slice(1), slice(1, None))
-    ),
+    _standings("stand-1", "one commit (counting first)", "standings.perform", _in_two_commits(records_first=False)),
+    _standings("stand-1", "one commit (recording first)", "standings.perform", _in_two_commits(records_first=True)),
     _standings(
         "stand-1",
         "a guard of what was counted",
@@ -311,9 +327,9 @@ FAULTS = (
     _standings("stand-6", "asking where the standing has a value", "standings._has_values", _values_of_the_page),
     _standings("stand-6", "extremes after the adjustments", "standings.FoldReads.load", _extremes_first),
     _standings("stand-6", "looking for the next extreme", "standings.standing_after", _kept_extremes),
-    _standings("stand-7", "acknowledging after the fold tasks", "standings.count_event", _acknowledged_anyway),
+    _standings("stand-7", "acknowledging after the fold tasks", "standings.count_events", _acknowledged_anyway),
     _standings("stand-7", "the standings that a fold run must look at", "standings.counted_after", _not_named),
-    _standings("stand-7", "keeping them while they may be unfolded", "standings._unfolded", lambda _: []),
+    _standings("stand-7", "keeping them while they may be unfolded", "standings._unfolded", lambda *_: []),
     _standings("stand-7", "a fold run not before its slot's end", "standings.check_due", lambda *_: None),
     Fault(
         "stand-7",
@@ -332,6 +348,12 @@ FAULTS = (
     _recounting("yokes that are created meanwhile", "standings.Recount.covers", _covers_up_to_the_cursor),
     _recounting(
         "another place of a yoke created again", "standings.Visit.changes", property(_changes_without_places), **ALIKE
+    ),
+    _together("a guard of each record", "standings._counted", _with_writes(_first_record_guarded)),
+    _together("extremes without all of the yokes", "standings.extremes", _extremes_but_one),
+    replace(
+        _together("the place of each yoke", "standings.Change.adjustment", property(_with_one_place)),
+        run=partial(standings_world.run, bad_days=0.0, recounts_max=4, together=(1.0,)),
     ),
     _at_night("visiting yokes", "standings.walk_page", _walked_without_visits),
     _at_night("visiting what was counted of yokes that are gone", "standings.walk_page", _walked_without_those_gone),

@@ -27,7 +27,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
-from signalbox.core.problems import Problem
+from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import service, tasks
 from signalbox.standings.model import yokes
 from signalbox.standings.model.standings import Counted, Declaration, Declarations, Standing, Threshold
@@ -44,10 +44,12 @@ from signalbox.standings.model.yokes import (
     collection_of,
 )
 from signalbox.testing.limits import replaced
+from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
-from tests.simulation.reach import ADJUSTMENTS, REACHED, THRESHOLDS
+from tests.simulation.reach import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
 from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.versions import version_now
 from tests.simulation.world import Violation, World
 
 USERS, ITEMS, CATEGORIES = ("u", "v", "w"), ("x", "y"), ("a", "b")
@@ -63,6 +65,12 @@ RECORDS_MAX = 10_000
 BAD_DAY_RATE, LOST_RATE = 0.15, 0.5
 """Worlds in which events are lost, and the share of these."""
 
+TOGETHER = (0.0, 0.5, 1.0)
+"""Probabilities, of which each world draws one, that a process counts the yokes of all events that wait."""
+
+WAITING = (2, 3, 4)
+"""How many events must wait in such a world before the first of them is delivered."""
+
 LONG_REST_RATE, LONG_REST_SECONDS = 0.2, 8 * 24 * 3_600
 """A week without calls, at rest: records are deleted by the time-to-live policies."""
 
@@ -77,16 +85,17 @@ def run(
     users: Sequence[int] = (1, 2, 3),
     writes_max: int = 5,
     reads: float = READ_RATE,
+    together: Sequence[float] = TOGETHER,
 ) -> None:
     """Run one seed's world until it comes to rest.
 
     `late` is the rate of events that come hours late, `ahead` by how many seconds the queue's clock may be ahead,
-    `bad_days` the rate of worlds in which events are lost, `reads` of those in which standings are read. There are up
-    to `recounts_max` recounts more, and `users` and `writes_max` for each of two rounds. A single user always gives the
-    same value.
+    `bad_days` the rate of worlds in which events are lost, `reads` of those in which standings are read, `together` the
+    probabilities that a process counts the yokes of all events that wait. There are up to `recounts_max` recounts more,
+    and `users` and `writes_max` for each of two rounds. A single user always gives the same value.
     Raises `Violation` when a property does not hold.
     """
-    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max, reads).run()
+    StandingsWorld(seed, trace, late, ahead, bad_days, recounts_max, users, writes_max, reads, together).run()
 
 
 class StandingsWorld:
@@ -103,6 +112,7 @@ class StandingsWorld:
         users: Sequence[int],
         writes_max: int,
         reads: float,
+        together: Sequence[float],
     ) -> None:
         self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
         self.world.task_handlers["standing_fold"] = lambda ports, effect: tasks.run_task(
@@ -125,6 +135,8 @@ class StandingsWorld:
         self._number = 0
         own = Random(f"{seed}-sums")
         self.is_large = own.random() < LARGE_RATE
+        self.together = own.choice(together)
+        self._own = own
         self.reads = own.randint(1, READS_MAX) if own.random() < reads else 0
         if self.is_large:
             self.values = LARGE_VALUES[: len(self.values)]
@@ -142,7 +154,10 @@ class StandingsWorld:
             if self.random.random() < 0.5:
                 service.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
+                self.world.events.least = self._own.choice(WAITING) if self.together else 1
                 self.world.run(self._calls())
+                self.world.events.least = 1
+                self.world.run()
                 self.world.pass_an_outage()
                 if self.random.random() < LONG_REST_RATE:
                     self.world.pass_time(LONG_REST_SECONDS)
@@ -156,11 +171,40 @@ class StandingsWorld:
         outbox.sweep(self.world.ports)
 
     def _count_event(self, ports: Ports, event: DocumentEvent) -> None:
-        """Count the yoke of an event, unless it is lost."""
-        if self.is_bad_day and self.random.random() < LOST_RATE:
-            self.world.log("  FAULT: the event is lost")
+        """Count the yoke of an event, and perhaps those of others. An event may be lost."""
+        if self._is_lost():
             return
-        tasks.count_event(ports, event)
+        if version_now() != TODAY:
+            tasks.count_event(ports, event)
+            return
+        events = {event.key: event, **self._others(event)}
+        left = set(events)
+        try:
+            counted = tasks.count_events(ports, events)
+            left = {id_ for id_, answer in counted.items() if isinstance(answer, Unavailable)}
+        finally:  # also if the process is killed
+            self.world.events.waiting += [events[id_] for id_ in sorted(left - {event.key})]
+        if isinstance(answer := counted[event.key], Exception):
+            raise answer
+
+    def _others(self, event: DocumentEvent) -> Mapping[str, DocumentEvent]:
+        """Take the other events that wait, one of each yoke, which the process has received meanwhile."""
+        if not self.together or self._own.random() >= self.together:
+            return {}
+        waiting = self.world.events.waiting
+        others = {other.key: other for other in waiting if other.key != event.key}
+        for other in others.values():
+            waiting.remove(other)
+        if others:
+            REACHED[COUNTED_TOGETHER] += 1
+            self.world.log(f"  with {', '.join(f'event {other.id} of {id_}' for id_, other in others.items())}")
+        return {id_: other for id_, other in others.items() if not self._is_lost()}
+
+    def _is_lost(self) -> bool:
+        lost = self.is_bad_day and self.random.random() < LOST_RATE
+        if lost:
+            self.world.log("  FAULT: the event is lost")
+        return lost
 
     def _pass_the_night(self) -> None:
         """Run what is scheduled each night, after another client has written some standings."""

@@ -24,6 +24,15 @@ class StandingsPlatform(OperationsPlatform):
         """Count a yoke, as its event does; return what that cost."""
         return self.cost_of(lambda: tasks.count_event(self.ports, event(user, item)))
 
+    def count_together(self, *yokes: tuple[str, str]) -> Cost:
+        """Count yokes as one process does that has received their events; return what that cost."""
+        events = {f"{user}~{item}": event(user, item) for user, item in yokes}
+
+        def count() -> None:
+            assert tasks.count_events(self.ports, events) == dict.fromkeys(events, True)
+
+        return self.cost_of(count)
+
     def yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> Cost:
         """Put and count a yoke."""
         self.put_yoke(user, item, value, **attributes)

@@ -4,6 +4,7 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.standings import service
+from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
@@ -67,6 +68,17 @@ def test_counting_a_yoke_of_a_busy_item(world: StandingsPlatform) -> None:
     assert world.yoke("ann", "tea", 4) == row_cost("standings", "event_busy", s=2, b=1)
 
 
+def test_counting_yokes_of_a_busy_item_together(world: StandingsPlatform) -> None:
+    busy(world, 2)
+    users = [f"v{index}" for index in range(LIMITS.visits_together_max)]
+    for user in users:
+        world.put_yoke(user, "tea", 4)
+    further = (row_cost("standings", "event_together", s=2, c=1) for _ in users[1:])
+    cost = world.count_together(*((user, "tea") for user in users))
+    assert cost == total(row_cost("standings", "event_busy", s=2, b=1), *further)
+    assert world.adjustments("item", "tea") == 2
+
+
 def test_a_fold_run_of_a_hundred_adjustments(world: StandingsPlatform) -> None:
     busy(world, 101)
     assert len(world.tasks) == 1
@@ -115,7 +127,7 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
 
 
 def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
-    """Four reads a yoke, and again for its record; three a standing, and one for each of its yokes."""
+    """Three reads a yoke, and again for its record; three a standing, and one for each of its yokes."""
     for user in "abc":
         world.yoke(user, "tea", 1)
         world.rest()
@@ -123,6 +135,6 @@ def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
     yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
     assert world.tasks == []
     assert yokes_page == row_cost("standings", "night_yoke", n=3)
-    assert counted_page == Cost(round_trips=1 + 3 + 2, reads=3 * 4 + 1, tasks=1)
+    assert counted_page == Cost(round_trips=1 + 1 + 2, reads=3 * 3 + 1 + 1, tasks=1)
     assert items == total(row_cost("standings", "night_standing", n=3), Cost(round_trips=1 + 2, reads=1, tasks=1))
     assert users == Cost(round_trips=1 + 3 * 4 + 1, reads=3 + 3 * (3 + 1) + 1)

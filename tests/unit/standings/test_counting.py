@@ -12,7 +12,7 @@ from signalbox.core.validation import check_write
 from signalbox.standings import service, tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration, Standing, Threshold
-from signalbox.standings.model.yokes import UNIT, StandingKey, Tally, YokeKey, number_of, units_of
+from signalbox.standings.model.yokes import RESERVED, UNIT, StandingKey, Tally, YokeKey, number_of, units_of
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.testing.ports import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
@@ -203,6 +203,92 @@ def test_an_event_whose_fold_task_was_refused_enqueues_it_when_it_is_delivered_a
     assert world.standing("item", "tea") == numbers(2)
 
 
+# --- yokes that one process counts together ---
+
+WRITES_MAX = 500
+"""Of a commit, in Firestore."""
+
+
+def put_together(world: StandingsPlatform, *yokes: tuple[str, str, int | None]) -> None:
+    """Put yokes, or delete those without a value, and count all of them together."""
+    for user, item, value in yokes:
+        if value is None:
+            world.delete_yoke(user, item)
+        else:
+            world.put_yoke(user, item, value)
+    world.count_together(*((user, item) for user, item, _ in yokes))
+
+
+def test_yokes_of_quiet_standings_are_counted_together_at_once(world: StandingsPlatform) -> None:
+    put_together(world, ("ann", "tea", 4), ("bob", "tea", 1), ("bob", "rum", 7))
+    assert world.standing("item", "tea") == numbers(2, 5, 2.5, min=1, max=4)
+    assert world.standing("user", "bob") == numbers(2, 8, 4.0, min=1, max=7)
+    assert not world.tasks
+
+
+def test_yokes_of_a_busy_item_that_are_counted_together_leave_one_adjustment(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea", 4)
+    put_together(world, ("bob", "tea", 1), ("cyd", "tea", 9), ("ann", "tea", 5))
+    assert (world.adjustments("item", "tea"), len(world.tasks)) == (1, 2)
+    world.fold()
+    assert world.standing("item", "tea") == numbers(3, 15, 5.0, min=1, max=9)
+    assert world.standing("user", "ann") == numbers(1, 5, 5.0, min=5, max=5)
+
+
+def test_extremes_that_are_removed_together_are_those_of_no_yoke(world: StandingsPlatform) -> None:
+    for user, value in (("a", 1), ("b", 2), ("c", 3), ("d", 9)):
+        world.yoke(user, "tea", value)
+        world.rest()
+    put_together(world, ("a", "tea", None), ("b", "tea", None), ("d", "tea", 4))
+    assert world.standing("item", "tea") == numbers(2, 7, 3.5, min=3, max=4)
+
+
+def test_a_threshold_that_several_yokes_cross_together_is_crossed_once(world: StandingsPlatform) -> None:
+    threshold = Threshold("count", 2, Call("user", "popular", {}))
+    service.declare(world.ports, "item", Declaration(("item",), (threshold,)))
+    world.fold()
+    put_together(world, ("a", "tea", 1), ("b", "tea", 2), ("c", "tea", 3))
+    [task] = [task for task in world.tasks if task.task == "popular"]
+    assert task.payload["standing"]["count"] == 3
+
+
+def test_a_yoke_that_cannot_be_counted_does_not_affect_those_that_are_counted_with_it(
+    world: StandingsPlatform,
+) -> None:
+    """A record that another client has overwritten cannot be read."""
+    for user in ("ann", "bob", "cyd"):
+        world.put_yoke(user, "tea")
+    world.store.commit([Put("counted/bob~tea", {"keys": "none"})])
+    answers = tasks.count_events(world.ports, {f"{user}~tea": event(user, "tea") for user in ("ann", "bob", "cyd")})
+    assert {id_: answer is True for id_, answer in answers.items()} == {
+        "ann~tea": True,
+        "bob~tea": False,
+        "cyd~tea": True,
+    }
+    assert isinstance(answers["bob~tea"], KeyError)
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2)
+
+
+def test_if_fold_tasks_are_refused_no_event_of_the_commit_is_acknowledged(world: StandingsPlatform) -> None:
+    world.yoke("ann", "tea")
+    for user in ("bob", "cyd"):
+        world.put_yoke(user, "tea")
+    world.refusal = Unavailable("the queue is away")
+    answers = tasks.count_events(world.ports, {f"{user}~tea": event(user, "tea") for user in ("bob", "cyd")})
+    assert all(isinstance(answer, Unavailable) for answer in answers.values())
+    world.refusal = None
+    world.count_together(("ann", "tea"), ("cyd", "tea"))
+    world.fold()
+    assert world.standing("item", "tea") == numbers(3)
+
+
+def test_a_commit_that_counts_as_many_yokes_as_it_may_has_no_more_writes_than_firestore_takes() -> None:
+    """Each yoke leaves all its standings and enters others, of all kinds but those of the user and of the item."""
+    standings_max = len(RESERVED) + 2 * (LIMITS.standing_kinds_max - len(RESERVED))
+    assert LIMITS.visits_together_max * (1 + standings_max) < WRITES_MAX
+
+
 LARGE = 10**15
 
 
@@ -231,10 +317,10 @@ def test_a_yoke_that_cannot_be_counted_ends_no_walk(world: StandingsPlatform, mo
         world.put_yoke(user, "tea")
     count = tasks.count
 
-    def refuse_bob(ports: Ports, key: YokeKey, *, by_walk: bool = False) -> None:
-        if key.user == "bob":
+    def refuse_bob(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> None:
+        if any(key.user == "bob" for key in keys):
             raise BadValue("no")
-        count(ports, key, by_walk=by_walk)
+        count(ports, keys, by_walk=by_walk)
 
     monkeypatch.setattr(tasks, "count", refuse_bob)
     service.begin_walk(world.ports, "night")

@@ -11,7 +11,7 @@ from signalbox.core.calls import Call
 from signalbox.core.ports import Delete, Put, Snapshot
 from signalbox.standings import machine, tasks
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.machine import LoadedStanding, Visit, WalkedPages
+from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
 from signalbox.standings.model.standings import (
     Adjustment,
     Counted,
@@ -103,8 +103,9 @@ def test_a_standing_that_changes_is_written_as_the_table_says(standing: str, wri
     thresholds = (POPULAR,) if "crossing" in standing else ()
     declarations = Declarations(1, {"item": Declaration(("item",), thresholds)})
     loaded = {TEA: LoadedStanding(Standing(), updated)}
-    contended = "lost race" in standing
-    decided = tasks._counted(replace(given, standings=loaded, declarations=declarations, contended=contended))
+    contended = "lost races" in standing
+    visits = Visits((given,), NOW, declarations, frozenset(), contended, machine.combined([given]), loaded)
+    decided = tasks._counted(visits)
     record, changed = decided.state
     assert (record.path, record.guard is not None) == (ANN.counted_path, True)
     assert _kind(changed.path) == written

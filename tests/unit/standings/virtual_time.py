@@ -143,7 +143,7 @@ class VirtualTime:
         if path.startswith(f"{YOKES}/") and (key := YokeKey.from_id(after.id)):
             for _delivery in range(1 + (self._random.random() < REPEATED_EVENTS)):
                 arrives = self.second + EVENT_SECONDS * (0.5 + self._random.random())
-                self.at(arrives, lambda: self._until_done(lambda: tasks.count(self.ports, key)))
+                self.at(arrives, lambda: self._until_done(lambda: tasks.count(self.ports, [key])))
 
     def _until_done(self, work: Callable[[], object]) -> None:
         while True:
