@@ -6,10 +6,11 @@ own and without a delay. This is group commit, as databases do it with their log
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Unavailable
 
 Item = TypeVar("Item")

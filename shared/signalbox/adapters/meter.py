@@ -11,10 +11,11 @@ of every request contains them.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from signalbox.adapters import tracing
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import (
     Committed,
     Delete,

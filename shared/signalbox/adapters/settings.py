@@ -4,12 +4,13 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from signalbox.core.effects import Backoff
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
 from signalbox.core.names import ANYONE, CALLBACK_KEYS, WRITERS
 from signalbox.core.queries import Index, parse

@@ -7,7 +7,7 @@ ended batch ignores their outcomes.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from threading import Lock
 from typing import Any
@@ -20,6 +20,7 @@ from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import batches, units
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.tasks.storage import last_error_of_batch
 
 Status = Mapping[str, Any]

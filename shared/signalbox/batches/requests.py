@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge

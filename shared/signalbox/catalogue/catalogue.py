@@ -6,13 +6,14 @@ at most one trigger without a handler, and a class of objects or a flow has one 
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from signalbox.catalogue.entries import Declared, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import ENQUEUING, Function
 from signalbox.catalogue.refusals import CatalogueError, refuse
 from signalbox.core.calls import Call, check_arguments
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import (
     ANYONE,
     CALL_OBJECT,

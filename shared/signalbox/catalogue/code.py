@@ -22,13 +22,14 @@ task with a decorator that is not the kit's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.refusals import CatalogueError
 from signalbox.catalogue.syntax import Module, parsed
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINKS_QUEUE
 
 MAIN = "main.py"

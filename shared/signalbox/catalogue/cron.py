@@ -6,9 +6,10 @@ days of the week may be names.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 UTC_NAME = "Etc/UTC"
 

@@ -7,7 +7,7 @@ The names and limits are those of Cloud Tasks, Eventarc and Cloud Scheduler.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -17,6 +17,7 @@ from signalbox.catalogue.refusals import CatalogueError, check_between, refuse
 from signalbox.core import queries
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule

@@ -1,11 +1,12 @@
 """The entry of a function in the catalogue: its callers, resources, variables and rights, with Cloud Run's limits."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from signalbox.catalogue.origins import check_origins
 from signalbox.catalogue.refusals import CatalogueError, check_between, refuse
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import BUCKET, CALL_OBJECT, CALLBACK_KEYS
 from signalbox.objects.model import CLASS_NAME
 

@@ -10,9 +10,10 @@ functions.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 FILE = "signalbox.yaml"
 """The catalogue of a user's own project: a folder with this file is a project."""

@@ -6,11 +6,12 @@ A call is sent again after a transport error, 429, 502, 503 and 504, with expone
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
 from signalbox.client.model import Event, Json
 from signalbox.client.problems import ApiError, PreconditionFailed, Unavailable, error_of
+from signalbox.core.lazy_dataclasses import dataclass
 
 RETRIED = frozenset({429, 502, 503, 504})
 PAUSE_SECONDS = 0.1

@@ -1,8 +1,10 @@
 """What answers contain."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NotRequired, TypedDict
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 Json = Any
 """A value that JSON has."""

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from signalbox.client.model import Json, TaskCall
+from signalbox.core.lazy_dataclasses import dataclass
 
 MISSING: Any = object()
 """The body of a request that has none."""

@@ -16,12 +16,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from signalbox.core.effects import Effect, Json
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow

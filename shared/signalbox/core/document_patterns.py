@@ -4,9 +4,10 @@
 """
 
 import re
-from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Final, Literal, Self
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 CREATED: Final = "created"
 UPDATED: Final = "updated"

@@ -23,11 +23,12 @@ due as late as possible and enqueues another one: `until` is the time for which 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Self, TypeVar
 
 from signalbox.core.formats import check_task
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.core.times import microseconds, rfc3339, slot_end

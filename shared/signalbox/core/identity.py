@@ -10,9 +10,9 @@ that handles a request sets it, and writes of documents record it.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import PermissionDenied, Unauthenticated
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")

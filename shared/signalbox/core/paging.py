@@ -9,11 +9,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.keys import valid_id
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition
 from signalbox.core.requests import wants

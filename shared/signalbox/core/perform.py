@@ -10,11 +10,11 @@ operation that loses a race loads again after a jittered pause.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Conflict, Ports, Snapshot, Store, Write
 from signalbox.core.problems import Unavailable

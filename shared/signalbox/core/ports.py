@@ -12,13 +12,14 @@ machine's clock: a budget decides how much is done in a run, never what is done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
 from signalbox.core.document_patterns import UPDATED
 from signalbox.core.effects import Effect, RecordedSpan
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.queries import Condition, Field, Order
 
 Data = Mapping[str, Any]

@@ -7,8 +7,9 @@ alone raises is in that subject's `problems.py`. `adapters/http/responses.py` re
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 
 class Problem(Exception):

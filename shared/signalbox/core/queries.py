@@ -17,8 +17,9 @@ filters on multiple fields"; the implied order is `with_implied`.
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "array_contains"]
 

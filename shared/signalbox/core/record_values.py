@@ -24,12 +24,12 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from signalbox.core.keys import MEMOISED, NAME_BYTES_MAX, name_bytes, printable
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadValue, Problem, TooDeep, TooLarge
 from signalbox.core.queries import Field
 from signalbox.core.times import microseconds

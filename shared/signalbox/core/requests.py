@@ -10,10 +10,10 @@ allowed values.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadQuery, Problem
 
 

@@ -1,10 +1,9 @@
 """`critical_section`, as users import it from `signalbox`."""
 
-from dataclasses import dataclass
-
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.critical_sections import service
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.requests import SectionRequest

@@ -5,12 +5,12 @@ twice. `next` is the run that calls are merged into.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.critical_sections.limits import LIMITS
 
 COLLECTION = "critical_sections"

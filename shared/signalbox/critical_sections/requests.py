@@ -1,11 +1,11 @@
 """The request that HTTP and Python callers both build, checked when it is made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
 from signalbox.core.requests import REQUIRED, RequestFields

@@ -4,11 +4,12 @@ document_events/{name}    one for each handler `in_order` and document: the newe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 
 COLLECTION = "document_events"
 BEGUN_AT = "begun_at"

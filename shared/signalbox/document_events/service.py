@@ -6,9 +6,9 @@ delivery has begun, the commit of the end fails, and the record is left to that 
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import SERVER_TIME, Conflict, Guard, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable

@@ -19,12 +19,13 @@ Bytes and entries of Firestore's indexes are both limited, so a size has both.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.core import record_values, values
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotAnObject, TooLarge
 from signalbox.core.times import entity_tag, microseconds

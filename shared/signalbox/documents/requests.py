@@ -14,11 +14,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from signalbox.core import values
 from signalbox.core.keys import check_key, valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import parse_limit, read_page_token, write_page_token
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge

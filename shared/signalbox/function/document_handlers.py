@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, get_type_hints
 
 from signalbox.core.calls import check_ran
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.tasks.api import Task
 from signalbox.tasks.model import TaskContext

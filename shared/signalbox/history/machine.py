@@ -38,12 +38,12 @@ guard of its read: a document that is missing at two instants may have existed i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import values
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.times import instant, microseconds
 from signalbox.history.limits import LIMITS

@@ -18,12 +18,13 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal, Self
 
 from signalbox.core import values
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
 from signalbox.core.record_values import BYTES, raw_bytes
 from signalbox.core.values import same

@@ -1,10 +1,10 @@
 """References to a version: by its number, or by a time at which it was valid."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import microseconds, rfc3339
 from signalbox.history.problems import BadVersion
 

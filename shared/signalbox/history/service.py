@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing, write_page_token
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot

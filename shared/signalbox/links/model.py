@@ -5,11 +5,12 @@ which the next page begins, so each page is counted once, however often its task
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.documents.model import RESERVED
 from signalbox.links.limits import LIMITS
 

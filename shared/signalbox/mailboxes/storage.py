@@ -1,11 +1,11 @@
 """Read a mailbox at one instant, and build the writes of its header and its messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import SERVER_TIME, Must, Put, Query, Snapshot, Store
 from signalbox.core.queries import Order
 from signalbox.mailboxes.machine import blocks, due_messages, settled

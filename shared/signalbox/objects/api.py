@@ -10,7 +10,7 @@ and what the kit sends with the call: `objects(…).method()`, `send(task.call()
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from signalbox.core import calls
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

@@ -15,7 +15,7 @@ the call is applied again.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Self
@@ -23,6 +23,7 @@ from typing import Any, Self
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.keys import check_key, valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import BadKey, GaveUp, Unavailable
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

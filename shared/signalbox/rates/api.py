@@ -1,10 +1,9 @@
 """`rate`, as users import it from `signalbox`."""
 
-from dataclasses import dataclass
-
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.rates import service
 from signalbox.rates.model import Acquired
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest

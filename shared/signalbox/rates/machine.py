@@ -22,7 +22,7 @@ granted, in whatever order the grants are decided.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
@@ -30,6 +30,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds

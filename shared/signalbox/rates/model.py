@@ -8,7 +8,6 @@ there at that time. Reading it rounds nothing, so the part of a permit that has 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
@@ -17,6 +16,7 @@ from typing import Any, Literal, Self
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import instant, microseconds
 
 COLLECTION = "rates"

@@ -5,11 +5,12 @@ A request that is not allowed raises `BadRate` with the field that is wrong and 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
 from signalbox.core.requests import RequestFields

@@ -4,10 +4,10 @@ The order of waits is that of their records' create times, as semaphores' is (do
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Put, Query, Snapshot, Store

@@ -5,7 +5,6 @@ to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
@@ -15,6 +14,7 @@ from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied
 from signalbox.core.queries import Operator
 from signalbox.core.values import canonical

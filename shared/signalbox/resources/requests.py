@@ -13,10 +13,11 @@ filtered and sorted here, with the same results as in Firestore.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any, Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied

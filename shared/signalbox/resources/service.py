@@ -13,10 +13,10 @@ when its copies are compared.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core.effects import Decision, receipt_path
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import write_page_token
 from signalbox.core.perform import Contended, Writes, pause, perform

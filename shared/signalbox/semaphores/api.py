@@ -1,12 +1,13 @@
 """`semaphore`, as users import it from `signalbox`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores import service
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT

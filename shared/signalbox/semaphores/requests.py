@@ -6,11 +6,12 @@ A request that is not allowed raises `BadSemaphore` with the field that is wrong
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self, get_args
 
 from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey

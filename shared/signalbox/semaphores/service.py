@@ -18,7 +18,7 @@ queue. If the lease no longer exists, a signal ended it, and the continuation do
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -26,6 +26,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import with_prefix
 from signalbox.core.perform import Contended, Writes, pause, perform

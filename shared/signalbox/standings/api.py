@@ -7,13 +7,13 @@ Every call can be repeated: a yoke that is put again counts once.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.function.function import Function
 from signalbox.standings import service

@@ -54,11 +54,12 @@ holds only if no waiting adjustment is of a yoke in its pages, and the standing 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds, slot_end

@@ -1,10 +1,10 @@
 """Requests for pages of yokes and of leaderboards, for ranks and for removals."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
 
 from signalbox.core.keys import valid_id
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadQuery
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import ORDERS, check_kind

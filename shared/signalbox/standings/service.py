@@ -6,10 +6,10 @@ first. A rank is computed by two count aggregations, which are billed one read f
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core.effects import Decision, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot

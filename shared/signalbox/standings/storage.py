@@ -5,9 +5,10 @@ adjustments: a change that is counted later leaves another adjustment, or writes
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Query, Snapshot, Store
 from signalbox.core.queries import Condition, Order

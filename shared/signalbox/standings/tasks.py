@@ -24,12 +24,13 @@ night a walk counts all yokes again, since an event may have been lost, and then
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import STANDING_FOLD
 from signalbox.core.perform import Contended, Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot

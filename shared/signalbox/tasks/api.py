@@ -1,7 +1,7 @@
 """Tasks of a user's function, and the calls of tasks that its code makes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -13,6 +13,7 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls
 from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key, is_repeated
 from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject

@@ -11,12 +11,13 @@ the outcome of a call. A task with a parameter of one of these types receives it
 import json
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
 from signalbox.batches.model.units import Completion, Unit
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import BadTaskEnvelope

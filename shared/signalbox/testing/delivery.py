@@ -3,7 +3,7 @@
 Eventarc posts an event to a function as a CloudEvent in binary mode with a protobuf body.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from google.events.cloud.firestore import DocumentEventData
 
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
 from signalbox.adapters.meter import Cost
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Data, DocumentEvent, Snapshot
 
 

@@ -10,7 +10,6 @@ def test_a_page_is_printed_once(harness: Harness) -> None:
 import json as json_codec
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -19,6 +18,7 @@ from werkzeug.datastructures import Headers
 
 from signalbox import Function
 from signalbox.adapters import settings
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.testing.platform import Platform
 
 

@@ -12,7 +12,7 @@ pure. Values are copied when they are written and when they are read, so callers
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from operator import ge, gt, itemgetter, le, lt
@@ -22,6 +22,7 @@ from typing import Any
 from signalbox.adapters.clock import random_id
 from signalbox.core.formats import check_record
 from signalbox.core.keys import check_path
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,7 @@ from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.document_patterns import WRITTEN, matches
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem

@@ -8,7 +8,7 @@ entry to add to the catalogue. The cloud's error is translated into the same pro
 import sys
 import traceback
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -16,6 +16,7 @@ from signalbox.adapters import tracing
 from signalbox.adapters.firestore.messages import needs_index
 from signalbox.adapters.logs import current_trace
 from signalbox.core.effects import Effect, RecordedSpan
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Budget, OutOfTime, Query, Snapshot, Store
 from signalbox.core.problems import Problem
 from signalbox.core.queries import Index, lacking

@@ -7,10 +7,10 @@ it with a ``key`` is not a link.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from signalbox.core import keys, record_values, values
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, TooLarge
 from signalbox.transforms import machine
 from signalbox.transforms.limits import LIMITS

@@ -6,9 +6,9 @@ replaced. So each change has exactly one walk, wherever a process dies, and a pu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import Listing
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot

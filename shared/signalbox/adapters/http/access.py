@@ -6,13 +6,13 @@ later (`on_complete`, `continuation`): the tasks of every private function would
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from signalbox.adapters.deployed_catalogue import check_deployed, check_deployed_units
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound, PermissionDenied
 
 

@@ -26,7 +26,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -36,6 +35,7 @@ from google.auth import jwt
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED, identity_header
 from signalbox.adapters.settings import settings
 from signalbox.core.identity import CLOCK_SKEW_SECONDS, Expected, User, check_claims, user_from_claims
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import PermissionDenied, Problem, Unauthenticated, Unavailable
 
 FETCH_SECONDS_MAX = 5.0

@@ -10,7 +10,6 @@ is enqueued, and no other event: an event that it cannot take stays with Eventar
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -33,6 +32,7 @@ from signalbox.adapters.logs import Headers
 from signalbox.adapters.settings import settings
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
 from signalbox.core.formats import OPEN_RECORDS, check_record
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Data, DocumentEvent
 from signalbox.core.problems import BadValue, MethodNotAllowed, PermissionDenied, Problem, Unavailable
 

@@ -7,7 +7,6 @@ function that runs untrusted code. Work that must happen belongs in a task, whic
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +14,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.bodies import parse, render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem, Unavailable
 
 TRY_AGAIN = (429, 502, 503, 504)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TypeVar
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from signalbox.adapters.logs import Headers, given_trace, noted, traced, tracepa
 from signalbox.adapters.meter import Cost, measure
 from signalbox.adapters.settings import served_name, settings
 from signalbox.core import identity
+from signalbox.core.lazy_dataclasses import dataclass
 
 STATUS_UNHANDLED = 500
 

@@ -4,12 +4,13 @@ Slug and title of a problem come from its class, so that a caller can rely on th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import flask
 
 from signalbox.adapters.http.bodies import render
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import InvalidFields, Problem, Unavailable
 
 EntryPoint = Callable[[flask.Request], flask.Response]

@@ -14,7 +14,6 @@ segment. WSGI passes a decoded path; servers add the raw one, which is used if b
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote_from_bytes, unquote, unquote_to_bytes, urlsplit
 
@@ -38,6 +37,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import identity
 from signalbox.core.effects import Json
 from signalbox.core.identity import AUTHOR, User
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 
 ANY_ORIGIN = "*"

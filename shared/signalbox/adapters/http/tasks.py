@@ -9,7 +9,6 @@ that gets these responses is deployed wrongly; it retries its tasks until the de
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import flask
 
@@ -26,6 +25,7 @@ from signalbox.adapters.http.responses import (
 from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Effect, Json, TaskEnvelope, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from signalbox.adapters import runtime
@@ -42,6 +41,7 @@ from signalbox.batches.requests import (
 )
 from signalbox.batches.service import batches
 from signalbox.batches.service.batches import status_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, Problem, Unavailable

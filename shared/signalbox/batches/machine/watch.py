@@ -7,13 +7,13 @@ A read takes the outcomes by `ended_at`, from some time before the position on, 
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.batches import Header
 from signalbox.batches.model.units import UnitRecord
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadQuery
 

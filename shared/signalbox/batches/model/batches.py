@@ -7,7 +7,7 @@ an end mark under the next number, so a page and the seal compete for one record
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self
 
@@ -25,6 +25,7 @@ from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import values
 from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 
 REPLACED = "replaced"
 """The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""

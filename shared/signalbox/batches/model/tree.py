@@ -30,13 +30,14 @@ id, and of every task's name and payload, so a late task or record of an earlier
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import BATCH_EXPAND, BATCHES_QUEUE
 
 PASSED = "passed"

@@ -19,7 +19,7 @@ queried. So at least one of the two sees the other's commit, and no unit of a su
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Any
 
@@ -61,6 +61,7 @@ from signalbox.batches.service.units import begin_chains, retry_all, retry_named
 from signalbox.core import outbox
 from signalbox.core.calls import check_names, declared_parameters
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import with_prefix
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Must, Ports, Put, Query, Snapshot, Write

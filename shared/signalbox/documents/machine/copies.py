@@ -25,10 +25,11 @@ counts with the size of the largest of the less deep ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeGuard
 
 from signalbox.core import keys, record_values, values
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.record_values import Path
 from signalbox.core.values import same
 from signalbox.documents.limits import LIMITS

@@ -28,12 +28,12 @@ of a transform, a mark, a document that does not exist.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn
 
 from signalbox.core import record_values, values
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.core.record_values import Path
 from signalbox.core.values import same

@@ -6,10 +6,10 @@ under its own guard. It writes no other record: copies in other documents are re
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from signalbox.core.effects import Decision
 from signalbox.core.keys import check_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store

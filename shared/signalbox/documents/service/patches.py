@@ -17,9 +17,9 @@ one more read. Each document is written as by a put of its own, so everything th
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot, Store

@@ -13,11 +13,12 @@ written is found by the event of that write, as after any put.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import TooLarge, Unavailable

@@ -10,7 +10,7 @@ flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -21,6 +21,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows import http, sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.running_flow import created, is_running

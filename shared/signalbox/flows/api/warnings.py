@@ -13,10 +13,11 @@ import inspect
 import linecache
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to wait"
 INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"

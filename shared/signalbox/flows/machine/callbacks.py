@@ -20,10 +20,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from datetime import datetime
 from typing import Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.model.addresses import FlowAddress

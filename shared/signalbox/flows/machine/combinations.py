@@ -1,11 +1,11 @@
 """Commands that the code awaits together: all of them, the first, the first that succeeds, or each with its outcome."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CoroutineType, GeneratorType
 from typing import Any, Generic
 
 from signalbox.core.calls import Awaited
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows.machine.commands import T
 
 

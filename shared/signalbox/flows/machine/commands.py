@@ -9,7 +9,7 @@ Replay compares the signatures of commands: their kind and name, not their argum
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
@@ -18,6 +18,7 @@ from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Awaited, Call
 from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
 from signalbox.core.json_types import type_errors
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS

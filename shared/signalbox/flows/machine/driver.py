@@ -41,7 +41,7 @@ every replay.
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from logging import LogRecord
 from types import CoroutineType, GeneratorType
@@ -51,6 +51,7 @@ from signalbox.core.calls import Call, check_plain
 from signalbox.core.codec import JSON, WrongValue, decode
 from signalbox.core.effects import name_of
 from signalbox.core.json_types import copied
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH

@@ -18,10 +18,11 @@ receive, calls the function, and drops the code. Nothing is scheduled, stored or
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from signalbox.core.codec import JSON, WrongValue, encode_unannotated
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.driver import Driver

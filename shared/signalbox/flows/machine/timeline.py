@@ -5,11 +5,12 @@ replay: the entry that resumed the code has the time. A lock has two spans: its 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import RecordedSpan
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.flows.machine.commands import Command, Inline, ObjectCall, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver

@@ -7,11 +7,11 @@ where code waits. An abandoned node, for instance of an `any` that has its first
 import inspect
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
 from signalbox.core.calls import Awaited
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.flows.machine.combinations import branches_in
 from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock

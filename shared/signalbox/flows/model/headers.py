@@ -6,12 +6,13 @@ It has the end of the log, the waits that are pending, the leases that are held,
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress

@@ -5,11 +5,11 @@ The ids of messages, of waits' records and of sub-flows are derived from the wai
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.waits import Wait
 from signalbox.mailboxes.model.outcomes import CallOutcome

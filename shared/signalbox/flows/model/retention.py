@@ -1,9 +1,9 @@
 """The retention of an ended run, and the place of its archive, as the decorator of its flow says."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import BUCKET, CLOUD_STORAGE
 from signalbox.flows.limits import LIMITS
 

@@ -1,10 +1,10 @@
 """What a flow's code waits for: a command at a path of an execution, and the claim of an inline step."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 
 

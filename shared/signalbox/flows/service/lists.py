@@ -1,10 +1,11 @@
 """Lists of runs, by id or by start, and their number."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, with_prefix, write_page_token
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queries import ID, Condition, Order

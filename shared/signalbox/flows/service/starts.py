@@ -8,13 +8,14 @@ start or of a fork changes nothing.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import complete_wake_ups, name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Snapshot
 from signalbox.core.problems import OtherBody, TooLarge

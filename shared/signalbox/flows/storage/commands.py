@@ -21,11 +21,12 @@ to the object asks for the call's outcome.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of, wake_up
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH

@@ -6,9 +6,10 @@ own chunks, so the entries of a later turn are left out.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Delete, Put, Store, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows.limits import LIMITS

@@ -9,7 +9,7 @@ its run has been cancelled (under an id made of the batch's), ended, resumed or 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from signalbox.batches.service import batches
 from signalbox.batches.storage import count_loaded
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN
 from signalbox.core.ports import Ports, Snapshot

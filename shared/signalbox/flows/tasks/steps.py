@@ -15,7 +15,6 @@ that was delivered before then only posts its outcome: the flow's code may have 
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 from signalbox.batches.requests import BatchSpec
@@ -23,6 +22,7 @@ from signalbox.batches.service import batches
 from signalbox.batches.service.batches import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json, complete_wake_ups
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.ports import AlreadyExists, Conflict, Ports

@@ -18,12 +18,13 @@ page is not found there, and nothing is written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 
 from signalbox.core import values
 from signalbox.core.effects import Decision
 from signalbox.core.keys import check_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot

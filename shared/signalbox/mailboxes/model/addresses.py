@@ -1,8 +1,9 @@
 """The addresses of objects and flows: what has a mailbox."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Self
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,11 +13,11 @@ store, one instant. What users pass is stored as text, so any JSON value fits an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.effects import WakeUp
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import EPOCH
 
 MAILBOX = "mailbox"

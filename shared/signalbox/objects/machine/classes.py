@@ -25,12 +25,13 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from signalbox.core.calls import Call
 from signalbox.core.codec import Codec, WrongValue, codec_of, decode, encode, is_plain
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress

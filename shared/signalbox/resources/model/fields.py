@@ -12,12 +12,12 @@ and are not shown, so neither an item's owner nor its hidden fields are visible.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Any, Literal
 
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound
 from signalbox.core.record_values import INTEGER_MAX
 from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR

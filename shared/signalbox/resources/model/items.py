@@ -29,10 +29,11 @@ import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from typing import Any, Literal, Self, get_args, get_origin
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.fields import (

@@ -8,9 +8,10 @@ graph shows it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from signalbox.core.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,10 @@ After READ_WAITER the claim is decided again with the waiter's record:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.lanes import lane_of, mode_after

@@ -23,13 +23,14 @@ waiters that were read are granted; if some are left, the semaphore is closed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
 from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS

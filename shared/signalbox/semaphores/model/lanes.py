@@ -8,10 +8,11 @@ lane has a mode of its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Self
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 
 Mode = Literal["open", "opening", "closed"]

@@ -7,10 +7,10 @@ claims it again under a new token: `grant` is the token of the grant, `token` th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.problems import BadSemaphore
 

@@ -16,11 +16,12 @@ the time by which the sweeper visits the semaphore, even if all its tasks were l
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.times import microseconds
 from signalbox.semaphores.limits import LIMITS

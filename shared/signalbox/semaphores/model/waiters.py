@@ -9,12 +9,12 @@ place.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import Lease
 

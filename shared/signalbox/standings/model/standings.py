@@ -13,13 +13,14 @@ The kinds `item` and `user` always exist. A yoke that lacks one of the parts doe
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.requests import RequestFields
 from signalbox.core.times import rfc3339
 from signalbox.standings.limits import LIMITS

@@ -13,13 +13,14 @@ An id joins its parts with ``~``; inside a part ``%``, ``~`` and ``/`` are perce
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
 from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
 from signalbox.core.record_values import INTEGER_MAX
 from signalbox.core.requests import RequestFields

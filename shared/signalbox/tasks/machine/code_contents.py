@@ -7,7 +7,7 @@ values is refused.
 """
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -16,6 +16,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from signalbox.core.effects import name_of
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.tasks.machine.idempotency_keys import sorted_json, without_leases
 

@@ -7,13 +7,14 @@ or by a task that may be delivered again, leaves a receipt for as long as the ca
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.keys import check_key
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadCall, OtherBody
 from signalbox.core.requests import RequestFields

@@ -12,7 +12,6 @@ item, and the task receives them joined, in the order of the units.
 import inspect
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never, NoReturn, Self, Union, get_args, get_origin
 
@@ -20,6 +19,7 @@ from signalbox.batches.model.units import Unit
 from signalbox.core.calls import check_plain
 from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode, encode, is_plain
 from signalbox.core.json_types import is_union, type_name
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
 from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
 

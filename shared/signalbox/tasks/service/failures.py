@@ -5,11 +5,11 @@ is delivered again, and the next delivery keeps it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.keys import printable
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot

@@ -20,7 +20,7 @@ unavailable store, counts nothing.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import groups, units
 from signalbox.batches.service.batches import populate_sub_batch
 from signalbox.core.effects import Json
+from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Budget, Must, OutOfTime, Ports, Put
 from signalbox.core.problems import GaveUp, Problem, Unavailable

@@ -1,0 +1,102 @@
+"""Dataclasses whose methods are generated when the first instance needs them, not when the class is imported.
+
+`dataclasses.dataclass` compiles up to nine methods of each class. That was a third of the cold start of a function with
+flows and objects, which imports some 270 classes and needs a few of them for a request. Here a class gets its fields
+and slots when it is imported. Its methods are those that `dataclasses` generates, once one of them is called.
+
+A type checker sees `dataclasses.dataclass`. It must be called with options, as `@dataclass(frozen=True, slots=True)`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+Class = TypeVar("Class", bound=type)
+
+COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__")
+
+
+def lazy_dataclass(
+    *,
+    frozen: bool = False,
+    slots: bool = False,
+    weakref_slot: bool = False,
+    kw_only: bool = False,
+    eq: bool = True,
+    order: bool = False,
+) -> Callable[[Class], Class]:
+    """Make a class a dataclass. The options are those of `dataclasses.dataclass`."""
+
+    methods: dict[str, Any] = {"frozen": frozen, "eq": eq, "order": order}
+    with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
+
+    def decorated(cls: Class) -> Class:
+        cls.__doc__ = cls.__doc__ or cls.__name__  # `dataclasses` would write the signature, which takes long
+        names = ("__init__", "__repr__", *(("__eq__",) if eq else ()), *(COMPARISONS if order else ()))
+        lazy = [name for name in names if name not in cls.__dict__]
+        has_hash = cls.__dict__.get("__hash__") is not None
+        made: Any = with_fields(kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(cls)
+        if eq and not has_hash:
+            lazy += ["__hash__"] if frozen else ()
+            made.__hash__ = None
+        for name in lazy:
+            setattr(made, name, _generating(made, name, lazy, methods))
+        if frozen:
+            made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
+            made.__getstate__, made.__setstate__ = _state, _restore
+        return cast(Class, made)
+
+    return decorated
+
+
+def _generating(cls: type, name: str, lazy: Iterable[str], methods: dict[str, Any]) -> Callable[..., Any]:
+    """Return a method that generates the methods of its class, itself among them, and calls the one in its place."""
+
+    def generating(self: Any, *arguments: Any, **named: Any) -> Any:
+        _generate(cls, lazy, methods)
+        return getattr(cls, name)(self, *arguments, **named)
+
+    return generating
+
+
+def _generate(cls: type, lazy: Iterable[str], methods: dict[str, Any]) -> None:
+    """Take the methods of a class from another with the same fields. Threads that race take equal ones."""
+    fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]
+    parts = {name: getattr(cls, name) for name in ("__qualname__", "__post_init__") if hasattr(cls, name)}
+    with_methods = dataclasses.make_dataclass(cls.__name__, fields, namespace=parts, **methods)
+    for name in lazy:
+        setattr(cls, name, with_methods.__dict__[name])
+
+
+def _refuse_to_assign(self: Any, name: str, value: Any) -> None:
+    if _is_frozen(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(self, name, value)
+
+
+def _refuse_to_delete(self: Any, name: str) -> None:
+    if _is_frozen(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
+
+
+def _is_frozen(self: Any, name: str) -> bool:
+    """Return whether a name cannot be assigned: a subclass that is no dataclass may have attributes of its own."""
+    return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
+
+
+def _state(self: Any) -> list[Any]:
+    """Return what a copy needs: the default would assign each slot."""
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = lazy_dataclass

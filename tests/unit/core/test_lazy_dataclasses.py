@@ -1,0 +1,145 @@
+"""A dataclass whose methods are generated late behaves as one of `dataclasses`."""
+
+import copy
+import dataclasses
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import signalbox
+from signalbox.core.lazy_dataclasses import dataclass, lazy_dataclass
+
+
+def place_class(dataclass: Any, **options: Any) -> Any:
+    """Return a class with fields of each kind."""
+
+    @dataclass(**{"frozen": True, "slots": True} | options)
+    class Place:
+        name: str
+        count: int = 2
+        tags: list[str] = field(default_factory=list)
+        noted: str = field(default="", compare=False, repr=False)
+        length: int = field(init=False, compare=False, default=0)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "length", len(self.name))
+
+        @property
+        def doubled(self) -> int:
+            return 2 * self.count
+
+    return Place
+
+
+def outcome(act: Any) -> Any:
+    """Return what an act returns, or the type and text of what it raises."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001  the error is what is compared
+        return type(error), str(error)
+
+
+ACTS = {
+    "made": lambda cls: (cls("a").count, cls("ab", 3).length, cls(name="a", tags=["x"]).tags, cls("a").doubled),
+    "shown": lambda cls: repr(cls("a", 3, noted="n")),
+    "equal": lambda cls: (cls("a") == cls("a", noted="n"), cls("a") == cls("b"), cls("a") == "a", cls("a") != cls("b")),
+    "hashed": lambda cls: hash(cls("a", 3)),
+    "in a set": lambda cls: len({cls("a", noted="x"), cls("a", noted="y")}),
+    "sorted": lambda cls: [each.name for each in sorted([cls("b"), cls("a")])],
+    "replaced": lambda cls: dataclasses.replace(cls("a"), count=9),
+    "as a dict": lambda cls: dataclasses.asdict(cls("a")),
+    "as a tuple": lambda cls: dataclasses.astuple(cls("a")),
+    "fields": lambda cls: [each.name for each in dataclasses.fields(cls)],
+    "matched": lambda cls: cls.__match_args__,
+    "slots": lambda cls: cls.__slots__,
+    "copied": lambda cls: copy.deepcopy(cls("a", 4, ["x"], "n")).noted,
+    "too few": lambda cls: cls(),
+    "too many": lambda cls: cls("a", 1, [], "", 0, 0),
+    "unknown": lambda cls: cls("a", colour=1),
+    "assigned": lambda cls: setattr(cls("a"), "count", 3),
+    "deleted": lambda cls: delattr(cls("a"), "count"),
+    "no such slot": lambda cls: getattr(cls("a"), "colour"),  # noqa: B009  a checker would see that there is none
+    "named": lambda cls: (cls.__name__, cls.__qualname__, cls.__init__ is not object.__init__),
+}
+OPTIONS = [{}, {"order": True}, {"kw_only": True}, {"eq": False}, {"frozen": False}, {"weakref_slot": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_each_act_on_a_new_class_has_the_outcome_of_dataclasses(act: Any, options: dict[str, bool]) -> None:
+    ours, theirs = (
+        outcome(lambda made=made: act(place_class(made, **options))) for made in (lazy_dataclass, dataclasses.dataclass)
+    )
+    if options == {"eq": False} and act is ACTS["hashed"]:
+        assert isinstance(ours, int)  # by identity
+    else:
+        assert repr(ours) == repr(theirs)
+
+
+def test_a_class_inherits_fields() -> None:
+    place = place_class(lazy_dataclass)
+
+    @lazy_dataclass(frozen=True, slots=True)
+    class Town(place):  # type: ignore[misc, valid-type]  # a class that is a value
+        mayor: str = ""
+
+    town = Town("a", mayor="m")
+    assert (town.count, town.mayor, town == Town("a", mayor="m"), town == place("a")) == (2, "m", True, False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        town.count = 3
+
+
+def test_a_subclass_that_is_no_dataclass_may_have_attributes_of_its_own() -> None:
+    place = place_class(lazy_dataclass)
+
+    class Village(place):  # type: ignore[misc, valid-type]  # a class that is a value
+        pass
+
+    village = Village("v")
+    village.priest = "p"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        village.count = 3
+    assert (village.priest, place("v") == village) == ("p", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    name: str
+    parts: tuple[int, ...] = ()
+
+
+def test_a_frozen_value_is_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Sent("a", (1, 2)))) == Sent("a", (1, 2))  # noqa: S301  what this test wrote
+
+
+def test_no_method_is_generated_before_an_instance_needs_it() -> None:
+    place = place_class(lazy_dataclass)
+    before = place.__init__
+    place("a")
+    assert before.__name__ == "generating"
+    assert place.__init__ is not before
+    assert place.__eq__.__name__ == "__eq__"
+
+
+def test_threads_that_use_a_new_class_at_once_get_equal_values() -> None:
+    for _ in range(20):
+        place = place_class(lazy_dataclass)
+        with ThreadPoolExecutor(8) as pool:
+            assert {each == place("a") for each in pool.map(lambda _, place=place: place("a"), range(8))} == {True}
+
+
+def test_every_dataclass_of_the_package_is_generated_late() -> None:
+    own = Path(str(signalbox.__file__)).parent
+    eager = [
+        str(path.relative_to(own))
+        for path in own.rglob("*.py")
+        if any(
+            "from dataclasses import" in line and "dataclass" in line.split("import", 1)[1].replace(",", " ").split()
+            for line in path.read_text("utf-8").splitlines()
+        )
+    ]
+    assert eager == ["core/lazy_dataclasses.py"]
