@@ -101,6 +101,9 @@ bench-standings: $(READY) ## Measure yokes a second on one item and on many, bes
 bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls, Redis and ZooKeeper (ARGS="--pairs 500")
 	@$(PYTHON_IN_VENV) -m tests.bench.semaphores $(ARGS)
 
+bench-grants: $(READY) ## Plot a minute of a rate's grants, and of two tenants' under a semaphore, into docs (ARGS="--seconds 20")
+	@$(PYTHON_IN_VENV) -m tests.bench.grants $(ARGS)
+
 bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
 	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
 

@@ -34,7 +34,7 @@ def catalogue(folder: Path) -> Path:
         "folder": str(folder / "turnstile"),
         "invoked_by": ["queue"],
         "enqueues": ["admit", "tasks"],
-        "tasks": ["enter"],
+        "tasks": ["begin", "enter"],
     }
     (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"

@@ -1,8 +1,12 @@
-"""The function of the bench of semaphores: a task that holds its permit for a moment, signals, and reports when."""
+"""The function of the benches of semaphores and rates: tasks that report when they run.
+
+One holds its permit for a moment and signals. The other runs with permits of a rate, which it need not give back.
+"""
 
 import json
 import socket
 import time
+from typing import Any
 
 from signalbox import Function, Lease, semaphore
 
@@ -15,8 +19,18 @@ def enter(lease: Lease, pair: str, port: int, hold_seconds: float) -> None:
     time.sleep(hold_seconds)
     left = time.monotonic()
     semaphore(lease.semaphore).signal(lease)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as report:
-        report.sendto(json.dumps([pair, lease.token, entered, left]).encode(), ("127.0.0.1", port))
+    report(port, [pair, lease.token, entered, left])
+
+
+@app.task
+def begin(pair: str, port: int) -> None:
+    now = time.monotonic()
+    report(port, [pair, 0, now, now])
+
+
+def report(port: int, what: list[Any]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sent:
+        sent.sendto(json.dumps(what).encode(), ("127.0.0.1", port))
 
 
 turnstile = app.entry_point()
