@@ -36,7 +36,9 @@ def lazy_dataclass(
         names = ("__init__", "__repr__", *(("__eq__",) if eq else ()), *(COMPARISONS if order else ()))
         lazy = [name for name in names if name not in cls.__dict__]
         has_hash = cls.__dict__.get("__hash__") is not None
-        made: Any = with_fields(kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(cls)
+        inherits = frozen and any(map(dataclasses.is_dataclass, cls.__bases__))  # they must all be frozen, or none
+        made: Any = with_fields(frozen=inherits, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(cls)
+        made.__dataclass_params__.frozen = frozen
         if eq and not has_hash:
             lazy += ["__hash__"] if frozen else ()
             made.__hash__ = None

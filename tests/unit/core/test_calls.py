@@ -23,6 +23,11 @@ def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
     )
 
 
+def test_a_member_that_is_null_is_as_if_absent() -> None:
+    empty = {"payload": None, "queue": None, "delay_seconds": None}
+    assert Call.from_request(CALL | empty, "continuation") == Call("kitchen", "cook", {}, "tasks", 0)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -32,10 +37,7 @@ def test_a_call_has_a_queue_and_no_delay_unless_it_says_otherwise() -> None:
         ({"task": "../cook"}, "on_complete.task"),
         ({"task": ""}, "on_complete.task"),
         ({"payload": []}, "on_complete.payload"),
-        ({"payload": None}, "on_complete.payload"),
         ({"queue": "a/b"}, "on_complete.queue"),
-        ({"queue": None}, "on_complete.queue"),
-        ({"delay_seconds": None}, "on_complete.delay_seconds"),
         ({"delay_seconds": -1}, "on_complete.delay_seconds"),
         ({"delay_seconds": True}, "on_complete.delay_seconds"),
         ({"delay_seconds": float("nan")}, "on_complete.delay_seconds"),

@@ -93,6 +93,18 @@ def test_a_class_inherits_fields() -> None:
         town.count = 3
 
 
+def test_a_frozen_class_of_dataclasses_may_inherit_from_it() -> None:
+    place = place_class(lazy_dataclass)
+
+    @dataclasses.dataclass(frozen=True)
+    class Port(place):  # type: ignore[misc, valid-type]  # a class that is a value
+        ships: int = 0
+
+    assert Port("p", ships=2).count == 2
+    with pytest.raises(TypeError, match="cannot inherit non-frozen"):
+        dataclasses.dataclass(type("Buoy", (place,), {}))
+
+
 def test_a_subclass_that_is_no_dataclass_may_have_attributes_of_its_own() -> None:
     place = place_class(lazy_dataclass)
 
