@@ -18,6 +18,7 @@ KITS_OWN = {"function": "link_refresh", "task": "eat", "payload": {}}
 NO_QUEUE = {"function": "quilt", "task": "paint", "payload": {}, "queue": "fast"}
 
 
+@pytest.mark.marathon
 def test_the_six_stages_pass_on_the_embedded_store_and_in_a_log() -> None:
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.demo"]

@@ -49,6 +49,7 @@ def test_every_copy_is_true_although_functions_are_killed_in_a_load_and_in_fan_o
     assert results[-1].compared == 2 * len(documents)
 
 
+@pytest.mark.marathon
 def test_the_demo_ends_well_on_the_embedded_store_and_in_a_log() -> None:
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded", "CITIES": "20", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "examples.gazetteer"]

@@ -131,6 +131,7 @@ def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path
         assert eventually(lambda: http.get("documents/worked-second").json().get("lease"))
 
 
+@pytest.mark.marathon
 def test_waiters_keep_their_order_over_a_restart(project: Path) -> None:
     port, names = processes.free_port(), ["zoe", "ben", "mia", "ann"]
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
@@ -141,6 +142,7 @@ def test_waiters_keep_their_order_over_a_restart(project: Path) -> None:
         assert [waiter["id"] for waiter in http.get("semaphores/door").json()["waiters"]] == names
 
 
+@pytest.mark.marathon
 def test_events_of_flows_and_calls_of_objects_that_wait_keep_their_order_over_a_restart(project: Path) -> None:
     port, names = processes.free_port(), ["zoe", "ben", "mia", "ann"]
     collect, tape = "recorder/flows/collect/1", "recorder/objects/Tape/t"

@@ -13,7 +13,7 @@ import pytest
 from signalbox_infra.local import processes
 from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.marathon  # it sets up a clone
 
 NOT_CLONED = (".git", ".venv", ".local", "dist", "__pycache__", ".*_cache", ".hypothesis")
 PAGE = "docs/tutorial.md"

@@ -10,7 +10,7 @@ from tests.simulation.half_commits import half_commits
 from tests.simulation.reach import HALF_COMMITS
 from tests.simulation.world import World
 
-SEEDS = 80
+SEEDS = 40
 """Of each world; `python -m tests.simulation --torn 1 --seeds 5000` runs more."""
 
 PAIR = ("d/b", "d/a")

@@ -22,7 +22,7 @@ from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODA
 from tests.simulation.versions import Entry, Versions, two_versions, version_now
 from tests.simulation.world import World
 
-SEEDS, SEEDS_SLOW = 15, 40
+SEEDS = 40
 """Of each world; `make simulate VERSIONS=1 SEEDS=5000` runs more."""
 
 SEEDS_OF_CHANGES = 120
@@ -34,15 +34,10 @@ Rename = Callable[[dict[str, Any]], dict[str, Any]]
 Change = Callable[[], Any]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_every_property_holds_while_two_releases_run(world: str) -> None:
     check(world, SEEDS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", sorted(WORLDS))
-def test_every_property_holds_in_many_seeds_while_two_releases_run(world: str) -> None:
-    check(world, SEEDS_SLOW)
 
 
 def check(world: str, seeds: int) -> None:

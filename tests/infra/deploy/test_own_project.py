@@ -29,7 +29,7 @@ from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.google_provider.server import GoogleProvider
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.marathon, pytest.mark.timeout(400)]  # it installs the wheel
 
 SECONDS_MAX = 200
 OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
