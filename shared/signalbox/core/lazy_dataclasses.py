@@ -1,8 +1,9 @@
-"""Dataclasses whose methods are generated when the first instance needs them, not when the class is imported.
+"""Dataclasses whose methods are generated when the first one is looked up, not when the class is imported.
 
 `dataclasses.dataclass` compiles up to nine methods of each class. That was a third of the cold start of a function with
 flows and objects, which imports some 270 classes and needs a few of them for a request. Here a class gets its fields
-and slots when it is imported. Its methods are those that `dataclasses` generates, once one of them is called.
+and slots when it is imported. The methods are those that `dataclasses` generates. Until then each of them is a
+descriptor, so that whatever looks one up gets the generated method: an instance, `super()`, or `inspect.signature`.
 
 A type checker sees `dataclasses.dataclass`. It must be called with options, as `@dataclass(frozen=True, slots=True)`.
 """
@@ -28,7 +29,7 @@ def lazy_dataclass(
 ) -> Callable[[Class], Class]:
     """Make a class a dataclass. The options are those of `dataclasses.dataclass`."""
 
-    methods: dict[str, Any] = {"frozen": frozen, "eq": eq, "order": order}
+    options: dict[str, Any] = {"frozen": frozen, "eq": eq, "order": order}
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
 
     def decorated(cls: Class) -> Class:
@@ -36,37 +37,46 @@ def lazy_dataclass(
         names = ("__init__", "__repr__", *(("__eq__",) if eq else ()), *(COMPARISONS if order else ()))
         lazy = [name for name in names if name not in cls.__dict__]
         has_hash = cls.__dict__.get("__hash__") is not None
-        inherits = frozen and any(map(dataclasses.is_dataclass, cls.__bases__))  # they must all be frozen, or none
-        made: Any = with_fields(frozen=inherits, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(cls)
-        made.__dataclass_params__.frozen = frozen
+        inherits = any(map(dataclasses.is_dataclass, cls.__bases__))  # then its bases must be frozen, too, or none
+        made: Any = with_fields(frozen=frozen and inherits, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(
+            cls
+        )
         if eq and not has_hash:
             lazy += ["__hash__"] if frozen else ()
             made.__hash__ = None
         for name in lazy:
-            setattr(made, name, _generating(made, name, lazy, methods))
+            setattr(made, name, _Late(made, name, lazy, options))
         if frozen:
             made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
+        if frozen and slots:
             made.__getstate__, made.__setstate__ = _state, _restore
+        for option, value in {"init": True, "repr": True, **options}.items():
+            setattr(made.__dataclass_params__, option, value)
         return cast(Class, made)
 
     return decorated
 
 
-def _generating(cls: type, name: str, lazy: Iterable[str], methods: dict[str, Any]) -> Callable[..., Any]:
-    """Return a method that generates the methods of its class, itself among them, and calls the one in its place."""
+class _Late:
+    """A method that is not generated yet. Looking it up generates the methods of its class, which take its place."""
 
-    def generating(self: Any, *arguments: Any, **named: Any) -> Any:
-        _generate(cls, lazy, methods)
-        return getattr(cls, name)(self, *arguments, **named)
+    def __init__(self, cls: type, name: str, lazy: Iterable[str], options: dict[str, Any]) -> None:
+        self._cls = cls
+        self._name = name
+        self._lazy = lazy
+        self._options = options
 
-    return generating
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        _generate(self._cls, self._lazy, self._options)
+        return self._cls.__dict__[self._name].__get__(instance, owner)
 
 
-def _generate(cls: type, lazy: Iterable[str], methods: dict[str, Any]) -> None:
+def _generate(cls: type, lazy: Iterable[str], options: dict[str, Any]) -> None:
     """Take the methods of a class from another with the same fields. Threads that race take equal ones."""
     fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]
-    parts = {name: getattr(cls, name) for name in ("__qualname__", "__post_init__") if hasattr(cls, name)}
-    with_methods = dataclasses.make_dataclass(cls.__name__, fields, namespace=parts, **methods)
+    names = ("__module__", "__qualname__", "__doc__", "__post_init__")
+    parts = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+    with_methods = dataclasses.make_dataclass(cls.__name__, fields, namespace=parts, **options)
     for name in lazy:
         setattr(cls, name, with_methods.__dict__[name])
 
@@ -84,7 +94,7 @@ def _refuse_to_delete(self: Any, name: str) -> None:
 
 
 def _is_frozen(self: Any, name: str) -> bool:
-    """Return whether a name cannot be assigned: a subclass that is no dataclass may have attributes of its own."""
+    """Return whether a name cannot be assigned: a subclass that is not a dataclass may have attributes of its own."""
     return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
 
 

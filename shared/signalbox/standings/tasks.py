@@ -34,7 +34,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import STANDING_FOLD
 from signalbox.core.perform import Contended, Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
-from signalbox.core.problems import BadValue, Problem, Unavailable
+from signalbox.core.problems import BadValue, NewerFormat, Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
@@ -93,20 +93,33 @@ def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
     return key
 
 
+OF_ONE_YOKE = (
+    *(Problem, Contended, NewerFormat),
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),  # of a record that cannot be read
+)
+"""Errors that one yoke may cause for all those of its commit.
+
+The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.
+"""
+
+
 def count_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> Mapping[YokeKey, Exception]:
     """Count different yokes in one commit; return the errors of those that are not counted.
 
-    If the commit is refused, each yoke is counted alone, so that one which cannot be counted does not affect others.
+    If one yoke may have caused the error (`OF_ONE_YOKE`), each is counted alone. Raises all other errors, except
+    `Unavailable`, which is that of each yoke.
     """
     if not keys:
         return {}
     try:
         count(ports, keys, by_walk=by_walk)
-    except Exception as error:  # noqa: BLE001  the errors are returned
-        if len(keys) == 1 or (isinstance(error, Unavailable) and not isinstance(error, Contended)):
-            return dict.fromkeys(keys, error)
+    except OF_ONE_YOKE as error:
+        if len(keys) == 1:
+            return {keys[0]: error}
         alone = (count_together(ports, [key], by_walk=by_walk) for key in keys)
         return {key: error for errors in alone for key, error in errors.items()}
+    except Unavailable as error:
+        return dict.fromkeys(keys, error)
     return {}
 
 
@@ -326,9 +339,9 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
 
 def _walk_some(ports: Ports, keys: Sequence[YokeKey]) -> None:
     for key, error in count_together(ports, keys, by_walk=True).items():
-        if not isinstance(error, Problem):
+        if isinstance(error, Unavailable):
             raise error
-        ports.log.error("yoke refused, not counted", yoke=key.id, reason=error.detail)
+        ports.log.error("yoke refused, not counted", yoke=key.id, reason=str(error))
 
 
 def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) -> None:

@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from functions_framework.exceptions import RequestTimeoutException
 
 from signalbox.core.calls import Call
+from signalbox.core.formats import READS
+from signalbox.core.perform import Contended
 from signalbox.core.ports import Outcome, Ports, Put, Store, Write
-from signalbox.core.problems import BadValue, Unavailable
+from signalbox.core.problems import BadValue, NewerFormat, Unavailable
 from signalbox.core.validation import check_write
 from signalbox.standings import service, tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration, Standing, Threshold
 from signalbox.standings.model.yokes import RESERVED, UNIT, StandingKey, Tally, YokeKey, number_of, units_of
 from signalbox.standings.requests import BoardRequest, RankRequest
+from signalbox.standings.storage import VisitReads
 from signalbox.testing.ports import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
 
@@ -252,22 +257,69 @@ def test_a_threshold_that_several_yokes_cross_together_is_crossed_once(world: St
     assert task.payload["standing"]["count"] == 3
 
 
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [({"keys": "none"}, KeyError), ({"format": READS + 1}, NewerFormat)],
+    ids=("malformed", "newer"),
+)
 def test_a_yoke_that_cannot_be_counted_does_not_affect_those_that_are_counted_with_it(
-    world: StandingsPlatform,
+    world: StandingsPlatform, record: dict[str, Any], error: type[Exception]
 ) -> None:
-    """A record that another client has overwritten cannot be read."""
     for user in ("ann", "bob", "cyd"):
         world.put_yoke(user, "tea")
-    world.store.commit([Put("counted/bob~tea", {"keys": "none"})])
+    world.store.commit([Put("counted/bob~tea", record)])
     answers = tasks.count_events(world.ports, {f"{user}~tea": event(user, "tea") for user in ("ann", "bob", "cyd")})
-    assert {id_: answer is True for id_, answer in answers.items()} == {
-        "ann~tea": True,
-        "bob~tea": False,
-        "cyd~tea": True,
-    }
-    assert isinstance(answers["bob~tea"], KeyError)
+    assert {id_ for id_, answer in answers.items() if answer is True} == {"ann~tea", "cyd~tea"}
+    assert isinstance(answers["bob~tea"], error)
     world.fold()
     assert world.standing("item", "tea") == numbers(2)
+
+
+def test_the_end_of_a_request_at_its_time_out_ends_its_group(
+    world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """functions-framework raises an `Exception` wherever the code is; counting each yoke alone would take longer."""
+    counted: list[int] = []
+
+    def time_out(_: Ports, keys: Sequence[YokeKey], **__: bool) -> None:
+        counted.append(len(keys))
+        raise RequestTimeoutException
+
+    monkeypatch.setattr(tasks, "count", time_out)
+    with pytest.raises(RequestTimeoutException):
+        tasks.count_events(world.ports, {f"{user}~tea": event(user, "tea") for user in ("ann", "bob")})
+    assert counted == [2]
+
+
+def test_yokes_whose_commit_loses_every_race_are_counted_alone(
+    world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in ("ann", "bob"):
+        world.put_yoke(user, "tea")
+    count = tasks.count
+
+    def lose_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> None:
+        if len(keys) > 1:
+            raise Contended("each race was lost")
+        count(ports, keys, by_walk=by_walk)
+
+    monkeypatch.setattr(tasks, "count", lose_together)
+    world.count_together(("ann", "tea"), ("bob", "tea"))
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2)
+
+
+def test_a_counted_record_names_the_busy_standings_of_its_own_yoke(world: StandingsPlatform) -> None:
+    for item in ("tea", "rum"):
+        world.yoke("xan", item)
+    put_together(world, ("ann", "tea", 1), ("bob", "rum", 2))
+    assert [world.record(f"counted/{id_}")["logged"] for id_ in ("ann~tea", "bob~rum")] == [["item/tea"], ["item/rum"]]
+
+
+def test_yokes_that_have_lost_two_races_leave_adjustments_to_quiet_standings(world: StandingsPlatform) -> None:
+    world.put_yoke("ann", "tea")
+    loaded = [VisitReads([YokeKey("ann", "tea")]).load(world.store, attempt) for attempt in range(3)]
+    assert [visits.is_busy(StandingKey("item", "tea")) for visits in loaded] == [False, False, True]
 
 
 def test_if_fold_tasks_are_refused_no_event_of_the_commit_is_acknowledged(world: StandingsPlatform) -> None:
@@ -327,6 +379,16 @@ def test_a_yoke_that_cannot_be_counted_ends_no_walk(world: StandingsPlatform, mo
     world.fold()
     assert world.standing("item", "tea") == numbers(2)
     assert ("yoke refused, not counted", {"yoke": "bob~tea", "reason": "no"}) in world.reported
+
+
+def test_a_record_that_cannot_be_read_ends_no_walk(world: StandingsPlatform) -> None:
+    for user in ("ann", "bob", "cyd"):
+        world.put_yoke(user, "tea")
+    world.store.commit([Put("counted/bob~tea", {"keys": "none"})])
+    service.begin_walk(world.ports, "night")
+    world.fold()
+    assert world.standing("item", "tea") == numbers(2)
+    assert ("yoke refused, not counted", {"yoke": "bob~tea", "reason": "'logged'"}) in world.reported
 
 
 def test_a_standing_that_cannot_be_recounted_does_not_keep_the_others_from_it(
