@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from greenlet import getcurrent, greenlet
+
 from signalbox.core.problems import GaveUp
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
@@ -53,6 +55,8 @@ class InlineRuns:
     succeeded: Counter[tuple[Place, int]] = field(default_factory=Counter)
     is_calm: Callable[[], bool] = lambda: False
     headers: dict[str, FlowHeader] = field(default_factory=dict)
+    claimers: dict[greenlet, str] = field(default_factory=dict)
+    """The execution of which a process has claimed a step last."""
 
     def note_claims(self, header: FlowHeader) -> None:
         """Note the claims of a header that was written."""
@@ -60,6 +64,8 @@ class InlineRuns:
         for path, claim in header.running.items():
             if claim.delivery:
                 place = header.address.base, header.execution_id, path
+                if (place, claim.delivery) not in self.claims:
+                    self.claimers[getcurrent()] = header.execution_id
                 self.claims[place, claim.delivery] = claim.until
                 self.claimed[place, header.pending[path].attempt].add((claim.delivery, claim.starts))
                 self.claimed_at.setdefault((place, claim.delivery, claim.starts), self.now())

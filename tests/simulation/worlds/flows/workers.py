@@ -6,6 +6,8 @@ from datetime import datetime
 from itertools import count
 from random import Random
 
+from greenlet import getcurrent
+
 from signalbox.core.effects import WakeUp
 from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
@@ -98,6 +100,9 @@ class InlineSteps:
         claimed = {(place[0], place[2]): place[1] for place, _ in self.runs.claims}
         if claim is None and claimed.get((base, path), header.execution_id) != header.execution_id:
             return None  # the step is of a run that people have removed since
+        claimed_of = self.runs.claimers.get(getcurrent(), header.execution_id)
+        if claim is not None and claimed_of != header.execution_id:
+            return None  # likewise, and the run that they have started since has claimed its own step of this path
         if claim is None:
             raise Violation(f"the code of {base} at {path} begins without a claim")
         claimed_at = self.runs.claimed_at[(base, wait.execution_id, path), claim.delivery, claim.starts]
