@@ -1,4 +1,4 @@
-"""Plot a real minute of grants: a rate's beside its bound, and those of two tenants that share a semaphore.
+"""Plot what a rate grants in a real minute, beside its bound, and how two tenants share a semaphore.
 
 python -m tests.bench.grants
 

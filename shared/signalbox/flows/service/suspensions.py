@@ -51,7 +51,7 @@ def resume(ports: Ports, address: FlowAddress) -> None:
 
 
 def _resumed(read: Snapshot, header: FlowHeader) -> Decision[Writes, tuple[FlowHeader, datetime]]:
-    """Return the writes and the wake-up that let a suspended flow continue; of another flow there are no writes.
+    """Return the writes and the wake-up that let a suspended flow continue; no writes if it is not suspended.
 
     The wake-ups of the messages that wait have ended at the suspended header.
     """

@@ -47,7 +47,7 @@ class KnownHead:
         return type(self)(ids, until)
 
     def shortened(self, ids_max: int) -> Self:
-        """Return the knowledge of fewer waiters; of none if there is no room for any."""
+        """Return what is known of the first waiters, at most `ids_max` of them; nothing if that is 0."""
         return replace(self, ids=self.ids[:ids_max]) if ids_max else type(self)()
 
     def to_record(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Semaphore:
     def free(self, now: datetime) -> int:
         """Return the number of free permits; negative if `permits` was lowered below the number that is held.
 
-        In a pause none is free, whoever asks.
+        While it is paused, none is free.
         """
         free = self.permits - sum(lease.permits for lease in self.leases if lease.live(now))
         return free if self.paused_at is None else min(0, free)

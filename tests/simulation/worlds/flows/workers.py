@@ -97,12 +97,8 @@ class InlineSteps:
         claim, wait = header.running.get(path), header.pending.get(path)
         if wait is None:
             return None  # another turn has ended or abandoned the step since
-        claimed = {(place[0], place[2]): place[1] for place, _ in self.runs.claims}
-        if claim is None and claimed.get((base, path), header.execution_id) != header.execution_id:
+        if self.runs.claimers.get(getcurrent(), header.execution_id) != header.execution_id:
             return None  # the step is of a run that people have removed since
-        claimed_of = self.runs.claimers.get(getcurrent(), header.execution_id)
-        if claim is not None and claimed_of != header.execution_id:
-            return None  # likewise, and the run that they have started since has claimed its own step of this path
         if claim is None:
             raise Violation(f"the code of {base} at {path} begins without a claim")
         claimed_at = self.runs.claimed_at[(base, wait.execution_id, path), claim.delivery, claim.starts]
