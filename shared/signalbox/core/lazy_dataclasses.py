@@ -1,9 +1,9 @@
 """Dataclasses whose methods are generated when the first one is looked up, not when the class is imported.
 
 `dataclasses.dataclass` compiles up to nine methods of each class. For a function with flows and objects, some 270
-classes, that was a third of the time of its imports, and a request needs a few of them. Here a class gets its fields and
-slots when it is imported. The methods are those that `dataclasses` generates. Until then each of them is a descriptor,
-so that whatever looks one up gets the generated method: an instance, `super()`, or `inspect.signature`.
+classes, that was a third of the time of its imports, and a request needs a few of them. Here a class gets its fields
+and slots when it is imported. The methods are those that `dataclasses` generates. Until then each is a descriptor, so
+that whatever looks one up gets the generated method: an instance, `super()`, or `inspect.signature`.
 
 A type checker sees `dataclasses.dataclass`. It must be called with options, as `@dataclass(frozen=True, slots=True)`.
 """
