@@ -16,7 +16,7 @@ CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 def commands(folder: Path, scripts: dict[str, str]) -> Path:
     """Make a folder for the PATH that holds what the script calls, and the given scripts, and no Python."""
     folder.mkdir()
-    for tool in ("sh", "cat", "mktemp", "rm", "mkdir", "cp", "chmod"):
+    for tool in ("sh", "cat", "sed", "mktemp", "rm", "mkdir", "cp", "chmod"):
         source = next(path for part in ("/bin", "/usr/bin") if (path := Path(part) / tool).exists())
         (folder / tool).symlink_to(source)
     for name, text in scripts.items():
@@ -27,18 +27,21 @@ def commands(folder: Path, scripts: dict[str, str]) -> Path:
 
 def set_up(folder: Path, path: Path, *locks: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(path), "TMPDIR": str(folder)}
+    for lock in locks:
+        (folder / lock).touch()
     return subprocess.run(
         ["sh", SCRIPT, *locks], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 
-def stand_in(pip: str) -> str:
-    """A Python that is recent enough and makes environments of copies of itself; what its pip does is given."""
+def stand_in(pip: str, uv: str = "exit 1") -> str:
+    """A Python that is recent enough and makes environments of copies of itself; what its pip and uv do is given."""
     return f"""
 case "$1 $2" in
   "-c "*) exit 0 ;;
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && chmod +x "$4/bin/python" ;;
   "-m pip") if [ "$3" = install ]; then shift 3; {pip}; fi ;;
+  "-m uv") shift 4; {uv} ;;
 esac"""
 
 
@@ -62,7 +65,7 @@ def test_a_name_that_leads_nowhere_and_a_bare_python_are_passed_over(tmp_path: P
     scripts = {"python3.13": "exit 127", "python3.12": bare, "python3.11": stand_in(":"), "python3": "exit 1"}
     result = set_up(tmp_path, commands(tmp_path / "commands", scripts), "a.txt")
     assert result.returncode == 0
-    assert result.stderr == "Setting up .venv (once: about 700 MB of packages, one to three minutes)\n"
+    assert result.stderr == "Setting up .venv (once: about 700 MB of packages, under a minute)\n"
     assert "-m venv" in (tmp_path / ".venv/bin/python").read_text()
 
 
@@ -86,6 +89,19 @@ def test_the_output_of_pip_is_shown_only_when_it_fails(tmp_path: Path) -> None:
     assert failing.returncode == 1
     assert "hashes differ" in failing.stderr
     assert "status 3" in failing.stderr
+
+
+@pytest.mark.parametrize(("uv", "by_pip"), [("exit 0", ["uv"]), ("exit 2", ["uv", "all"])], ids=["works", "fails"])
+def test_uv_is_installed_as_locked_and_installs_the_rest_or_else_pip_does(
+    tmp_path: Path, uv: str, by_pip: list[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("tzdata==1 \\\n    --hash=sha256:01\nuv==2 \\\n    --hash=sha256:02\nzipp==3\n")
+    pip = 'case "$*" in *"-r a.txt") echo all >>pip.txt ;; *) echo uv >>pip.txt; cat "$5" >uv.txt ;; esac'
+    path = commands(tmp_path / "commands", {"python3": stand_in(pip, f'echo "$@" >arguments.txt; {uv}')})
+    assert set_up(tmp_path, path, "a.txt").returncode == 0
+    assert (tmp_path / "uv.txt").read_text() == "uv==2 \\\n    --hash=sha256:02\n"
+    assert (tmp_path / "pip.txt").read_text().split() == by_pip
+    assert (tmp_path / "arguments.txt").read_text().endswith("--require-hashes -r a.txt\n")
 
 
 def test_a_usable_environment_is_kept(tmp_path: Path) -> None:

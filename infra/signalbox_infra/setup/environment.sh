@@ -10,7 +10,8 @@ set -eu
 
 environment=.venv
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+uv_lock=$(mktemp)
+trap 'rm -f "$log" "$uv_lock"' EXIT
 trap 'exit 130' INT TERM
 
 is_recent='import sys; sys.exit(sys.version_info < (3, 11))'
@@ -54,14 +55,27 @@ if is_usable; then
     echo "Bringing $environment up to date with the locks" >&2
 else
     find_python
-    echo "Setting up $environment (once: about 700 MB of packages, one to three minutes)" >&2
+    echo "Setting up $environment (once: about 700 MB of packages, under a minute)" >&2
     quietly "$python" -m venv --clear "$environment"
 fi
+
+pip_install() {
+    "$environment/bin/python" -m pip install --disable-pip-version-check --no-input --require-hashes "$@"
+}
+
+uv_install() {
+    [ -s "$uv_lock" ] && pip_install -r "$uv_lock" &&
+        "$environment/bin/python" -m uv pip install --python "$environment" --compile-bytecode --require-hashes "$@"
+}
+
+sed -n '/^uv==/,/[^\\]$/p' "$@" >"$uv_lock"
 for lock in "$@"; do
     set -- "$@" -r "$lock"
     shift
 done
-quietly "$environment/bin/python" -m pip install --disable-pip-version-check --no-input --require-hashes "$@"
+# uv takes ten seconds where pip takes a minute. It does not read pip's settings: if only these lead to the packages, pip
+# installs them.
+uv_install "$@" >/dev/null 2>&1 </dev/null || quietly pip_install "$@"
 
 # The project's two packages, as paths relative to the folder of this file: `python -m signalbox_infra.local` finds them.
 packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
