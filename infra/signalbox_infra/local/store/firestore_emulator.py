@@ -19,6 +19,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -149,6 +150,7 @@ def _java() -> str | None:
     return (shutil.which("java", path=str(Path(home, "bin"))) if home else None) or shutil.which("java")
 
 
+@cache
 def _java_version(java: str) -> int:
     """Return the major version that Java reports: 17 of ``17.0.15``, 8 of ``1.8.0``; 0 if it reports none."""
     try:
@@ -161,6 +163,7 @@ def _java_version(java: str) -> int:
     return int(match[1]) if match else 0
 
 
+@cache  # the jar has 27,000 entries
 def _java_wanted(jar: Path) -> int:
     """Read from its main class which Java a jar is compiled for."""
     try:
