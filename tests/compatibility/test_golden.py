@@ -320,6 +320,7 @@ def test_no_shape_is_written_in_more_worlds_that_the_golden_records_do_not_show(
     assert differences(SEEDS) == [], HINT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world", "change", "difference"),
     [

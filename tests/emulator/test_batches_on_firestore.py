@@ -24,6 +24,7 @@ def harness(firestore_emulator: str) -> Iterator[BatchHarness]:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_batch_of_2100_units_runs_is_retried_and_removed(harness: BatchHarness) -> None:
     body = {"id": "b", "units": [{"n": n} for n in range(2_100)], "task": TASK, "on_complete": ANNOUNCE, "sealed": True}
     assert harness.request("POST", "/", body)[0] == 201

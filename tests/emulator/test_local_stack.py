@@ -20,6 +20,8 @@ from signalbox_infra.local.stack import Stack, StackError
 from tests.emulator.waiting import eventually
 from tests.required_programs import EMULATOR
 
+pytestmark = pytest.mark.slow
+
 SECONDS_MAX = 30.0
 ROOT = Path(__file__).parents[2]
 CATALOGUE = """

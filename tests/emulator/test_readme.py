@@ -17,6 +17,8 @@ from signalbox.core.problems import Problem
 from signalbox_infra.local import processes
 from tests.emulator.pages import PROJECT, README, block, run_calls, serving
 
+pytestmark = pytest.mark.slow
+
 FOLLOW_SECONDS_MAX = 20
 Dev = tuple[subprocess.Popen[bytes], int]
 END_SECONDS_MAX = 5

@@ -12,6 +12,8 @@ from signalbox_infra.costs.bill import METRIC_REFERENCES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 
+pytestmark = pytest.mark.slow
+
 POLICY = "google_monitoring_alert_policy"
 METRICS = {
     "cloudtasks.googleapis.com/queue/depth",

@@ -19,6 +19,8 @@ from signalbox_infra.applied_state import AppliedState
 from signalbox_infra.local.stack_from_state import settings_of
 from tests.infra.workspace import Resource, Workspace
 
+pytestmark = pytest.mark.slow
+
 FUNCTIONS = 'module.function["{}"].google_cloudfunctions2_function.function'
 
 

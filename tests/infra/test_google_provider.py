@@ -13,6 +13,8 @@ from tests.infra.google_provider.servicer import Cloud
 from tests.infra.google_provider.values import attributes, empty, nested
 from tests.infra.workspace import INFRA
 
+pytestmark = pytest.mark.slow
+
 RESOURCES: dict[str, Any] = json.loads(SCHEMA.read_text("utf-8"))["resources"]
 FUNCTION = "google_cloudfunctions2_function"
 SERVICE = ("service_config",)

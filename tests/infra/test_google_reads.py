@@ -11,6 +11,8 @@ from tests.infra.google_provider.servicer import replaced_by
 from tests.infra.test_google_provider import FUNCTION, SERVICE, value
 from tests.infra.workspace import INFRA
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("given", "shown"), [("0.2s", "0.200s"), ("60s", "60s"), ("60.0s", "60s"), ("0.0001s", "0.000100s")]

@@ -13,6 +13,8 @@ import pytest
 from signalbox.catalogue.reading import Function, load
 from tests.infra.workspace import Resource, Workspace
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[str, ...]
 
 # A function runs as fn-FUNCTION, and so do these rights: to hand tasks to queues, which includes to have them carry the

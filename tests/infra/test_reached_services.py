@@ -3,10 +3,13 @@
 import re
 from collections.abc import Mapping
 
+import pytest
 import yaml
 
 from tests.infra.google_provider.facts import API_OF
 from tests.infra.workspace import INFRA, Resource
+
+pytestmark = pytest.mark.slow
 
 PROJECT = INFRA.parent
 OF_EVENTS = {"eventarc.googleapis.com", "eventarcpublishing.googleapis.com", "pubsub.googleapis.com"}

@@ -10,6 +10,8 @@ from tests.infra.google_provider.facts import NAMES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 
+pytestmark = pytest.mark.slow
+
 KEY = "projects/demo-keys/locations/us-central1/keyRings/ring/cryptoKeys/key"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"project_id": "My Project"}, "project_id is a project's id, not its name or number"),

@@ -57,6 +57,7 @@ def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, 
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
+@pytest.mark.slow
 def test_other_times_modes_folders_and_time_zones_build_the_same_bytes(tmp_path: Path) -> None:
     copy = copy_of_the_project(tmp_path / "a copy")
     for path in copy.rglob("*.py"):

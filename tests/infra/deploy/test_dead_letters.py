@@ -148,6 +148,7 @@ def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: target
     assert any("Run make deploy again" in each for each in said)
 
 
+@pytest.mark.slow
 def test_terraform_says_where_they_go_and_keeps_them_for_a_month(deployed: Workspace, google: GoogleProvider) -> None:
     place = dead_letters.place_of(deployed.outputs()["dead_letters"])
     assert place is not None
