@@ -85,7 +85,7 @@ def asked() -> list[Query]:
 
     with mock.patch("tests.simulation.world.HalfCommitStore", Listening):
         for run in WORLDS.values():
-            for seed in range(20):
+            for seed in range(6):
                 run(seed)
     return queries
 
