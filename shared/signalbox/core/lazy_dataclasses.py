@@ -1,4 +1,4 @@
-"""Dataclasses whose methods are generated when the first one is looked up, not when the class is imported.
+"""Dataclasses whose methods are generated when each is first looked up, not when the class is imported.
 
 `dataclasses.dataclass` compiles up to nine methods of each class. For a function with flows and objects, some 270
 classes, that was a third of the time of its imports, and a request needs a few of them. Here a class gets its fields
@@ -9,7 +9,7 @@ A type checker sees `dataclasses.dataclass`. It must be called with options, as 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -29,7 +29,6 @@ def lazy_dataclass(
 ) -> Callable[[Class], Class]:
     """Make a class a dataclass. The options are those of `dataclasses.dataclass`."""
 
-    options: dict[str, Any] = {"frozen": frozen, "eq": eq, "order": order}
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
 
     def decorated(cls: Class) -> Class:
@@ -45,12 +44,13 @@ def lazy_dataclass(
             lazy += ["__hash__"] if frozen else ()
             made.__hash__ = None
         for name in lazy:
-            setattr(made, name, _Late(made, name, lazy, options))
+            setattr(made, name, _Late(made, name, frozen))
         if frozen:
             made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
         if frozen and slots:
             made.__getstate__, made.__setstate__ = _state, _restore
-        for option, value in {"init": True, "repr": True, **options}.items():
+        options = {"init": True, "repr": True, "eq": eq, "order": order, "frozen": frozen}
+        for option, value in options.items():
             setattr(made.__dataclass_params__, option, value)
         return cast(Class, made)
 
@@ -58,27 +58,36 @@ def lazy_dataclass(
 
 
 class _Late:
-    """A method that is not generated yet. Looking it up generates the methods of its class, which take its place."""
+    """A method that is not generated yet. Looking it up generates the method, which takes its place."""
 
-    def __init__(self, cls: type, name: str, lazy: Iterable[str], options: dict[str, Any]) -> None:
+    def __init__(self, cls: type, name: str, frozen: bool) -> None:
         self._cls = cls
         self._name = name
-        self._lazy = lazy
-        self._options = options
+        self._frozen = frozen
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        _generate(self._cls, self._lazy, self._options)
-        return self._cls.__dict__[self._name].__get__(instance, owner)
+        method = _generated(self._cls, self._name, self._frozen)
+        setattr(self._cls, self._name, method)
+        return method.__get__(instance, owner)
 
 
-def _generate(cls: type, lazy: Iterable[str], options: dict[str, Any]) -> None:
-    """Take the methods of a class from another with the same fields. Threads that race take equal ones."""
+def _generated(cls: type, method: str, frozen: bool) -> Any:
+    """Take a method from a class with the same fields and no other method. Threads that race take equal ones."""
     fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]
     names = ("__module__", "__qualname__", "__doc__", "__post_init__")
     parts = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
-    with_methods = dataclasses.make_dataclass(cls.__name__, fields, namespace=parts, **options)
-    for name in lazy:
-        setattr(cls, name, with_methods.__dict__[name])
+    compares = method in COMPARISONS
+    with_method = dataclasses.make_dataclass(
+        cls.__name__,
+        fields,
+        namespace=parts,
+        init=method == "__init__",
+        repr=method == "__repr__",
+        eq=compares or method in ("__eq__", "__hash__"),
+        order=compares,
+        frozen=frozen,
+    )
+    return with_method.__dict__[method]
 
 
 def _refuse_to_assign(self: Any, name: str, value: Any) -> None:
