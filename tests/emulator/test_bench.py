@@ -146,7 +146,7 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
 def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) -> None:
     EMULATOR.require()  # the bench measures the emulator
     with own.stepping(tmp_path) as client:
-        table = list(flows.table(client, [3, 1, 4, 2, 2], rivals=False))
+        table = list(flows.table(client, [3, 1, 4, 2, 2], alone=True))
     assert [line.split()[:2] for line in table] == [
         ["flows", "chain"],
         ["flows", "of"],
@@ -178,7 +178,7 @@ def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch,
         return ended
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert flows.rival_measures("DBOS", [1]) == reason
+    assert flows.in_python(*flows.DBOS, [1]) == reason
 
 
 def test_streams_are_measured_together_with_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

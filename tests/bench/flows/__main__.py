@@ -1,4 +1,4 @@
-"""Measure flows on a local stack with Google's Firestore emulator, compared with DBOS on SQLite and durabletask.
+"""Measure flows on a local stack with Google's Firestore emulator, compared with DBOS, durabletask and Restate.
 
 Each table has flows whose steps are tasks, and flows with inline steps.
 
@@ -10,7 +10,9 @@ round trips to the store, the replay, and the creation of the next task. `first 
 flow. A list or a batch: from a step before to the step behind. `flows`: all of them at once, started by 16 clients;
 `their first` is the first step of each. DBOS and durabletask (on its in-memory backend, which keeps nothing) run their
 steps in the process that runs their workflows; they need a network or a package cache once: `uv` makes an environment
-for each, outside the project. Numbers of a laptop compare with each other, not with the cloud.
+for each, outside the project. DBOS runs on SQLite, and on PostgreSQL if that is on this machine (`postgresql.py`).
+Restate, whose server runs all the time, is left out if it is not installed (`tests/bench/restate.py`). Numbers of a
+laptop compare with each other, not with the cloud.
 """
 
 import argparse
@@ -25,23 +27,35 @@ from pathlib import Path
 import httpx
 
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench import restate
+from tests.bench.flows import postgresql, restated
 from tests.bench.flows.measures import Measures, figures, lines
 from tests.bench.flows.own import measure, stepping
 
-RIVALS = {"DBOS": ("dbos_flows", "dbos==3.4.0"), "durabletask": ("durabletask_flows", "durabletask==1.12.0")}
+DBOS = ("dbos_flows", "dbos==3.4.0")
+DURABLETASK = ("durabletask_flows", "durabletask==1.12.0")
 FOLDER = Path(__file__).parents[1] / "rivals"
 SECONDS_MAX = 600.0
-STEPS_AT_ONCE = 3
 
 
-def rival_measures(name: str, sizes: list[int]) -> Measures | str:
-    """Run a rival; return why not, if it cannot be had on this machine, or fails."""
-    script, package = RIVALS[name]
+def rivals(sizes: list[int]) -> Iterator[tuple[str, Measures | str]]:
+    """Measure each rival that is on this machine or can be had."""
+    yield "DBOS/SQLite", in_python(*DBOS, sizes)
+    if programs := postgresql.programs():
+        with postgresql.serving(programs) as url:
+            yield "DBOS/PostgreSQL", in_python(*DBOS, sizes, url)
+    yield "durabletask", in_python(*DURABLETASK, sizes)
+    if restate.are_installed():
+        yield "Restate", restated.measure(*sizes)
+
+
+def in_python(script: str, package: str, sizes: list[int], *others: str) -> Measures | str:
+    """Run a rival that is a package of Python; return why not, if it cannot be had on this machine, or fails."""
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, "--with", package]
     try:
         ended = subprocess.run(
-            [*command, "python", str(FOLDER / f"{script}.py"), *map(str, sizes)],
+            [*command, "python", str(FOLDER / f"{script}.py"), *map(str, sizes), *others],
             capture_output=True,
             text=True,
             check=False,
@@ -56,15 +70,14 @@ def rival_measures(name: str, sizes: list[int]) -> Measures | str:
     return Measures.from_json(json.loads(ended.stdout.splitlines()[-1]))
 
 
-def table(client: httpx.Client, sizes: list[int], *, rivals: bool) -> Iterator[str]:
+def table(client: httpx.Client, sizes: list[int], *, alone: bool) -> Iterator[str]:
     """Measure, and iterate over the lines of the table."""
     own, inline = measure(client, *sizes), measure(client, *sizes, inline=True)
     yield from lines("flows", own, own)
     yield from lines("inline", inline, own)
-    for name in RIVALS if rivals else ():
-        found = rival_measures(name, sizes)
+    for name, found in () if alone else rivals(sizes):
         if not isinstance(found, Measures):
-            yield f"{name:<12}{found}"
+            yield f"{name:<16}{found}"
             continue
         yield from lines(name, found, own)
         for steps, measured in {"task": own, "inline": inline}.items():
@@ -76,14 +89,15 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=30, help="of a chain (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=10, help="chains and fan-outs (default: %(default)s)")
     parser.add_argument("--width", type=int, default=100, help="of a fan-out (default: %(default)s)")
-    parser.add_argument("--flows", type=int, default=1_000, help="at once, of three steps (default: %(default)s)")
+    parser.add_argument("--flows", type=int, default=1_000, help="at once (default: %(default)s)")
+    parser.add_argument("--flow-steps", type=int, default=3, help="of each of these (default: %(default)s)")
     parser.add_argument("--no-rivals", action="store_true", help="measure the kit alone")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
-    sizes = [chosen.steps, chosen.rounds, chosen.width, chosen.flows, STEPS_AT_ONCE]
+    sizes = [chosen.steps, chosen.rounds, chosen.width, chosen.flows, chosen.flow_steps]
     with tempfile.TemporaryDirectory() as folder, stepping(Path(folder)) as client:
-        for line in table(client, sizes, rivals=not chosen.no_rivals):
+        for line in table(client, sizes, alone=chosen.no_rivals):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     return 0

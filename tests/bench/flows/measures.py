@@ -74,7 +74,7 @@ def figures(steps: str, own: Measures, name: str, rival: Measures) -> list[str]:
 
 
 def _line(name: str, what: str, numbers: str) -> str:
-    return f"{name:<12}{what:<14}{numbers}"
+    return f"{name:<16}{what:<14}{numbers}"
 
 
 def _share(measured: Measures) -> str:

@@ -1,6 +1,7 @@
-"""The flows of `tests.bench.flows` as DBOS workflows on SQLite. Prints the measures as JSON.
+"""The flows of `tests.bench.flows` as DBOS workflows. Prints the measures as JSON.
 
-It runs in an environment of its own, which `tests.bench.flows` makes; the project does not depend on DBOS.
+The last argument may be the URL of a PostgreSQL database; without it, the workflows are kept in SQLite. It runs in an
+environment of its own, which `tests.bench.flows` makes; the project does not depend on DBOS.
 """
 
 import json
@@ -63,12 +64,13 @@ def measured(steps: int, rounds: int, width: int, flows: int, flow_steps: int) -
 
 
 def main() -> None:
+    sizes, url = sys.argv[1:6], "".join(sys.argv[6:])
     with tempfile.TemporaryDirectory() as folder:
-        DBOS(config={"name": "rival", "system_database_url": f"sqlite:///{folder}/dbos.sqlite"})
+        DBOS(config={"name": "rival", "system_database_url": url or f"sqlite:///{folder}/dbos.sqlite"})
         DBOS.launch()
         DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=0.1)
         logging.disable(logging.CRITICAL)
-        sys.stdout.write(json.dumps(measured(*map(int, sys.argv[1:]))) + "\n")
+        sys.stdout.write(json.dumps(measured(*map(int, sizes))) + "\n")
         DBOS.destroy()
 
 

@@ -1,11 +1,11 @@
-"""The same counter as a virtual object of Restate, whose server is installed with npm.
+"""Restate, which runs the same counter as a virtual object, and the same flows. Its server is installed with npm.
 
 It is not a dependency of this project (its server is under the Business Source License), and is measured if it is
 installed:
 
 npm install --prefix tests/bench/rivals --no-save --ignore-scripts @restatedev/restate-server @restatedev/restate-sdk
 
-The server writes to disk; it calls the object's code in a process of Node.js, and keeps both connected.
+The server writes to disk; it calls the code in a process of Node.js, and keeps both connected.
 """
 
 import shutil
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -25,8 +26,8 @@ PACKAGES = FOLDER / "node_modules" / "@restatedev"
 SERVER = "restate-server-*/bin/restate-server"
 SECONDS_MAX = 60
 
-Call = Callable[[str, str], int]
-"""Call a method of the counter with a key, and return its result."""
+Call = Callable[..., Any]
+"""Call a handler, named by the parts of its path, with a `body` in JSON; return its result."""
 
 
 def are_installed() -> bool:
@@ -35,8 +36,8 @@ def are_installed() -> bool:
 
 
 @contextmanager
-def serving() -> Iterator[Call]:
-    """Start Restate and the counter's code; yield the way to call it."""
+def serving(script: str) -> Iterator[Call]:
+    """Start Restate and the code of a script in `FOLDER`; yield the way to call it."""
     ingress, admin, inner, code = processes.free_ports(4)
     settings = {
         "RESTATE_INGRESS__BIND_PORT": ingress,
@@ -49,21 +50,21 @@ def serving() -> Iterator[Call]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as exits:
         environment = {"RESTATE_BASE_DIR": folder} | {name: str(value) for name, value in settings.items()}
         log = exits.enter_context((Path(folder) / "log").open("wb"))
-        for command in ((str(next(PACKAGES.glob(SERVER))),), ("node", str(FOLDER / "restate_counter.mjs"), str(code))):
+        for command in ((str(next(PACKAGES.glob(SERVER))),), ("node", str(FOLDER / script), str(code))):
             exits.callback(processes.stop, processes.start(command, output=log, environment=environment))
         http = exits.enter_context(httpx.Client(timeout=SECONDS_MAX))
         for port in (ingress, admin, code):
             eventually(partial(processes.listens, port), SECONDS_MAX)
         eventually(lambda: _declared(http, admin, code), SECONDS_MAX)
 
-        def call(method: str, key: str) -> int:
-            answer = http.post(f"http://127.0.0.1:{ingress}/Counter/{key}/{method}").raise_for_status()
-            return int(answer.json())
+        def call(*path: str, body: Any = None) -> Any:
+            sent = {} if body is None else {"json": body}
+            return http.post(f"http://127.0.0.1:{ingress}/{'/'.join(path)}", **sent).raise_for_status().json()
 
         yield call
 
 
 def _declared(http: httpx.Client, admin: int, code: int) -> bool:
-    """Return whether the server knows where the counter's code is."""
+    """Return whether the server knows where the code is."""
     uri = {"uri": f"http://127.0.0.1:{code}"}
     return http.post(f"http://127.0.0.1:{admin}/deployments", json=uri).is_success
