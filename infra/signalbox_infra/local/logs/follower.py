@@ -8,7 +8,7 @@ POLL_SECONDS = 0.1
 POLL_SECONDS_QUIET = 0.5
 """After `QUIET_READS` without a new line: a stack that does nothing should cost nothing."""
 
-QUIET_READS = 50
+QUIET_READS = 20
 BYTES_AT_ONCE = 2**20
 
 
