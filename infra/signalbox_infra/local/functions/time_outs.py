@@ -1,7 +1,7 @@
 """The time-outs of requests, as functions-framework's: an exception in the thread that handles the request.
 
-The framework starts a thread for each request. That takes 7 % of the processor time of a task that does little. Here one
-thread of the process waits for the next time-out of all of its requests.
+The framework starts a thread for each request. That takes 7 % of the processor time of a task that does little. Here
+one thread of the process waits for the next time-out of all of its requests.
 """
 
 import ctypes
