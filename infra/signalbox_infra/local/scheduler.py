@@ -30,7 +30,7 @@ SWEEPER = "sweep"
 QUIET_CALLS = 10
 """After so many calls in which nothing else happened, the sweeper is called `QUIET_FACTOR` times less often."""
 
-QUIET_FACTOR = 5
+QUIET_FACTOR = 10
 
 log = logging.getLogger("scheduler")
 

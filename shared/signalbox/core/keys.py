@@ -62,17 +62,21 @@ def check_key(key: str) -> str:
 @lru_cache(MEMOISED)
 def check_path(path: str) -> None:
     """Raise `BadKey` unless this is the path of a record: collection, id, collection, id …"""
-    ids = path.split("/")
-    if len(ids) % 2 or not all(map(valid_id, ids)):
+    collection, _, id_ = path.rpartition("/")  # of many new records of a collection, only the ids are new
+    if not (_is_collection(collection) and valid_id(id_)):
         raise BadKey(f"{printable(path)} is not the path of a record.")
 
 
-@lru_cache(MEMOISED)
 def check_collection(path: str) -> None:
     """Raise `BadKey` unless this is the path of a collection."""
-    ids = path.split("/")
-    if not len(ids) % 2 or not all(map(valid_id, ids)):
+    if not _is_collection(path):
         raise BadKey(f"{printable(path)} is not the path of a collection.")
+
+
+@lru_cache(MEMOISED)
+def _is_collection(path: str) -> bool:
+    ids = path.split("/")
+    return len(ids) % 2 == 1 and all(map(valid_id, ids))
 
 
 def printable(name: object) -> str:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from functions_framework.request_timeout import ThreadingTimeout
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
 from werkzeug.wrappers import Request
@@ -40,6 +39,7 @@ from signalbox_infra.local.functions.console import actions_logged, local_consol
 from signalbox_infra.local.functions.door import guarded
 from signalbox_infra.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
 from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
+from signalbox_infra.local.functions.time_outs import TimeOuts
 from signalbox_infra.local.store.local_store import local_store
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _connecting = threading.Lock()
 _connected = False
+
+_time_outs = TimeOuts()
 
 
 def application(catalogue: str) -> "WSGIApplication":
@@ -69,7 +71,7 @@ def _sent_to(app: "WSGIApplication") -> invocations.Send:
     def send(call: invocations.Invocation) -> tuple[int, bytes]:
         check_may_invoke(call.function)
         path = f"/{url_segment(call.function)}{call.path}"
-        with ThreadingTimeout(call.timeout_seconds):  # the function then answers 500
+        with _time_outs.ended_after(call.timeout_seconds):  # the function then answers 500
             answer = client.open(path, method=call.method, data=call.body, headers=call.headers)
         return answer.status_code, answer.data
 
@@ -117,12 +119,11 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
 def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplication":
     """Raise an exception in a request at its time-out, as functions-framework does in the cloud.
 
-    Otherwise a task would continue while it is delivered again. Code that waits outside of Python is interrupted after
-    the wait.
+    Otherwise a task would continue while it is delivered again.
     """
 
     def ended_at_its_timeout(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        with ThreadingTimeout(seconds):
+        with _time_outs.ended_after(seconds):
             return app(environ, start_response)
 
     return ended_at_its_timeout

@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 POLL_SECONDS = 0.1
+POLL_SECONDS_QUIET = 0.5
+"""After `QUIET_READS` without a new line: a stack that does nothing should cost nothing."""
+
+QUIET_READS = 20
 BYTES_AT_ONCE = 2**20
 
 
@@ -28,15 +32,17 @@ class LogFollower:
         self._thread.join()
         self.read()
 
-    def read(self) -> None:
-        """Show the new lines."""
+    def read(self) -> bool:
+        """Show the new lines; return whether there are any."""
         lines = [(file.stem, line) for file in self._offsets for line in self._new_lines(file)]
         if lines:
             self._show(lines)
+        return bool(lines)
 
     def _run(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
-            self.read()
+        quiet_reads = 0
+        while not self._stopping.wait(POLL_SECONDS if quiet_reads < QUIET_READS else POLL_SECONDS_QUIET):
+            quiet_reads = 0 if self.read() else quiet_reads + 1
 
     def _new_lines(self, file: Path) -> list[str]:
         try:

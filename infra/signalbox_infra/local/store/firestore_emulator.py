@@ -34,6 +34,7 @@ HOW_TO_GET_IT = (
 READY_SECONDS = 60  # one second on an idle machine; a loaded one takes its time
 RESPONSE_SECONDS_MAX = 2.0
 HEAP = "-Xmx1g"  # below that it dies at some 200,000 documents
+NO_SAMPLES = "-XX:-UsePerfData"  # else Java wakes up twenty times a second, also when it has nothing to do
 JAR_IN_SDK = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 CLASS_FILE_OF_JAVA_0 = 44  # Java n compiles to class files of major version 44 + n
@@ -92,7 +93,7 @@ class Emulator:
 
     def command(self, port: int, functions_port: int | None = None, seed: Path | None = None) -> list[str]:
         """Return the command line; events go to `functions_port` of 127.0.0.1, records come from the export `seed`."""
-        flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", HEAP, "-Duser.language=en"]
+        flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", NO_SAMPLES, HEAP, "-Duser.language=en"]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
         target = ["--host=127.0.0.1", f"--port={port}", *events, *([f"--seed_from_export={seed}"] if seed else [])]
         return [self.java, *flags, "-cp", str(self.jar), MAIN_CLASS, "start", *target]

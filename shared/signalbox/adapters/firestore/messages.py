@@ -63,17 +63,17 @@ def write_message(root: str, write: Write) -> Any:
 
 
 def _fill_update(message: Any, write: Put | Change) -> None:
-    fields = _fields_of(write)
-    plain = {field: value for field, value in fields if not is_server_value(value)}
-    for field, value in plain.items():
-        if value is not REMOVE:  # what the mask names and the data lacks is removed
-            _fill_field(message.update.fields, field, value)
-    if isinstance(write, Change):
-        message.update_mask.SetInParent()  # an empty mask changes nothing, no mask replaces the record
-        message.update_mask.field_paths.extend(field_path(field) for field in plain)
-    for field, value in fields:
+    stored, masked = message.update.fields, []
+    for field, value in _fields_of(write):
         if is_server_value(value):
             _fill_transform(message.update_transforms.add(field_path=field_path(field)), value)
+            continue
+        if value is not REMOVE:  # what the mask names and the data lacks is removed
+            _fill_field(stored, field, value)
+        masked.append(field)
+    if isinstance(write, Change):
+        message.update_mask.SetInParent()  # an empty mask changes nothing, no mask replaces the record
+        message.update_mask.field_paths.extend(map(field_path, masked))
 
 
 def _fields_of(write: Write) -> list[tuple[Field, Any]]:
