@@ -30,7 +30,8 @@ class TimeOuts:
     """Ends requests at their time-outs. Its thread starts with the first request, so a fork may come before."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # no request enters the condition itself: the exception could leave it locked
+        self._changed = threading.Condition(self._lock)
         self._running: set[_Running] = set()
         self._next_at = math.inf
         self._thread: threading.Thread | None = None
@@ -49,11 +50,11 @@ class TimeOuts:
             log.warning("request ended at its time-out of %g seconds", seconds)
             raise
         finally:
-            with self._changed:
+            with self._lock:
                 self._running.discard(request)
 
     def _begin(self, request: _Running) -> None:
-        with self._changed:
+        with self._lock:
             self._running.add(request)
             if request.ends_at < self._next_at:
                 self._next_at = request.ends_at
