@@ -71,6 +71,7 @@ PORTS = ("tests.simulation.ports", "contextlib")
 
 MOVED = {
     "core.listings": ("core.paging",),
+    "core.reads": ("core.due_records", "core.polling", "core.ports"),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
     "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from signalbox.core import outbox
+from signalbox.core.due_records import due_records, postpone
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import settings, wait_queue
 from signalbox.semaphores.machine.leases import Claimed, claim_lost

@@ -12,9 +12,8 @@ from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store
+from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store, is_full
 from signalbox.core.problems import NotFound, TooLarge
-from signalbox.core.reads import is_full
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of

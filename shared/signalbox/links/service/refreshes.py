@@ -26,9 +26,8 @@ from signalbox.core.effects import Decision
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, pause, perform
-from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult
+from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult, is_full
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import is_full
 from signalbox.core.record_values import map_bytes
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links, reactions

@@ -27,10 +27,9 @@ from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Must, Ports, Put, Query, Snapshot
+from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.core.reads import is_full, snapshot_bytes
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links
 from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path

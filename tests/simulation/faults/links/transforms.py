@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from signalbox.core.ports import Ports, Snapshot
-from signalbox.core.reads import is_full
+from signalbox.core.ports import Ports, Snapshot, is_full
 from signalbox.documents import model
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.copies import Embedding
