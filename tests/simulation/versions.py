@@ -74,6 +74,7 @@ MOVED = {
     "core.reads": ("core.due_records", "core.polling", "core.ports"),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "documents.storage.reads": ("documents.storage.embedded_copies", "documents.storage.records"),
     "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
     "flows.machine.groups": ("flows.machine.tree",),
     "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),

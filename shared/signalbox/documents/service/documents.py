@@ -18,8 +18,9 @@ from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header, read_whole
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
+from signalbox.documents.storage.records import Found, log_header, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history import service as history
 from signalbox.history.model import HISTORY, Action
@@ -42,7 +43,7 @@ def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocu
         made = put_write(read.own, read.embed(request.content), action, read.header)
         return Decision(made.writes, made.stored, made.effects)
 
-    inputs = reads.input_paths(request.content)
+    inputs = embedded_copies.input_paths(request.content)
     return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
 
 

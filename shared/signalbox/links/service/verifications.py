@@ -33,7 +33,7 @@ from signalbox.core.queries import Order
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links
 from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
-from signalbox.documents.storage import reads
+from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import (
@@ -229,7 +229,7 @@ def _differs(
 ) -> bool:
     if not document.stamp_matches or not links.link_index_matches(snapshot.data or {}, document.content):
         return True
-    embedding = reads.embedding_from([*targets, *transforms])
+    embedding = embedded_copies.embedding_from([*targets, *transforms])
     try:
         expected = links.embed_links(snapshot.id, document.content, embedding, _hops(targets), refuse=False)
     except Problem:
