@@ -100,11 +100,11 @@ MOVED = {
     "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",
         "semaphores.model.lanes",
         "semaphores.model.leases",
-        "semaphores.model.paths",
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),

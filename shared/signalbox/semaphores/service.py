@@ -40,8 +40,7 @@ from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, Undecided, deadline_task
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
-from signalbox.semaphores.model.paths import COLLECTION, path_of, waiter_path
-from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
+from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, path_of, waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import (

@@ -373,7 +373,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.Semaphore.with_alarm": "signalbox.semaphores.model.semaphore:Semaphore.with_alarm",
     "semaphores._cancel_granted": "signalbox.semaphores.service:_cancel_granted",
     "semaphores._grant_in_order": "signalbox.semaphores.machine.wait_queue:_grant_in_order",
-    "semaphores._is_needed": "signalbox.semaphores.machine.settings:_is_needed",
+    "semaphores._is_needed": "signalbox.semaphores.machine.deletion:_is_needed",
     "semaphores._pass_on": "signalbox.semaphores.machine.leases:_pass_on",
     "semaphores._postpone": "signalbox.semaphores.sweep:_postpone",
     "semaphores._writes": "signalbox.semaphores.storage:_writes",

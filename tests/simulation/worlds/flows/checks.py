@@ -20,8 +20,7 @@ from signalbox.flows.storage.listings import LABELS
 from signalbox.flows.storage.log import read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.acts import TERMINATED

@@ -25,8 +25,7 @@ from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.http import acquire_in_turn
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.testing.limits import replaced
