@@ -108,6 +108,7 @@ MOVED = {
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),
+    "tasks.model": ("tasks.machine.failures",),
     "tasks.machine": (
         "tasks.machine.attempts",
         "tasks.machine.code_contents",
