@@ -100,6 +100,9 @@ MOVED = {
     "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "core.perform": ("core.problems",),
+    "standings.service": ("standings.service.ranks", "standings.service.standings", "standings.service.yokes"),
+    "standings.tasks": ("standings.machine",),
     "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",

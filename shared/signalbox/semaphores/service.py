@@ -29,9 +29,9 @@ from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import with_prefix
-from signalbox.core.perform import Contended, Writes, pause, perform
+from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Put, Query, Snapshot
-from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.problems import Contended, NotFound, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits

@@ -446,7 +446,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "standings.count_events": "signalbox.standings.tasks:count_events",
     "standings.counted_after": "signalbox.standings.machine:counted_after",
     "standings.extremes": "signalbox.standings.storage:extremes",
-    "standings.get_standing": "signalbox.standings.service:get_standing",
+    "standings.get_standing": "signalbox.standings.service.standings:get_standing",
     "standings.is_done": "signalbox.standings.machine:is_done",
     "standings.perform": "signalbox.standings.tasks:perform",
     "standings.sortable": "signalbox.standings.model.standings:sortable",

@@ -17,9 +17,9 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of, receipt_path
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.perform import Contended, pause
+from signalbox.core.perform import pause
 from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
-from signalbox.core.problems import OtherBody, TooLarge, Unavailable
+from signalbox.core.problems import Contended, OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import Content, path_of

@@ -19,7 +19,6 @@ page is not found there, and nothing is written.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from datetime import timedelta
 
 from signalbox.core import values
 from signalbox.core.effects import Decision
@@ -127,10 +126,10 @@ class _PageFindings:
     refused: list[str] = field(default_factory=list)
 
     def note(self, key: str, read: Sequence[Snapshot]) -> None:
-        """Note a difference between records. If one was written recently, its event may still be on its way."""
+        """Note a difference between records."""
         written = [snapshot.update_time for snapshot in read if snapshot.update_time]
-        recent = max(snapshot.read_time for snapshot in read) - timedelta(seconds=LIMITS.verify_moving_seconds)
-        (self.moving if any(time > recent for time in written) else self.drifted).append(key)
+        now = max(snapshot.read_time for snapshot in read)
+        (self.moving if machine.is_moving(written, now) else self.drifted).append(key)
 
 
 def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
