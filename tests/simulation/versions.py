@@ -75,8 +75,10 @@ MOVED = {
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
     "documents.storage.reads": ("documents.storage.embedded_copies", "documents.storage.records"),
-    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
-    "flows.machine.groups": ("flows.machine.tree",),
+    "flows.machine.combinations": ("flows.machine.commands",),
+    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.retries", "flows.machine.running_flow"),
+    "flows.machine.failures": ("flows.machine.stuck",),
+    "flows.machine.groups": ("flows.machine.combinations", "flows.machine.tree"),
     "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),
     "flows.model": (
         "flows.model.addresses",

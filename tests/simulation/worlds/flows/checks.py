@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from signalbox.core import outbox
 from signalbox.core.ports import Query
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.headers import end_of
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, sub_flow_address
 from signalbox.flows.storage.listings import LABELS
