@@ -11,7 +11,7 @@ from signalbox.standings.model.standings import Standing
 from signalbox.standings.model.yokes import StandingKey, Tally
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks
-from signalbox.testing.ports import RecordedLog
+from signalbox.testing.log import RecordedLog
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import SEED_PAGE, Stage
 

@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from signalbox.adapters.clock import SystemClock
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Decision
@@ -32,7 +32,7 @@ from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
 from signalbox.standings.service import standings, yokes
-from signalbox.testing.ports import RecordedLog
+from signalbox.testing.log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards

@@ -70,6 +70,8 @@ PORTS = ("tests.simulation.ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
 MOVED = {
+    "adapters.gathering": ("adapters.grouped_requests",),
+    "adapters.line": ("adapters.waiting_requests",),
     "core.listings": ("core.paging",),
     "core.reads": ("core.due_records", "core.polling", "core.ports"),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),

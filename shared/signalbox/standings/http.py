@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes

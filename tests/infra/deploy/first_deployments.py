@@ -29,7 +29,7 @@ from signalbox_infra import http_client
 from signalbox_infra.deploy import flow
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.flow import Flow
-from signalbox_infra.deploy.refusals import UNKNOWN
+from signalbox_infra.deploy.google_refusals import UNKNOWN
 from signalbox_infra.packaging.building import build
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import PROJECT

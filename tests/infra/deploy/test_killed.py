@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from signalbox_infra.deploy import adoption, flow, smoke, target
-from signalbox_infra.deploy.agreement import Aborted
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.flow import Flow
 from signalbox_infra.deploy.locking import described
 from signalbox_infra.deploy.terraform import LOCKED

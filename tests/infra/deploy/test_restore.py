@@ -13,8 +13,8 @@ import pytest
 from signalbox.catalogue.reading import load
 from signalbox_infra.deploy import flow, smoke, target
 from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.pausing import Stillness
 from signalbox_infra.deploy.recovery import Recovery
-from signalbox_infra.deploy.stillness import Stillness
 from tests.infra.deploy.gcloud import PROJECT, REGION
 from tests.infra.deploy.project import Project
 from tests.infra.deploy.script import Script

@@ -21,7 +21,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from signalbox.adapters.line import Lines
+from signalbox.adapters.waiting_requests import Lines
 from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write

@@ -8,8 +8,8 @@ from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks, standings, yokes
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import IndexedStore
 from tests.unit.cost_table import row_cost, total
 from tests.unit.standings.standings_platform import StandingsPlatform
 

@@ -19,7 +19,7 @@ from signalbox.standings.model.yokes import RESERVED, UNIT, StandingKey, Tally, 
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks, standings, yokes
 from signalbox.standings.storage import VisitReads
-from signalbox.testing.ports import RecordedLog
+from signalbox.testing.log import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
 
 

@@ -26,8 +26,8 @@ from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.testing.clock import budget_of
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
