@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from tests.simulation.lengths import faults
 
 STEP_FAILS_RATE, STEP_FAILS_OFTEN_RATE, STEP_ERROR_PASSES_RATE = 0.25, 0.7, 0.1
-"""The shares of the runs of a flow's step that fail, in most worlds and in those of retries, and that have an error that
-passes."""
+"""The shares of the runs of a flow's step that fail, in most worlds and in those of retries, and whose error passes."""
 
 INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE = 0.2, 0.1
 """The shares of the runs of an inline step that fail, and that raise another error than a `Problem`."""

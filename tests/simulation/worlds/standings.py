@@ -29,11 +29,11 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import tasks
+from signalbox.standings.model import yokes as model_yokes
 from signalbox.standings.model.standings import Counted, Declaration, Declarations, Standing, Threshold
 from signalbox.standings.model.yokes import (
     COUNTED,
     DECLARED,
-    VALUE_MAX,
     YOKES,
     ZERO,
     StandingKey,
@@ -150,8 +150,11 @@ class StandingsWorld:
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
         pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        largest = LARGE if self.is_large else VALUE_MAX
-        with replaced(standing_quiet_seconds=quiet, **pages, **slots), mock.patch.object(yokes, "VALUE_MAX", largest):
+        values = mock.patch.object(model_yokes, "VALUE_MAX", LARGE if self.is_large else model_yokes.VALUE_MAX)
+        with replaced(standing_quiet_seconds=quiet, **pages, **slots), values:
+            replaced(standing_quiet_seconds=quiet, **pages, **slots),
+            mock.patch.object(model_yokes, "VALUE_MAX", largest),
+        ):
             if self.random.random() < 0.5:
                 standings.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
