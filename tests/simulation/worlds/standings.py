@@ -152,9 +152,6 @@ class StandingsWorld:
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
         values = mock.patch.object(model_yokes, "VALUE_MAX", LARGE if self.is_large else model_yokes.VALUE_MAX)
         with replaced(standing_quiet_seconds=quiet, **pages, **slots), values:
-            replaced(standing_quiet_seconds=quiet, **pages, **slots),
-            mock.patch.object(model_yokes, "VALUE_MAX", largest),
-        ):
             if self.random.random() < 0.5:
                 standings.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
