@@ -7,11 +7,11 @@ from functools import partial
 from signalbox.adapters.clock import SystemClock
 from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Unavailable
-from signalbox.standings import service
 from signalbox.standings.model.standings import Standing
 from signalbox.standings.model.yokes import StandingKey, Tally
 from signalbox.standings.requests import BoardRequest, RankRequest
-from signalbox.testing.ports import RecordedLog
+from signalbox.standings.service import ranks
+from signalbox.testing.log import RecordedLog
 from tests.bench.due_tasks import DueTasks
 from tests.bench.stage import SEED_PAGE, Stage
 
@@ -24,7 +24,7 @@ def lines(stage: Stage, entries: int) -> Iterator[str]:
         for first in range(0, entries, SEED_PAGE):
             numbers = range(first, min(first + SEED_PAGE, entries))
             ports.store.write_each([_put(number, entries - number) for number in numbers])
-        taken = _taken(lambda: service.leaderboard(ports, BoardRequest("item", "count", 100, "")))
+        taken = _taken(lambda: ranks.leaderboard(ports, BoardRequest("item", "count", 100, "")))
         yield f"leaderboard  {entries:>7,} entries   first 100  {taken:>8}"
         for rank in (1, entries // 2, entries):
             taken = _taken(partial(_check_rank, ports, rank))
@@ -37,7 +37,7 @@ def _put(number: int, count: int) -> Put:
 
 
 def _check_rank(ports: Ports, rank: int) -> None:
-    found = service.rank(ports, RankRequest(StandingKey("item", f"i{rank - 1:07}"), "count", 0))["rank"]
+    found = ranks.rank(ports, RankRequest(StandingKey("item", f"i{rank - 1:07}"), "count", 0))["rank"]
     assert found == rank, "a rank is wrong"
 
 

@@ -21,17 +21,18 @@ from itertools import chain
 from pathlib import Path
 
 from signalbox.adapters.clock import SystemClock
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Change, DocumentEvent, Increment, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.standings import service, tasks
+from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
-from signalbox.testing.ports import RecordedLog
+from signalbox.standings.service import standings, yokes
+from signalbox.testing.log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
@@ -58,7 +59,7 @@ def folds() -> DueTasks:
 def kit(ports: Ports, user: str, item: str) -> None:
     """Put a yoke and count it, as its event does: with those of other callers that arrive meanwhile."""
     key = YokeKey(user, item)
-    service.put_yoke(ports, Yoke(key, 1))
+    yokes.put_yoke(ports, Yoke(key, 1))
     event = DocumentEvent(key.id, YOKES, key.id, key.path, None, None)
     _until_done(partial(GATHERING.answer, id(ports), key.id, event, partial(tasks.count_events, ports)))
 
@@ -121,7 +122,8 @@ def measure(stage: Stage, act: Act, yokes_count: int, items: int) -> Measured:
 def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
     for item in range(items):
         expected = len(range(item, yokes_count, items))
-        while (shown := service.get_standing(ports, StandingKey("item", f"i{item}"))).standing.tally.count != expected:
+        key = StandingKey("item", f"i{item}")
+        while (shown := standings.get_standing(ports, key)).standing.tally.count != expected:
             assert shown.pending or shown.standing.tally.count < expected, "a yoke was lost or counted twice"
             time.sleep(0.05)
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from signalbox.core.ports import Put, Query, Store
+from signalbox.core.ports import Put, Query, Store, is_full, snapshot_bytes
 from signalbox.core.queries import Order
-from signalbox.core.reads import is_full, snapshot_bytes
 
 TEN = [f"c/{number}" for number in range(10)]
 KILOBYTE = {"text": "x" * 994}

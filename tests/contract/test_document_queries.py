@@ -13,7 +13,7 @@ from functions_framework import create_app
 
 from signalbox.adapters import runtime
 from signalbox.core.ports import Put, Store
-from signalbox.testing.ports import IndexedStore
+from signalbox.testing.indexed_store import IndexedStore
 from tests.unit.operations_platform import OperationsPlatform
 
 MAIN = Path(__file__).parents[2] / "functions" / "documents" / "main.py"

@@ -12,7 +12,7 @@ from signalbox import Function, Hidden, RefersTo, add_resource
 from signalbox.adapters import runtime
 from signalbox.core.ports import Ports, Store
 from signalbox.testing import platform
-from signalbox.testing.ports import IndexedStore
+from signalbox.testing.indexed_store import IndexedStore
 from tests.unit.operations_platform import OperationsPlatform
 
 

@@ -20,7 +20,7 @@ from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
-from signalbox.testing.ports import RecordedLog
+from signalbox.testing.log import RecordedLog
 
 INSIDE = "inside/x"
 

@@ -21,9 +21,9 @@ from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.ports import Ports
 from signalbox.semaphores import service
-from signalbox.semaphores.model.paths import path_of
+from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.testing.ports import RecordedLog
+from signalbox.testing.log import RecordedLog
 from tests.emulator.skewed_client import NoQueue
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from werkzeug.test import Client
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource
 from signalbox.adapters import runtime
 from signalbox.testing import Harness, platform
-from signalbox.testing.ports import IndexedStore
+from signalbox.testing.indexed_store import IndexedStore
 
 pytestmark = pytest.mark.slow
 

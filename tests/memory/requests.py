@@ -24,8 +24,10 @@ from signalbox.documents.model import COLLECTION, Content
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
 from signalbox.links.service import refreshes
+from signalbox.testing.clock import ManualClock
+from signalbox.testing.log import RecordedLog
 from signalbox.testing.platform import FunctionTable
-from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
+from signalbox.testing.task_queue import HeldTaskQueue
 
 LARGE_BYTES = 300_000
 TARGETS = 100

@@ -1,8 +1,20 @@
-"""How often the platform misbehaves in a simulated world."""
+"""How often the platform and the users' code fail in a simulated world."""
 
 from dataclasses import dataclass
 
 from tests.simulation.lengths import faults
+
+STEP_FAILS_RATE, STEP_FAILS_OFTEN_RATE, STEP_ERROR_PASSES_RATE = 0.25, 0.7, 0.1
+"""The shares of the runs of a flow's step that fail, in most worlds and in those of retries, and whose error passes."""
+
+INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE = 0.2, 0.1
+"""The shares of the runs of an inline step that fail, and that raise another error than a `Problem`."""
+
+ARCHIVE_FAILS_RATE = 0.4
+"""The share of a flow's archives that cannot be written at once."""
+
+TRANSACTION_FAILS_RATE, ENQUEUE_FAILS_RATE = 0.4, 0.3
+"""The shares of transactions, and of tasks that enqueue others, whose code fails after its calls."""
 
 
 @dataclass(slots=True)

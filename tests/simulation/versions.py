@@ -70,11 +70,17 @@ PORTS = ("tests.simulation.ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
 MOVED = {
+    "adapters.gathering": ("adapters.grouped_requests",),
+    "adapters.line": ("adapters.waiting_requests",),
     "core.listings": ("core.paging",),
+    "core.reads": ("core.due_records", "core.polling", "core.ports"),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
-    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.running_flow"),
-    "flows.machine.groups": ("flows.machine.tree",),
+    "documents.storage.reads": ("documents.storage.embedded_copies", "documents.storage.records"),
+    "flows.machine.combinations": ("flows.machine.commands",),
+    "flows.machine.commands": ("flows.machine.combinations", "flows.machine.retries", "flows.machine.running_flow"),
+    "flows.machine.failures": ("flows.machine.stuck",),
+    "flows.machine.groups": ("flows.machine.combinations", "flows.machine.tree"),
     "flows.machine.turns": ("flows.machine.effects", "flows.machine.headers"),
     "flows.model": (
         "flows.model.addresses",
@@ -98,14 +104,18 @@ MOVED = {
     "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "core.perform": ("core.problems",),
+    "standings.service": ("standings.service.ranks", "standings.service.standings", "standings.service.yokes"),
+    "standings.tasks": ("standings.machine",),
+    "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",
         "semaphores.model.lanes",
         "semaphores.model.leases",
-        "semaphores.model.paths",
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),
+    "tasks.model": ("tasks.machine.failures",),
     "tasks.machine": (
         "tasks.machine.attempts",
         "tasks.machine.code_contents",

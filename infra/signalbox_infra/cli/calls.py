@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from signalbox.catalogue.project import NotAProject, Project
-from signalbox_infra.cli.places import of_a_deployment, target_of
+from signalbox_infra.cli.deployment_options import of_a_deployment, target_of
 from signalbox_infra.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import click
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.cli import calls, runs
-from signalbox_infra.cli.places import of_a_deployment, reachable, target_of
+from signalbox_infra.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_infra.terminal_text import visible, visible_lines
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
@@ -347,7 +347,7 @@ def _still(name: str, text: str) -> None:
 
         from signalbox.catalogue.reading import CatalogueError, load
         from signalbox_infra.deploy.commands import CommandFailed, run
-        from signalbox_infra.deploy.stillness import Stillness
+        from signalbox_infra.deploy.pausing import Stillness
         from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 
         with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
@@ -361,9 +361,9 @@ def _still(name: str, text: str) -> None:
             if place:
                 getattr(Stillness(place, *chosen, click.echo, run), name)()
             else:
-                from signalbox_infra.local import stillness
+                from signalbox_infra.local import pausing
 
-                getattr(stillness, name)(RunningStack.of(Project.find().state), *chosen)
+                getattr(pausing, name)(RunningStack.of(Project.find().state), *chosen)
                 counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
                 click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
@@ -397,8 +397,8 @@ GOALS = {
 def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool = False) -> int:
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.deploy import goals
-    from signalbox_infra.deploy.agreement import Aborted
     from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.confirmation import Aborted
 
     with _refusals(Aborted, CommandFailed, CatalogueError):
         return 0 if goals.reach(goal, target_of(*place), planned, answer) else 1

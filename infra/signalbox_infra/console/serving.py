@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from signalbox_infra.console.pages import Console
 from signalbox_infra.console.relay import Relay
+from signalbox_infra.console.routes import Console
 from signalbox_infra.console.tokens import TokenFor, Tokens
 from signalbox_infra.deploy import facts
 from signalbox_infra.deploy.commands import Run, run

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from signalbox.catalogue.project import KIT
-from signalbox_infra.costs.bill import Line, Usage, WrongUsage, load_prices, load_rows, month_of, total
+from signalbox_infra.costs.bill import (
+    Line,
+    Usage,
+    WrongUsage,
+    dollars,
+    load_prices,
+    load_rows,
+    money_range,
+    month_of,
+    total,
+)
 
 HELP = {
     "puts": "puts of documents",
@@ -80,20 +90,6 @@ def _row(line: Line) -> tuple[str, ...]:
         logs,
         *(money_range(*each) for each in (line.other, line.total)),
     )
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of dollars as text, with cents below ten dollars."""
-    sign, size = "-" if amount <= -0.005 else "", abs(amount)
-    return f"{sign}${size:,.2f}" if size < 10 else f"{sign}${size:,.0f}"
-
-
-def money_range(low: float, high: float) -> str:
-    """Return a range of two amounts, or one amount if they read the same."""
-    first, last = dollars(low), dollars(high)
-    if first == last:
-        return first
-    return f"{first} to {last}" if low < 0 else f"{first}–{last.removeprefix('$')}"
 
 
 def _json(lines: list[Line]) -> dict[str, object]:

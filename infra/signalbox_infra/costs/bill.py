@@ -253,6 +253,24 @@ def total(lines: list[Line]) -> tuple[float, float]:
     return sum(line.total[0] for line in lines), sum(line.total[1] for line in lines)
 
 
+CENTS_BELOW = 10
+"""The amount of dollars from which on cents are left out."""
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of dollars as text, with cents below `CENTS_BELOW`."""
+    sign, size = "-" if amount <= -0.005 else "", abs(amount)
+    return f"{sign}${size:,.2f}" if size < CENTS_BELOW else f"{sign}${size:,.0f}"
+
+
+def money_range(low: float, high: float) -> str:
+    """Return a range of two amounts, or one amount if they read the same."""
+    first, last = dollars(low), dollars(high)
+    if first == last:
+        return first
+    return f"{first} to {last}" if low < 0 else f"{first}–{last.removeprefix('$')}"
+
+
 def load_prices() -> dict[str, Any]:
     """Return the content of ``prices.yaml``."""
     read: dict[str, Any] = yaml.safe_load(PRICES_FILE.read_text("utf-8"))

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 
-from signalbox_infra.deploy.agreement import Aborted, Agree
+from signalbox_infra.deploy.confirmation import Aborted, Agree
 from signalbox_infra.deploy.target import Target
 
 SETTING = "alert_email"

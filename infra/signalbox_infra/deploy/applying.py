@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from signalbox_infra.deploy import adoption, refusals
+from signalbox_infra.deploy import adoption, google_refusals
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.deploy.plans import Plan
@@ -47,16 +47,16 @@ class Attempts:
 
     def refused(self, printed: str, plan: Plan | None = None) -> None:
         """Report why a try failed, and wait. Raises `CommandFailed` with what to do if waiting does not help."""
-        found = refusals.failures(printed)
+        found = google_refusals.failures(printed)
         if plan:
             ids = adoption.importable(plan, self.target.project, self.target.region)
-            made = refusals.may_be_made(found)
+            made = google_refusals.may_be_made(found)
             self.unsaved |= {address: each for address, each in ids.items() if address in made}
         self.met.update({(failure.refusal.name, failure.address) for failure in found})
-        seconds = refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None
+        seconds = google_refusals.wait_seconds(found, self.met) if self.tries < APPLIES_MAX else None
         if seconds is None:
-            raise CommandFailed(f"Terraform failed. What exists stays.\n{refusals.report(found)}")
-        for reason in refusals.reasons(found):
+            raise CommandFailed(f"Terraform failed. What exists stays.\n{google_refusals.report(found)}")
+        for reason in google_refusals.reasons(found):
             self.say(f"Not yet: {reason}")
         self.tries += 1
         self.say(f"Trying again in {seconds:g} s (try {self.tries} of at most {APPLIES_MAX}).")

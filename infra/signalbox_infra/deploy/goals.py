@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from signalbox_infra.deploy.commands import run
-from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.recovery import Recovery
 from signalbox_infra.deploy.target import Target
 

@@ -7,7 +7,7 @@ resource that does not exist): if the state is locked, it fails and prints the l
 import re
 from collections.abc import Callable, Mapping
 
-from signalbox_infra.deploy.agreement import Agree, agreed
+from signalbox_infra.deploy.confirmation import Agree, agreed
 from signalbox_infra.deploy.terraform import Terraform
 
 FIELD = re.compile(r"^\s*(ID|Operation|Who|Created):\s*(.+?)\s*$", re.MULTILINE)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from signalbox_infra.deploy import adoption, bootstrapping, facts, prerequisites, terraform
-from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed, Run
+from signalbox_infra.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.target import Target
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.commands import CommandFailed, Run
+from signalbox_infra.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_infra.deploy.target import Target
 
 ONE_DEPLOYMENT = timedelta(hours=1)

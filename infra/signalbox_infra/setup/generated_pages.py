@@ -19,9 +19,8 @@ import yaml
 
 import signalbox
 from signalbox.core.problems import Problem
-from signalbox_infra.costs.__main__ import dollars, money_range
-from signalbox_infra.costs.bill import Usage, bill_of, load_prices, load_rows, month_of, total
-from signalbox_infra.deploy.refusal_table import TABLE as REFUSALS
+from signalbox_infra.costs.bill import Usage, bill_of, dollars, load_prices, load_rows, money_range, month_of, total
+from signalbox_infra.deploy.google_refusals import TABLE as REFUSALS
 
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")

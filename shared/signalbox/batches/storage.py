@@ -16,10 +16,9 @@ from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot
+from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition, Order
-from signalbox.core.reads import is_full
 
 LAST_PAGE_FIRST = Order(("first",), descending=True)
 """In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""

@@ -19,9 +19,9 @@ from signalbox.batches.machine.lifecycle import SweepAction
 from signalbox.batches.model.batches import Header, header_of_run
 from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
 from signalbox.batches.service import propagation
+from signalbox.core.due_records import due_records, postpone
 from signalbox.core.ports import Budget, Conflict, Delete, OutOfTime, Ports, Put, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records, postpone
 
 RUNNING = ("open", "sealed")
 

@@ -17,7 +17,7 @@ from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Conflict, Ports, Snapshot, Store, Write
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import Contended
 
 Answer = TypeVar("Answer")
 Loaded = TypeVar("Loaded")
@@ -26,10 +26,6 @@ Loaded_co = TypeVar("Loaded_co", covariant=True)
 Snapshots = tuple[Snapshot, ...]
 
 Writes = tuple[Write, ...]
-
-
-class Contended(Unavailable):
-    """Every attempt of a guarded commit lost its race, or its answer was lost."""
 
 
 class ReadPlan(Protocol[Loaded_co]):

@@ -21,6 +21,7 @@ from signalbox.core.document_patterns import UPDATED
 from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.queries import Condition, Field, Order
+from signalbox.core.record_values import map_bytes
 
 Data = Mapping[str, Any]
 
@@ -157,7 +158,7 @@ class Query:
 
     ``after`` continues after a record: the values of its `order_by` fields, then its id. Records without one of the
     `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
-    ``bytes_max`` ends a page early, with the record at which the fields read take that many bytes (`reads.is_full`).
+    ``bytes_max`` ends a page early, with the record at which the fields read take that many bytes (`is_full`).
     A query of a ``group`` is of all collections whose last name is `collection`, in the order of paths instead of ids.
     It has no cursor and no condition on `ID`.
     """
@@ -169,6 +170,28 @@ class Query:
     after: tuple[Any, ...] = ()
     bytes_max: int | None = None
     group: bool = False
+
+
+def snapshot_bytes(snapshot: Snapshot) -> int:
+    """Return the size of a record's fields; 0 if it does not exist."""
+    return map_bytes(snapshot.data) if snapshot.data else 0
+
+
+def is_full(query: Query, page: Sequence[Snapshot]) -> bool:
+    """Return whether a page may have ended before the last matching record: by its number, or by its bytes."""
+    return len(page) >= query.limit or (
+        query.bytes_max is not None and sum(map(snapshot_bytes, page)) >= query.bytes_max
+    )
+
+
+def count_fitting(snapshots: Sequence[Snapshot], bytes_max: int) -> int:
+    """Return the number of records, from the first on, that are kept when reading ends at `bytes_max`."""
+    total = 0
+    for count, snapshot in enumerate(snapshots, 1):
+        total += snapshot_bytes(snapshot)
+        if total >= bytes_max:
+            return count
+    return len(snapshots)
 
 
 class Store(Protocol):

@@ -178,6 +178,10 @@ class Unavailable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class Contended(Unavailable):
+    """Every attempt of a guarded commit lost its race, or its answer was lost."""
+
+
 class NewerFormat(Unavailable):
     """A newer release wrote a record or a task in a format that this code cannot read. Nothing was written."""
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from signalbox.core.effects import Decision
-from signalbox.core.perform import Contended, Records, Writes, perform
+from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Conflict, Must, Ports, Put, Snapshot
-from signalbox.core.problems import NotFound, Problem, Unavailable
+from signalbox.core.problems import Contended, NotFound, Problem, Unavailable
 from signalbox.critical_sections.limits import LIMITS
 from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import Grant, Section, SectionRun, path_of

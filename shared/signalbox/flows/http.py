@@ -36,7 +36,7 @@ from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows

@@ -1,6 +1,7 @@
 """The problems that only flows raise."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from signalbox.core.problems import NotFound, Problem
 
@@ -94,3 +95,15 @@ class NoCallback(NotFound):
 class CallbackExpired(Problem):
     status = 410
     title = "The callback address has expired"
+
+
+def check_count(name: str, value: Any, most: int) -> None:
+    """Raise `BadFlow` unless an argument is a whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise BadFlow(f"`{name}` must be a whole number from 1 to {most:,}.", field=name)
+
+
+def check_seconds(name: str, value: Any, most: float) -> None:
+    """Raise `BadFlow` unless an argument is a number of seconds."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)

@@ -23,9 +23,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.due_records import due_records
 from signalbox.core.effects import Effect, complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.perform import Contended, pause
+from signalbox.core.perform import pause
 from signalbox.core.ports import (
     REMOVE,
     Budget,
@@ -40,8 +41,7 @@ from signalbox.core.ports import (
     Write,
     unlimited,
 )
-from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records
+from signalbox.core.problems import Contended, Problem, Unavailable
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow

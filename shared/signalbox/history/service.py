@@ -8,10 +8,9 @@ from typing import Any
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing, write_page_token
-from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot
+from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition
-from signalbox.core.reads import is_full
 from signalbox.core.times import rfc3339
 from signalbox.history import machine
 from signalbox.history.limits import LIMITS

@@ -1,4 +1,4 @@
-"""The progress of a verification, and the tasks of links.
+"""The progress and the findings of a verification, and the tasks of links.
 
 A verification is running, abandoned (no progress for `LIMITS.verify_abandoned_seconds`) or ended. `begin` depends on
 the last verification and on that of its own operation, `count` on the verification of its page.
@@ -14,11 +14,13 @@ the last verification and on that of its own operation, `count` on the verificat
     count    -                       running, abandoned         it was the last page   ended    -
 """
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.names import LINK_VERIFY, LINKS_QUEUE
 from signalbox.documents.machine.reactions import link_task
+from signalbox.links.limits import LIMITS
 from signalbox.links.model import VERIFICATIONS, Finding, Verification
 
 # --- verifications ---
@@ -46,6 +48,14 @@ def count_page(
         return Decision(None, False)
     counted = walk.with_page(found, last_key, now, more=more)
     return Decision(counted, True, () if counted.ended_at else (verification_task(counted),))
+
+
+def is_moving(written: Iterable[datetime], now: datetime) -> bool:
+    """Return whether a difference is not damage: one of its records was written so recently that its event may still
+    be on its way.
+    """
+    recent = now - timedelta(seconds=LIMITS.verify_moving_seconds)
+    return any(time > recent for time in written)
 
 
 # --- tasks ---

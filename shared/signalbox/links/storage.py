@@ -8,10 +8,21 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
-from signalbox.core.ports import AlreadyExists, Change, Must, Outcome, Ports, Put, Query, Snapshot, Write, WriteResult
+from signalbox.core.ports import (
+    AlreadyExists,
+    Change,
+    Must,
+    Outcome,
+    Ports,
+    Put,
+    Query,
+    Snapshot,
+    Write,
+    WriteResult,
+    snapshot_bytes,
+)
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Condition
-from signalbox.core.reads import snapshot_bytes
 from signalbox.documents.model import COLLECTION, Document, path_of, wanted_path
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import LINK_FIELDS, LINK_KEYS, LINKED

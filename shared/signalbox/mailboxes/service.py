@@ -14,9 +14,9 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, WakeUp, complete_wake_ups
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.perform import Contended, pause
+from signalbox.core.perform import pause
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Put, Snapshot
-from signalbox.core.problems import OtherBody, Unavailable
+from signalbox.core.problems import Contended, OtherBody, Unavailable
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.machine import has_read
 from signalbox.mailboxes.model.messages import Delivery

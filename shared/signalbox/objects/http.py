@@ -7,7 +7,7 @@ from functools import partial
 
 from signalbox.adapters import runtime
 from signalbox.adapters.clock import time_budget
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes

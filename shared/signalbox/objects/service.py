@@ -20,6 +20,7 @@ from signalbox.core import outbox
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import with_prefix
+from signalbox.core.polling import poll, poll_again
 from signalbox.core.ports import (
     SERVER_TIME,
     AlreadyExists,
@@ -36,7 +37,6 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import NotFound, OtherBody, Unavailable
 from signalbox.core.queries import ID, Condition, Order
-from signalbox.core.reads import poll, poll_again
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.machine import next_revision

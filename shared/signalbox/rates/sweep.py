@@ -6,9 +6,9 @@ due are visited one after the other, those that are due longest first.
 
 from datetime import timedelta
 
+from signalbox.core.due_records import due_records, postpone
 from signalbox.core.ports import Budget, Conflict, Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records, postpone
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import COLLECTION

@@ -5,7 +5,7 @@ to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from signalbox.adapters import runtime
@@ -15,11 +15,12 @@ from signalbox.adapters.settings import settings
 from signalbox.core.calls import check_plain
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied
+from signalbox.core.problems import FieldError, InvalidFields, NotFound
 from signalbox.core.queries import Operator
 from signalbox.core.values import canonical
 from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
+from signalbox.resources.machine import Action
 from signalbox.resources.model import items
 from signalbox.resources.model.fields import BOOLEAN, RESERVED_IDS, TEXT, Field, as_ids, valid_item_id
 from signalbox.resources.model.items import Item, Resource, Values
@@ -198,8 +199,6 @@ def _field(field: Field, schema: Mapping[str, Any]) -> Json:
     return whole | {name: True for name, is_set in marks.items() if is_set}
 
 
-Action = Literal["list", "read", "create", "update", "delete"]
-
 Fields = dict[str, Any]
 """All fields of an item, including hidden ones, in the form of a request, and its `id`."""
 
@@ -330,12 +329,9 @@ class ResourceRoutes:
         return request.user.id if self.resource.owned else None
 
     def _permit(self, request: Request, action: Action, fields: Fields | None) -> None:
-        """Raise `NotFound`, or for lists and new items `PermissionDenied`, if the hook refuses the caller."""
-        if self.hooks.authorise is None or self.hooks.authorise(request, action, fields) is not False:
-            return
-        if action in ("list", "create"):
-            raise PermissionDenied(f"You may not {action} items of {self.resource.name}.")
-        raise NotFound(f"{self.resource.name} has no item {str((fields or {}).get('id'))[:100]!r}.", field="id")
+        """Raise the problem of a caller whom the hook refuses."""
+        if self.hooks.authorise is not None and self.hooks.authorise(request, action, fields) is False:
+            raise machine.refusal(self.resource.name, action, (fields or {}).get("id"))
 
     def _found(self, request: Request, id_: str) -> StoredItem:
         valid_item_id(self.resource.name, id_)

@@ -1,12 +1,14 @@
-"""What a write of an item changes, and whether its fields and references are valid."""
+"""What a write of an item changes, whether its fields and references are valid, and how a caller is refused."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from signalbox.core.problems import FieldError, InvalidFields
+from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied, Problem
 from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR, Content
 from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.items import Model, Values, default_of, keys_in
+
+Action = Literal["list", "read", "create", "update", "delete"]
 
 ERRORS_MAX = 100
 """Errors in one answer: a list may have many invalid members."""
@@ -61,6 +63,16 @@ def edited(model: Model, fields: Mapping[str, Any]) -> Values:
     """Return all fields as stored, after a hook has changed them. Raises `InvalidFields`."""
     _raise_if_any([wrong for name, field in model.fields.items() for wrong in field.errors_of(fields[name])])
     return {name: field.stored(fields[name]) for name, field in model.fields.items()}
+
+
+def refusal(resource: str, action: Action, id_: Any) -> Problem:
+    """Return the problem of a caller whom the `authorise` hook refuses.
+
+    An item is as if there were none, so that its id tells nothing. A list and a new item are forbidden.
+    """
+    if action in ("list", "create"):
+        return PermissionDenied(f"You may not {action} items of {resource}.")
+    return NotFound(f"{resource} has no item {str(id_)[:100]!r}.", field="id")
 
 
 def changes_between(before: Values, after: Values) -> Values:

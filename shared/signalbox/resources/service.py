@@ -19,16 +19,17 @@ from signalbox.core.effects import Decision, receipt_path
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import write_page_token
-from signalbox.core.perform import Contended, Writes, pause, perform
+from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
-from signalbox.core.problems import BadQuery, NeedsIndex, NotFound, OtherBody, Unavailable
+from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
 from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import documents
 from signalbox.documents.service.dependents import delete_with_dependents
 from signalbox.documents.service.documents import check_precondition
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
+from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import put_write
 from signalbox.resources import machine, requests
 from signalbox.resources.limits import LIMITS
@@ -136,7 +137,7 @@ def _check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
 
 
 def _write(ports: Ports, request: ItemWrite) -> StoredItem:
-    needed = reads.input_paths(request.set_fields)
+    needed = embedded_copies.input_paths(request.set_fields)
     for _ in range(CORE_LIMITS.rounds_max):
         stored, needed = _attempt(ports, request, needed)
         if stored is not None:
@@ -155,7 +156,7 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
         if before is not None and not content:
             return Decision((), (_stored(request.resource, read.own.stored), []))
         check_precondition(request.precondition, read.own)
-        needed = reads.input_paths(content)
+        needed = embedded_copies.input_paths(content)
         if read.embedded is None and not set(needed) <= set(paths):
             return Decision((), (None, needed))
         embedded = read.embed(content)

@@ -10,7 +10,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.adapters.line import Lines
+from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep

@@ -29,9 +29,9 @@ from signalbox.core.effects import Decision
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import with_prefix
-from signalbox.core.perform import Contended, Writes, pause, perform
+from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Put, Query, Snapshot
-from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.problems import Contended, NotFound, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits
@@ -40,8 +40,7 @@ from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, Undecided, deadline_task
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
-from signalbox.semaphores.model.paths import COLLECTION, path_of, waiter_path
-from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
+from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, path_of, waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import (

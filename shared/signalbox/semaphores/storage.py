@@ -45,8 +45,7 @@ from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.lanes import PLAIN, place_field
 from signalbox.semaphores.model.leases import LeaseRecord, Release
-from signalbox.semaphores.model.paths import path_of, release_path, waiter_path
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of, release_path, waiter_path
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import check_name

@@ -14,18 +14,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from signalbox.core import outbox
+from signalbox.core.due_records import due_records, postpone
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import due_records, postpone
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.machine import settings, wait_queue
+from signalbox.semaphores.machine import deletion, wait_queue
 from signalbox.semaphores.machine.leases import Claimed, claim_lost
 from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, end_tasks, unchanged
 from signalbox.semaphores.model.leases import LeaseRecord
-from signalbox.semaphores.model.paths import COLLECTION, path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change, incarnation_of, read_waiter
 
@@ -62,12 +61,12 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     name, semaphore = snapshot.id, Semaphore.from_record(snapshot.data)
     for lease in semaphore.silent_grants(snapshot.read_time)[: LIMITS.silent_grants_max]:
         _return_to_queue(ports, name, lease)
-    if settings.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
+    if deletion.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
         remove(ports, name, incarnation_of(snapshot), snapshot.guard)
         return True
     reads = SemaphoreReads(name, wait_queue.admit_reads, releases=LIMITS.releases_page_max)
     admitted = change(ports, reads, wait_queue.admit).committed
-    if not settings.clean_up_due(semaphore, snapshot.read_time):
+    if not deletion.clean_up_due(semaphore, snapshot.read_time):
         return admitted is not None
     return _clean_up(ports, name) or admitted is not None
 
@@ -92,8 +91,8 @@ def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
 def _clean_up(ports: Ports, name: str) -> bool:
     """Delete a few pages of old receipts; return whether that changed the semaphore."""
     for page in range(LIMITS.clean_pages_max):
-        changed = change(ports, SemaphoreReads(name, settings.clean_up_reads), settings.clean_up)
-        if not settings.clean_up_due(changed.transition.semaphore, changed.loaded.now):
+        changed = change(ports, SemaphoreReads(name, deletion.clean_up_reads), deletion.clean_up)
+        if not deletion.clean_up_due(changed.transition.semaphore, changed.loaded.now):
             return page > 0 or changed.committed is not None
     return True
 
@@ -103,7 +102,7 @@ def _postpone(ports: Ports, snapshot: Snapshot) -> None:
     assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.update_time is not None
     pause = snapshot.data["sweep_at"] - snapshot.update_time
-    later = settings.postponed(Semaphore.from_record(snapshot.data), pause, snapshot.read_time)
+    later = deletion.postponed(Semaphore.from_record(snapshot.data), pause, snapshot.read_time)
     with suppress(*FAILURES):
         ports.store.commit([Change(snapshot.path, {("sweep_at",): later}, snapshot.guard)])
 

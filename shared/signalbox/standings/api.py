@@ -16,11 +16,13 @@ from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.function.function import Function
-from signalbox.standings import service
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration, Threshold
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey, join
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest
+from signalbox.standings.service.ranks import leaderboard, rank
+from signalbox.standings.service.standings import declare, get_standing
+from signalbox.standings.service.yokes import delete_yoke, get_yoke, put_yoke, yokes_of_standing
 from signalbox.tasks.api import Task
 
 P = ParamSpec("P")
@@ -39,15 +41,15 @@ class Yokes:
         """
         body = {"value": value, "attributes": dict(attributes or {})}
         yoke = Yoke.from_request(YokeKey.from_request(user, item), body)
-        return service.put_yoke(runtime.ports(), yoke)
+        return put_yoke(runtime.ports(), yoke)
 
     def get(self, user: str, item: str) -> dict[str, Any]:
         """Return a yoke as JSON. Raises `NotFound` or `BadKey`."""
-        return service.get_yoke(runtime.ports(), YokeKey.from_request(user, item))
+        return get_yoke(runtime.ports(), YokeKey.from_request(user, item))
 
     def delete(self, user: str, item: str) -> None:
         """Delete a yoke; succeed if it does not exist. Raises `BadKey`."""
-        service.delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
+        delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
 
     def find(
         self,
@@ -63,7 +65,7 @@ class Yokes:
         Raises `BadQuery`.
         """
         asked = _query(user=user, item=item, order_by=order_by, limit=limit, page_token=page_token)
-        page = service.yokes_of_standing(runtime.ports(), ListRequest.from_request(asked))
+        page = yokes_of_standing(runtime.ports(), ListRequest.from_request(asked))
         return page.items, page.next_page_token
 
 
@@ -87,16 +89,16 @@ class Standings:
         thresholds = tuple(task.threshold for task in on_threshold)
         for threshold in thresholds:
             check_deployed(on_threshold=threshold.call_with({}))
-        service.declare(runtime.ports(), self.kind, Declaration(declaration.by, thresholds))
+        declare(runtime.ports(), self.kind, Declaration(declaration.by, thresholds))
 
     def get(self) -> dict[str, Any]:
         """Return the standing's numbers; they are exact if `pending` is 0. Raises `NotFound` for an unknown kind."""
-        return service.get_standing(runtime.ports(), self._key()).to_json()
+        return get_standing(runtime.ports(), self._key()).to_json()
 
     def rank(self, order_by: str = "count", neighbours: int = 0) -> dict[str, Any]:
         """Return the standing's rank, from 1, and its `neighbours` on each side. Raises `NotFound` or `BadQuery`."""
         asked = RankRequest.from_request(self._key(), _query(order_by=order_by, neighbours=neighbours))
-        return service.rank(runtime.ports(), asked)
+        return rank(runtime.ports(), asked)
 
     def top(
         self, order_by: str = "count", limit: int = LIMITS.leaderboard_limit_default, page_token: str = ""
@@ -106,7 +108,7 @@ class Standings:
         Raises `NotFound` or `BadQuery`.
         """
         asked = _query(order_by=order_by, limit=limit, page_token=page_token)
-        board = service.leaderboard(runtime.ports(), BoardRequest.from_request(self.kind, asked))
+        board = leaderboard(runtime.ports(), BoardRequest.from_request(self.kind, asked))
         return board.items, board.next_page_token
 
     def _key(self) -> StandingKey:

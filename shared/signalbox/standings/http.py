@@ -4,17 +4,18 @@ from functools import partial
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import DocumentEvent
-from signalbox.standings import service, tasks
+from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest, RemoveRequest, standing_key
-from signalbox.standings.service import Page
+from signalbox.standings.service import ranks, standings, yokes
+from signalbox.standings.service.yokes import Page
 
 # --- events ---
 
@@ -35,30 +36,30 @@ yoke_routes = Routes("yokes")
 @yoke_routes.on("PUT", "/{user}/{item}")
 def put_yoke(request: Request, user: str, item: str) -> Response:
     yoke = Yoke.from_request(YokeKey.from_request(user, item), request.json_object())
-    is_new = service.put_yoke(runtime.ports(), yoke)
+    is_new = yokes.put_yoke(runtime.ports(), yoke)
     return Response(201 if is_new else 200, yoke.to_json())
 
 
 @yoke_routes.on("GET", "/{user}/{item}")
 def get_yoke(_: Request, user: str, item: str) -> Response:
-    return Response(200, service.get_yoke(runtime.ports(), YokeKey.from_request(user, item)))
+    return Response(200, yokes.get_yoke(runtime.ports(), YokeKey.from_request(user, item)))
 
 
 @yoke_routes.on("DELETE", "/{user}/{item}")
 def delete_yoke(_: Request, user: str, item: str) -> Response:
-    service.delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
+    yokes.delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
     return Response(204)
 
 
 @yoke_routes.on("GET", "/", query=("user", "item", "order_by", "limit", "page_token"))
 def find_yokes(request: Request) -> Response:
-    return _page("yokes", service.yokes_of_standing(runtime.ports(), ListRequest.from_request(request.query)))
+    return _page("yokes", yokes.yokes_of_standing(runtime.ports(), ListRequest.from_request(request.query)))
 
 
 @yoke_routes.on("DELETE", "/", query=("user", "item"))
 def remove_yokes(request: Request) -> Response:
     ports, asked = runtime.ports(), RemoveRequest.from_request(request.query)
-    service.begin_removal(ports, ports.store.new_id(), asked.field, asked.value)
+    yokes.begin_removal(ports, ports.store.new_id(), asked.field, asked.value)
     return Response(202)
 
 
@@ -69,14 +70,14 @@ standing_routes = Routes("standings")
 
 @standing_routes.on("GET", "/")
 def kinds(_: Request) -> Response:
-    declared = service.read_declarations(runtime.ports()).kinds
+    declared = standings.read_declarations(runtime.ports()).kinds
     return Response(200, {"kinds": {kind: declaration.to_json() for kind, declaration in declared.items()}})
 
 
 @standing_routes.on("POST", "/")
 def count_all(request: Request) -> Response:
     ports = runtime.ports()
-    service.begin_walk(ports, request.operation or ports.store.new_id())
+    standings.begin_walk(ports, request.operation or ports.store.new_id())
     return Response(202)
 
 
@@ -85,37 +86,37 @@ def declare(request: Request, kind: str) -> Response:
     declaration = Declaration.from_request(kind, request.json_object())
     for index, threshold in enumerate(declaration.thresholds):
         check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call_with({})})
-    service.declare(runtime.ports(), kind, declaration)
+    standings.declare(runtime.ports(), kind, declaration)
     return Response(200, {"kind": kind, **declaration.to_json()})
 
 
 @standing_routes.on("DELETE", "/{kind}")
 def remove_kind(_: Request, kind: str) -> Response:
-    service.remove_kind(runtime.ports(), kind)
+    standings.remove_kind(runtime.ports(), kind)
     return Response(202)
 
 
 @standing_routes.on("GET", "/{kind}", query=("order_by", "limit", "page_token"))
 def leaderboard(request: Request, kind: str) -> Response:
-    return _page("standings", service.leaderboard(runtime.ports(), BoardRequest.from_request(kind, request.query)))
+    return _page("standings", ranks.leaderboard(runtime.ports(), BoardRequest.from_request(kind, request.query)))
 
 
 @standing_routes.on("GET", "/{kind}/{id}")
 def get_standing(_: Request, kind: str, id: str) -> Response:
-    return Response(200, service.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
+    return Response(200, standings.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
 
 
 @standing_routes.on("GET", "/{kind}/{id}/rank", query=("order_by", "neighbours"))
 def rank(request: Request, kind: str, id: str) -> Response:
     asked = RankRequest.from_request(standing_key(kind, id), request.query)
-    return Response(200, service.rank(runtime.ports(), asked))
+    return Response(200, ranks.rank(runtime.ports(), asked))
 
 
 @standing_routes.on("POST", "/{kind}/{id}/recount")
 def recount(_: Request, kind: str, id: str) -> Response:
     ports = runtime.ports()
-    shown = service.get_standing(ports, standing_key(kind, id))
-    service.begin_recount(ports, ports.store.new_id(), shown.key)
+    shown = standings.get_standing(ports, standing_key(kind, id))
+    standings.begin_recount(ports, ports.store.new_id(), shown.key)
     return Response(202)
 
 

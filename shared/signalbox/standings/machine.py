@@ -61,7 +61,7 @@ from typing import Any, Self
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import (
@@ -217,6 +217,26 @@ def is_done_on_walk(visit: Visit) -> bool:
     if visit.yoke is None:
         return visit.counted is None or visit.counted.gone_at is not None
     return is_done(visit)
+
+
+OF_ONE_YOKE = (
+    *(Problem, Contended, NewerFormat),
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),  # of a record that cannot be read
+)
+"""Errors that one yoke may cause for all those of its commit.
+
+The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.
+"""
+
+
+def uncounted(keys: Sequence[YokeKey], error: Exception) -> Mapping[YokeKey, Exception] | None:
+    """Return the yokes that an error of their commit leaves uncounted; None if each is to be counted alone.
+
+    A damaged record is passed over in this way, and the others are counted. `Unavailable` is the error of all of them.
+    """
+    if len(keys) > 1 and isinstance(error, OF_ONE_YOKE):
+        return None
+    return dict.fromkeys(keys, error)
 
 
 def counted_after(visits: Visits, visit: Visit) -> Counted:

@@ -32,16 +32,16 @@ from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import STANDING_FOLD
-from signalbox.core.perform import Contended, Writes, perform
+from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
-from signalbox.core.problems import BadValue, NewerFormat, Problem, Unavailable
+from signalbox.core.problems import BadValue, Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visits, recount_task
 from signalbox.standings.model.standings import Declarations, Recount, Standing
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
-from signalbox.standings.service import read_declarations
+from signalbox.standings.service.standings import read_declarations
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads, extremes, parsed, walk_counted
 
 Logged = tuple[StandingKey, ...]
@@ -93,33 +93,22 @@ def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
     return key
 
 
-OF_ONE_YOKE = (
-    *(Problem, Contended, NewerFormat),
-    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),  # of a record that cannot be read
-)
-"""Errors that one yoke may cause for all those of its commit.
-
-The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.
-"""
-
-
 def count_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> Mapping[YokeKey, Exception]:
     """Count different yokes in one commit; return the errors of those that are not counted.
 
-    If one yoke may have caused the error (`OF_ONE_YOKE`), each is counted alone. Raises all other errors, except
-    `Unavailable`, which is that of each yoke.
+    If one yoke may have caused the error, each is counted alone (`machine.uncounted`). Raises the errors that are of no
+    yoke.
     """
     if not keys:
         return {}
     try:
         count(ports, keys, by_walk=by_walk)
-    except OF_ONE_YOKE as error:
-        if len(keys) == 1:
-            return {keys[0]: error}
+    except (*machine.OF_ONE_YOKE, Unavailable) as error:
+        uncounted = machine.uncounted(keys, error)
+        if uncounted is not None:
+            return uncounted
         alone = (count_together(ports, [key], by_walk=by_walk) for key in keys)
         return {key: error for errors in alone for key, error in errors.items()}
-    except Unavailable as error:
-        return dict.fromkeys(keys, error)
     return {}
 
 

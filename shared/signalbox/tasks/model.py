@@ -9,7 +9,6 @@ the outcome of a call. A task with a parameter of one of these types receives it
 """
 
 import json
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
 from datetime import datetime, timedelta
@@ -18,13 +17,11 @@ from typing import Any, Literal, Self
 from signalbox.batches.model.units import Completion, Unit
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections.model import SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
 from signalbox.semaphores.model.leases import Lease
-from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.problems import Gone
 
 ATTEMPTS = "attempts"
@@ -176,18 +173,6 @@ class ErrorText:
     error: str
     traceback: str = ""
 
-    @classmethod
-    def cut(cls, error: str, traceback: str) -> Self:
-        """Return the texts, cut to what a record can hold."""
-        return cls(
-            _readable(error)[: CORE_LIMITS.error_letters_max], _readable(traceback)[-LIMITS.traceback_letters_max :]
-        )
-
-
-def text_of(error: BaseException) -> ErrorText:
-    """Return the texts of an exception."""
-    return ErrorText.cut(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorNote:
@@ -234,10 +219,6 @@ def explained(detail: str, note: ErrorNote | None) -> str:
     return f"{detail} Last error: {note.error}" if note else detail
 
 
-def _readable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
 # --- failures ---
 
 State = Literal["failed", "retried", "deleted"]
@@ -267,13 +248,6 @@ class Failure:
     trace: str
     state: State = "failed"
     failed_at: datetime | None = None
-
-    @classmethod
-    def of(cls, attempt: Attempt, problem: tuple[str, str], text: ErrorText, attempts: int) -> Self:
-        """Return the failure of a delivery; `problem` is its type and its detail."""
-        kind, detail = problem
-        what = attempt.operation, attempt.call, attempt.context, kind, ErrorText.cut(detail, "").error
-        return cls(*what, text, attempts, attempt.trace)
 
     def to_record(self) -> dict[str, Any]:
         """Return the record's fields, except for times. Payload and context are texts, so that any JSON fits."""

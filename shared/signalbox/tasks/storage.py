@@ -23,7 +23,8 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Condition, Field
-from signalbox.tasks.model import ATTEMPTS, BATCH, ERRED_AT, Attempt, ErrorNote, Start, text_of
+from signalbox.tasks.machine.failures import text_of
+from signalbox.tasks.model import ATTEMPTS, BATCH, ERRED_AT, Attempt, ErrorNote, Start
 
 STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
 """The fields of the record. Firestore deletes it 31 days after the last count: Cloud Tasks keeps no task for longer."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.flows.api.runs import Flow
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress

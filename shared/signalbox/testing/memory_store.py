@@ -43,10 +43,10 @@ from signalbox.core.ports import (
     Stale,
     Write,
     WriteResult,
+    count_fitting,
 )
 from signalbox.core.problems import Problem
 from signalbox.core.queries import ID, Condition, Field
-from signalbox.core.reads import count_fitting
 from signalbox.core.record_values import (
     INTEGER_MAX,
     NAN_RANK,

@@ -44,6 +44,7 @@ from signalbox.rates import service as rates
 from signalbox.rates.requests import RateSettings
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.testing.clock import ManualClock
 from signalbox.testing.delivery import (
     FAILED,
     UNAVAILABLE,
@@ -54,8 +55,9 @@ from signalbox.testing.delivery import (
     headers_of,
     succeeded,
 )
+from signalbox.testing.log import RecordedLog
 from signalbox.testing.memory_store import MemoryStore
-from signalbox.testing.ports import HeldTaskQueue, ManualClock, RecordedLog
+from signalbox.testing.task_queue import HeldTaskQueue
 
 # --- functions ---
 

@@ -14,7 +14,8 @@ from werkzeug.test import Client
 from signalbox import Function, Problem, flow, flows
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.console.pages import FOLDER, POLICY
+from signalbox_infra.console.routes import FOLDER
+from signalbox_infra.console.security_headers import POLICY
 from signalbox_infra.local.functions.server import mounted
 from tests.browser.console.pages import Console, deadlock, holding, relaying
 from tests.serving import serving

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from signalbox_infra.deploy import flow, smoke, target
+from signalbox_infra.deploy import deployment_steps, smoke, target
 from tests.infra.deploy.clone import Clone, fake_environment
 from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
@@ -35,7 +35,7 @@ def gcloud(tmp_path: Path) -> Gcloud:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
     """Return an environment of the project whose file is a copy; nothing is packaged, and a smoke test passes."""
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
     (tmp_path / "infra").mkdir()
     for each in INFRA.iterdir():

@@ -26,10 +26,10 @@ import httpx
 
 from signalbox.catalogue.reading import load
 from signalbox_infra import http_client
-from signalbox_infra.deploy import flow
+from signalbox_infra.deploy import deployment_steps
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
-from signalbox_infra.deploy.flow import Flow
-from signalbox_infra.deploy.refusals import UNKNOWN
+from signalbox_infra.deploy.deployment_steps import Flow
+from signalbox_infra.deploy.google_refusals import UNKNOWN
 from signalbox_infra.packaging.building import build
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import PROJECT
@@ -156,7 +156,7 @@ def table(ended: Sequence[Ended]) -> str:
 
 
 def _alone(seed: int, folder: Path, zips: Path) -> Ended:
-    with mock.patch.object(flow, "build", return_value=[]), tempfile.TemporaryDirectory(dir=folder) as own:
+    with mock.patch.object(deployment_steps, "build", return_value=[]), tempfile.TemporaryDirectory(dir=folder) as own:
         return first_deployment(seed, Path(own), zips)
 
 

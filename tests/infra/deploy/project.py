@@ -8,7 +8,7 @@ from typing import Any
 from signalbox_infra.deploy import commands, target
 from signalbox_infra.deploy.clock import Clock
 from signalbox_infra.deploy.commands import Outcome
-from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider

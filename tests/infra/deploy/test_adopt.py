@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import adoption, flow, smoke
+from signalbox_infra.deploy import adoption, deployment_steps, smoke
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.deploy.plans import Plan, read
 from tests.infra.deploy.gcloud import PROJECT
@@ -97,7 +97,7 @@ While attempting to import an existing object to
 @pytest.fixture
 def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Return a project that is prepared, in which nothing is deployed."""
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
     return Project(tmp_path / "clone", own_google, zips, Script())
 

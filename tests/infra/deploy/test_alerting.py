@@ -3,8 +3,8 @@
 import pytest
 
 from signalbox_infra.deploy import target
-from signalbox_infra.deploy.agreement import Aborted
 from signalbox_infra.deploy.alerting import offer
+from signalbox_infra.deploy.confirmation import Aborted
 from tests.infra.deploy.gcloud import PROJECT
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox_infra.deploy import dead_letters, target
 from signalbox_infra.deploy.commands import Outcome
-from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider

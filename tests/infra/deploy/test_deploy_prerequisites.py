@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from signalbox_infra.deploy import facts, prerequisites, target
-from signalbox_infra.deploy.agreement import Aborted
-from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.confirmation import Aborted
+from signalbox_infra.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.workspace import INFRA

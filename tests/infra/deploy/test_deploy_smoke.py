@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.catalogue.reading import Semaphore, load
 from signalbox_infra import http_client
-from signalbox_infra.deploy import declared, deployment_client, smoke, target
+from signalbox_infra.deploy import declared_limits, deployment_client, smoke, target
 from signalbox_infra.deploy.clock import Clock
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
@@ -208,7 +208,7 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
     monkeypatch.setattr(target.Target, "catalogue", property(lambda _: catalogue))
     clock, said = VirtualClock(), list[str]()
     site = smoke.Site(DEV, "http://x/dev-", ACCOUNT, Script(), Clock(clock.now, clock.sleep))
-    assert declared.ensured(site, said.append)
+    assert declared_limits.ensured(site, said.append)
     body = b'{"permits":2,"lease_seconds":60}'
     assert sent[1:] == [
         ("PUT", "http://x/dev-semaphores/printer", body),
@@ -216,5 +216,5 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
     ]
     assert said == ["Set the limits of 2 semaphores and rates of the catalogue."]
     statuses.append(400)
-    assert not declared.ensured(site, said.append)
+    assert not declared_limits.ensured(site, said.append)
     assert "The semaphores and rates of the catalogue are not all set: PUT semaphores/printer: 400" in said[-1]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import flow
+from signalbox_infra.deploy import deployment_steps
 from signalbox_infra.deploy.applying import APPLIES_MAX
 from tests.infra.deploy.first_deployments import KEPT, PAGE, Ended, first_deployment, table
 
@@ -18,7 +18,7 @@ SEEDS = (4, 20)
 def test_a_first_deployment_comes_through(
     seed: int, tmp_path: Path, zips: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     ended = first_deployment(seed, tmp_path, zips)
     assert ended.deployed, str(ended)
     assert 1 < ended.applies <= APPLIES_MAX

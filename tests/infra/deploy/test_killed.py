@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import adoption, flow, smoke, target
-from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy import adoption, deployment_steps, smoke, target
 from signalbox_infra.deploy.commands import CommandFailed, Outcome
-from signalbox_infra.deploy.flow import Flow
+from signalbox_infra.deploy.confirmation import Aborted
+from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.locking import described
 from signalbox_infra.deploy.terraform import LOCKED
 from tests.infra.deploy.gcloud import PROJECT
@@ -39,7 +39,7 @@ MADE = 100
 @pytest.fixture
 def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Return a project that is prepared, in which nothing is deployed."""
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
     return Project(tmp_path / "clone", own_google, zips, Script())
 
@@ -135,7 +135,7 @@ def test_an_error_other_than_a_lock_is_reported(place: target.Target) -> None:
 def test_imports_that_a_killed_adopt_left_are_not_planned(
     place: target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     left = place.infra / adoption.FILE
     left.write_text("import {}")
     Flow(place, lambda _: None, lambda _: "y", Script()).plan()

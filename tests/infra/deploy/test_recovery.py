@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signalbox_infra.deploy import recovery, target
-from signalbox_infra.deploy.agreement import Aborted
+from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.recovery import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import flow, smoke, target
+from signalbox_infra.deploy import deployment_steps, smoke, target
 from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.pausing import Stillness
 from signalbox_infra.deploy.recovery import Recovery
-from signalbox_infra.deploy.stillness import Stillness
 from tests.infra.deploy.gcloud import PROJECT, REGION
 from tests.infra.deploy.project import Project
 from tests.infra.deploy.script import Script
@@ -32,7 +32,7 @@ INDEX = "google_firestore_index"
 @pytest.fixture
 def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Return a project whose prod is deployed, and has a backup."""
-    monkeypatch.setattr(flow, "build", lambda *_: [])
+    monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
     backup = {"name": BACKUP, "database": f"projects/{PROJECT}/databases/{OLD}", "state": "READY"}
     gcloud = Script(

@@ -1,7 +1,7 @@
 """What Google's services refuse for a while: a schedule of delays, drawn from a seed, on a virtual clock.
 
 Rights, APIs and agents become true some time after they were granted, enabled or made, and until then the answers are
-those that Google gives: the texts are of the documentation and threads that `refusal_table.py` of
+those that Google gives: the texts are of the documentation and threads that `google_refusals.py` of
 `signalbox_infra.deploy` names. Some seeds have a project in which a deployment cannot succeed, as an
 organisation forbids it or a queue's name is taken.
 """

@@ -1,6 +1,6 @@
 """What Google's services answer while something is not known everywhere yet, or is forbidden, in their own words.
 
-`infra/signalbox_infra/deploy/refusal_table.py` names where each was documented or reported.
+`infra/signalbox_infra/deploy/google_refusals.py` names where each was documented or reported.
 """
 
 API = (

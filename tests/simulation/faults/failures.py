@@ -12,8 +12,8 @@ from signalbox.core.ports import SERVER_TIME, Committed, Ports, Put, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
-from signalbox.tasks import model
-from signalbox.tasks.model import Attempt, Failure, Start, failure_path
+from signalbox.tasks.machine import failures
+from signalbox.tasks.model import Attempt, Start, failure_path
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original, planted
 from tests.simulation.worlds import failures as failures_world
@@ -50,7 +50,7 @@ def _released_first(ports: Ports, lease: Lease) -> Iterator[None]:
 
 
 def _kept_each_time(ports: Ports, attempt: Attempt, _: Start, problem: Problem) -> None:
-    failure = Failure.of(attempt, (problem.slug(), problem.detail), model.text_of(problem), 1)
+    failure = failures.failure_of(attempt, (problem.slug(), problem.detail), failures.text_of(problem), 1)
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
     ports.store.commit([Put(failure_path(failure.id), failure.to_record() | times)])
 

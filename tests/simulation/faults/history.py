@@ -12,8 +12,8 @@ from signalbox.core.names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
 from signalbox.documents.model import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import Found, etag_of
+from signalbox.documents.storage import records
+from signalbox.documents.storage.records import Found, etag_of
 from signalbox.history import model
 from signalbox.history.machine import Recorded, State
 from signalbox.history.model import COLLECTION, Segment
@@ -75,7 +75,7 @@ def _without_the_header() -> Replacements:
     """Begin a new log for a document without a mark."""
 
     def absent(_: Store, own: Found, content: Any) -> Snapshot | None:
-        return replace(own.record, data=None) if reads.needs_header(own, content) else None
+        return replace(own.record, data=None) if records.needs_header(own, content) else None
 
     def entries_alone(key: str, recorded: Recorded, _: Snapshot | None = None) -> tuple[Write, ...]:
         return version_writes(key, recorded)

@@ -21,7 +21,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from signalbox.adapters.line import Lines
+from signalbox.adapters.waiting_requests import Lines
 from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
@@ -33,7 +33,7 @@ from signalbox.semaphores.machine.leases import Claimed, EndLease
 from signalbox.semaphores.machine.settings import resume
 from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
-from signalbox.semaphores.model import paths
+from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.known_head import KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode, lane_id
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, lease_id, parse_lease_id
@@ -139,7 +139,7 @@ def _open_at_once(_: Mode, *, found: bool, remaining: bool) -> Mode:
 
 
 def _confirm_blindly(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
-    [snapshot] = ports.store.read(paths.path_of(name))
+    [snapshot] = ports.store.read(semaphore.path_of(name))
     ports.queue.create([transitions.nudge_task(name, waiter.incarnation, snapshot.read_time)])
     return WAITING
 

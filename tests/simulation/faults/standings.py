@@ -17,7 +17,7 @@ from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
 from signalbox.standings.model.standings import Adjustment, Counted, Place, Recount, Standing, Threshold
 from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
-from signalbox.standings.service import ShownStanding
+from signalbox.standings.service.standings import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault

@@ -10,7 +10,7 @@ from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
 from signalbox.documents.model import path_of
 from signalbox.documents.service.transactions import Transaction
-from signalbox.documents.storage.reads import read_whole
+from signalbox.documents.storage.records import read_whole
 from signalbox.documents.storage.writes import put_write
 from signalbox.tasks.machine.code_contents import CodeContent, name_of_code
 from tests.simulation.faults.fault import Fault

@@ -30,7 +30,7 @@ from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.queries import Field
 from signalbox.semaphores import service
 from signalbox.semaphores import tasks as semaphores_tasks
-from signalbox.semaphores.model import paths
+from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.machine.attempts import resumed
@@ -211,12 +211,12 @@ class AttemptsWorld:
         self._check_records()
 
     def _check_records(self) -> None:
-        header, semaphore = (one.data for one in self.world.store.read(header_path(BATCH), paths.path_of(NAME)))
+        header, stored = (one.data for one in self.world.store.read(header_path(BATCH), semaphore.path_of(NAME)))
         assert header is not None
-        assert semaphore is not None
+        assert stored is not None
         if (state := Header.from_record(header).state) != "completed":
             raise Violation(f"the batch is {state} for ever")
-        leases = Semaphore.from_record(semaphore).leases
+        leases = Semaphore.from_record(stored).leases
         if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 

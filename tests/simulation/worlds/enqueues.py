@@ -20,14 +20,13 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
-from tests.simulation.fault_rates import FaultRates
+from tests.simulation.fault_rates import ENQUEUE_FAILS_RATE, FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 CALLED = ("a", "b", "b", "c")
 IDS, PAYLOADS = ("x", "y"), ("1", "2")
 LATE_RATE = 0.5
-FAILS_RATE = 0.3
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -69,7 +68,7 @@ class EnqueuesWorld:
         is_repeated = self.deliveries[effect.name] > 0
         self.deliveries[effect.name] += 1
         order = self.world.random.sample(CALLED, len(CALLED))
-        fails = self.world.inject_fault(FAILS_RATE)
+        fails = self.world.inject_fault(ENQUEUE_FAILS_RATE)
         with idempotency_keys.idempotent_calls(effect.name, is_repeated=is_repeated):
             for what in order:
                 request = EnqueueRequest(_call(f"{effect.name} {what}"))

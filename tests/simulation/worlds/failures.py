@@ -20,7 +20,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores import service, sweep, tasks
-from signalbox.semaphores.model import paths
+from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.model import FAILURES, Attempt, RetryLimits, Start, TaskSubject, failure_path
@@ -172,7 +172,7 @@ class FailuresWorld:
             raise Violation(f"{len(lost)} failures of {id_} count as retried, and did not run again")
 
     def _check_waits(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        waiters = Query(f"{paths.path_of(NAME)}/waiters")
+        waiters = Query(f"{semaphore.path_of(NAME)}/waiters")
         continuations = [
             Call.from_record(one.data["continuation"]) for one in self.world.store.query(waiters) if one.data
         ]
@@ -180,7 +180,7 @@ class FailuresWorld:
         for id_, count in waits.items():
             if count > 1 + len(self.names[id_] & kept.keys()):
                 raise Violation(f"{id_} has waited {count} times")
-        [read] = self.world.store.read(paths.path_of(NAME))
+        [read] = self.world.store.read(semaphore.path_of(NAME))
         assert read.data is not None
         leases = Semaphore.from_record(read.data).leases
         if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:

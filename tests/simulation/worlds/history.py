@@ -30,7 +30,7 @@ from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import content_of, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, documents, patches
-from signalbox.documents.storage.reads import etag_of
+from signalbox.documents.storage.records import etag_of
 from signalbox.history import service
 from signalbox.history.model import HISTORY, HistoryRule, collection_of, part_paths
 from signalbox.history.requests import LATEST, Reference

@@ -28,8 +28,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.standings import service, tasks
-from signalbox.standings.model import yokes
+from signalbox.standings import tasks
+from signalbox.standings.model import yokes as model_yokes
 from signalbox.standings.model.standings import Counted, Declaration, Declarations, Standing, Threshold
 from signalbox.standings.model.yokes import (
     COUNTED,
@@ -43,6 +43,7 @@ from signalbox.standings.model.yokes import (
     YokeKey,
     collection_of,
 )
+from signalbox.standings.service import standings, yokes
 from signalbox.testing.limits import replaced
 from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
@@ -149,10 +150,10 @@ class StandingsWorld:
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
         pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        largest = LARGE if self.is_large else yokes.VALUE_MAX
-        with replaced(standing_quiet_seconds=quiet, **pages, **slots), mock.patch.object(yokes, "VALUE_MAX", largest):
+        values = mock.patch.object(model_yokes, "VALUE_MAX", LARGE if self.is_large else model_yokes.VALUE_MAX)
+        with replaced(standing_quiet_seconds=quiet, **pages, **slots), values:
             if self.random.random() < 0.5:
-                service.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
+                standings.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
                 self.world.events.least = self._own.choice(WAITING) if self.together else 1
                 self.world.run(self._calls())
@@ -216,7 +217,7 @@ class StandingsWorld:
                     broken = replace(Standing.from_record(one.data), tally=Tally(7, 1, 5), min=-1, max=9)
                     _commit(self.world.reliable_ports(), Put(one.path, broken.to_record()))
         self.world.fault_rates.left = 0
-        service.begin_walk(self.world.reliable_ports(), "night")
+        standings.begin_walk(self.world.reliable_ports(), "night")
         self.world.fault_rates.left = 2
         self.world.run()
 
@@ -242,7 +243,7 @@ class StandingsWorld:
         by_another = self.random.random() < 0.3
         if self.random.random() < self.deletions:
             delete = (
-                (lambda: _commit(ports, Delete(key.path))) if by_another else (lambda: service.delete_yoke(ports, key))
+                (lambda: _commit(ports, Delete(key.path))) if by_another else (lambda: yokes.delete_yoke(ports, key))
             )
             self.world.start(f"deletes {key.id}", delete)
             return
@@ -258,11 +259,11 @@ class StandingsWorld:
         run_ = f"run {self._number}"
         item = StandingKey("item", self.random.choice(self.items))
         work: dict[str, Callable[[], Any]] = {
-            "declares": lambda: service.declare(ports, kind, Declaration(by)),
-            "removes a kind": lambda: service.remove_kind(ports, kind),
-            "walks": lambda: service.begin_walk(ports, run_),
-            "recounts": lambda: service.begin_recount(ports, run_, item),
-            "removes an item": lambda: service.begin_removal(ports, run_, "item", item.id),
+            "declares": lambda: standings.declare(ports, kind, Declaration(by)),
+            "removes a kind": lambda: standings.remove_kind(ports, kind),
+            "walks": lambda: standings.begin_walk(ports, run_),
+            "recounts": lambda: standings.begin_recount(ports, run_, item),
+            "removes an item": lambda: yokes.begin_removal(ports, run_, "item", item.id),
         }
         name = self.random.choice(sorted(work))
         self.world.start(name, work[name])
@@ -270,7 +271,7 @@ class StandingsWorld:
     def _begin_recount(self) -> None:
         self._number += 1
         run_, item = f"run {self._number}", StandingKey("item", self.random.choice(self.items))
-        self.world.start("recounts", lambda: service.begin_recount(self.world.ports, run_, item))
+        self.world.start("recounts", lambda: standings.begin_recount(self.world.ports, run_, item))
 
     def _read(self) -> None:
         key = StandingKey("item", self.random.choice(self.items))
@@ -279,7 +280,7 @@ class StandingsWorld:
     def _check_shown(self, key: StandingKey) -> None:
         """Read a standing. If nothing is pending, it includes all changes counted before, and perhaps later ones."""
         began = sum(commit < self.world.store.whole for commit, _ in self._moved)
-        shown = service.get_standing(self.world.ports, key)
+        shown = standings.get_standing(self.world.ports, key)
         if shown.pending:
             return
         before, since = self._moves_of(key, 0, began), self._moves_of(key, began, len(self._moved))
@@ -377,7 +378,7 @@ def _commit(ports: Ports, write: Put | Delete) -> None:
 
 def _put(ports: Ports, yoke: Yoke) -> None:
     try:
-        service.put_yoke(ports, yoke)
+        yokes.put_yoke(ports, yoke)
     except Problem as problem:
         raise AssertionError("no put is refused here") from problem
 

@@ -28,7 +28,7 @@ from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import documents, transactions
 from signalbox.documents.service.transactions import Transaction
 from signalbox.tasks.machine import code_contents, idempotency_keys
-from tests.simulation.fault_rates import FaultRates
+from tests.simulation.fault_rates import TRANSACTION_FAILS_RATE, FaultRates
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
@@ -40,7 +40,6 @@ READS_TWICE_RATE = 0.1
 """Worlds in which people read the accounts again before they write what they made of the first read."""
 
 CLERKS_RATE = 0.4
-FAILS_RATE = 0.4
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -147,7 +146,7 @@ class TransactionsWorld:
                 elif state == "paid":
                     _in_task(ports, partial(_advance, key=key, step="shipped"))
                 done |= {(key, STEPS[state])} if state in STEPS else set()
-                if self.world.inject_fault(FAILS_RATE):
+                if self.world.inject_fault(TRANSACTION_FAILS_RATE):
                     raise Unavailable("the code fails after a transaction")
             noted = self._note(ports, {"of": states[ORDERS[0]]})
         self.done |= done
@@ -158,7 +157,7 @@ class TransactionsWorld:
             _in_task(ports, lambda t: t.put("note", content))
         except OtherBody:
             return set()
-        if self.world.inject_fault(FAILS_RATE):
+        if self.world.inject_fault(TRANSACTION_FAILS_RATE):
             raise Unavailable("the code fails after its note")
         return {content["of"]}
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from signalbox.core.effects import Decision, Effect, RecordedSpan
-from signalbox.core.perform import Contended, Records, Writes, perform
+from signalbox.core.perform import Records, Writes, perform
 from signalbox.core.ports import Committed, Conflict, Ports, Put, Query, Snapshot, Store, Write
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import Contended, Unavailable
 from signalbox.testing.memory_store import MemoryStore
 
 PATH = "counters/a"

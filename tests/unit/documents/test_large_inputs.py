@@ -10,7 +10,7 @@ from signalbox.documents.machine import copies
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.requests import BulkPutRequest, FindRequest, PatchRequest
 from signalbox.documents.service import bulk, documents, patches
-from signalbox.documents.storage import reads
+from signalbox.documents.storage import embedded_copies
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
@@ -70,7 +70,7 @@ def test_a_target_that_changes_between_sizes_and_copies_is_measured_again(
             changed.append(world.put("a", n="a" * 890))
         return copies.fitting_levels(*args)
 
-    monkeypatch.setattr(reads, "fitting_levels", change_then_choose)
+    monkeypatch.setattr(embedded_copies, "fitting_levels", change_then_choose)
     shown = holding_little(world, "p", {"x": {"key": "a"}, "y": {"key": "b"}})
     assert changed
     assert shown["x"] == {"key": "a", "link_too_large": True}

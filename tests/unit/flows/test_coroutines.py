@@ -13,7 +13,7 @@ from signalbox import Function, Lease, Problem, Task, flow, flows, semaphore
 from signalbox.core.problems import BadArgument
 from signalbox.flows.machine.commands import BatchResult
 from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.messages import Cancel, Event, Message
 from signalbox.flows.problems import BadFlow
 from signalbox.tasks.requests.signatures import WrongArguments

@@ -17,8 +17,8 @@ from signalbox.core.problems import Problem, UnknownTask
 from signalbox.flows.api import flow
 from signalbox.flows.machine.commands import Lock, ObjectCall
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.running_flow import is_running
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.log import entries_from_text, entries_to_text
 from signalbox.flows.model.messages import Cancel, Event, Message, Result
 from signalbox.flows.model.waits import Wait

@@ -8,7 +8,7 @@ import signalbox
 
 USER = """
 import sys
-from signalbox.flows.machine.failures import PACKAGE, failed
+from signalbox.flows.machine.stuck import PACKAGE, failed
 
 
 def checkout():

@@ -15,7 +15,7 @@ from signalbox.flows.machine import driver as driver_module
 from signalbox.flows.machine import turns
 from signalbox.flows.machine.commands import HeldLock, Lock
 from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows

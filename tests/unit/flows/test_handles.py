@@ -10,7 +10,7 @@ from signalbox.adapters import runtime
 from signalbox.flows import sweep
 from signalbox.flows.machine.commands import SubFlow
 from signalbox.flows.machine.driver import Driver, Position
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.messages import Cancel, Event
 from signalbox.flows.problems import BadFlow

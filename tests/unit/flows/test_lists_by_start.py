@@ -16,8 +16,8 @@ from signalbox.flows.service import lists
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import IndexedStore
 
 app = Function("shop")
 

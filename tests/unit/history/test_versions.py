@@ -22,8 +22,8 @@ from signalbox.documents.service import documents, patches, transactions
 from signalbox.documents.service.bulk import put_each
 from signalbox.documents.service.documents import restore
 from signalbox.documents.service.transactions import Transaction
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage import embedded_copies, records
+from signalbox.documents.storage.records import Found
 from signalbox.history import service as history_service
 from signalbox.history.model import HISTORY, HistoryRule, version_of
 from signalbox.history.requests import Reference
@@ -172,9 +172,9 @@ def test_a_new_document_is_newer_than_what_another_client_deleted_while_it_was_p
             at.world.pass_time(1)
             at.ask("PUT", "/c-1", {"n": n})
         at.world.store.commit([Delete(path_of("c-1"))])
-        return reads.log_header(store, found, content)
+        return records.log_header(store, found, content)
 
-    overtaken = mock.patch.object(reads, "log_header", meanwhile)
+    overtaken = mock.patch.object(embedded_copies, "log_header", meanwhile)
     overtaken.start()
     assert at.ask("PUT", "/c-1", {"n": 3}).status_code == 201
     assert held(at, "c-1") == [{"n": 1}, {"n": 2}, {"n": 3}]

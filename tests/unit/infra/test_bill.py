@@ -9,7 +9,7 @@ from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import load
 from signalbox.core import names
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox_infra.costs.__main__ import main, money_range
+from signalbox_infra.costs.__main__ import main
 from signalbox_infra.costs.bill import (
     METRIC_REFERENCES,
     SCHEDULES,
@@ -18,6 +18,7 @@ from signalbox_infra.costs.bill import (
     bill_of,
     load_prices,
     load_rows,
+    money_range,
     month_of,
     parts_of,
     total,

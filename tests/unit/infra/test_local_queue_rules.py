@@ -1,6 +1,6 @@
 """The rules of the local Cloud Tasks, without a server: values in, values out, and the time as an argument."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox_infra.local.cloud_tasks.dispatcher import RETRY_AFTER_SECONDS_MAX, headers_of, retry_after_seconds
+from signalbox_infra.local.cloud_tasks.dispatcher import headers_of
 from signalbox_infra.local.cloud_tasks.messages import Task
 from signalbox_infra.local.cloud_tasks.progress import (
     DEADLINE_EXCEEDED,
@@ -20,12 +20,14 @@ from signalbox_infra.local.cloud_tasks.progress import (
 )
 from signalbox_infra.local.cloud_tasks.queue_rules import (
     RETENTION_SECONDS,
+    RETRY_AFTER_SECONDS_MAX,
     SHARE_MIN,
     RateLimits,
     RetryPolicy,
     Throttle,
     ThrottleShare,
     Tombstones,
+    retry_after_seconds,
 )
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
@@ -159,12 +161,12 @@ def test_only_2xx_succeeds_and_only_429_and_503_push_back() -> None:
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date_within_its_limit() -> None:
-    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    assert retry_after_seconds({"Retry-After": "7"}) == 7
-    assert 50 < retry_after_seconds({"Retry-After": in_a_minute}) <= 60
-    assert retry_after_seconds({"Retry-After": "soon"}) == 0
-    assert retry_after_seconds({}) == 0
-    assert retry_after_seconds({"Retry-After": "99999999"}) == RETRY_AFTER_SECONDS_MAX
+    in_a_minute = format_datetime(datetime.fromtimestamp(NOW + 60, UTC), usegmt=True)
+    assert retry_after_seconds("7", NOW) == 7
+    assert retry_after_seconds(in_a_minute, NOW) == 60
+    assert retry_after_seconds("soon", NOW) == 0
+    assert retry_after_seconds("", NOW) == 0
+    assert retry_after_seconds("99999999", NOW) == RETRY_AFTER_SECONDS_MAX
 
 
 def test_the_headers_hold_the_counts_and_the_previous_response() -> None:

@@ -16,8 +16,8 @@ from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import path_of, wanted_path
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import IndexedStore
 
 
 class ToDo:

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from signalbox.adapters.line import Lines
+from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import http, service
 from signalbox.semaphores.model.waiters import PAUSED

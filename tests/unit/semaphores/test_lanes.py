@@ -11,8 +11,7 @@ from signalbox.core.problems import NewerFormat
 from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
-from signalbox.semaphores.model.paths import path_of, waiter_path
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import (
     SemaphoreSettings,

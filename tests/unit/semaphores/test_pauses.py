@@ -8,7 +8,7 @@ from signalbox import Function, Lease, semaphore
 from signalbox.adapters import runtime
 from signalbox.adapters.meter import Cost, measure
 from signalbox.semaphores import service, sweep
-from signalbox.semaphores.model.paths import path_of
+from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

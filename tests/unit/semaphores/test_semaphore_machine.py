@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores.machine import leases, settings, wait_queue, waits
+from signalbox.semaphores.machine import deletion, leases, settings, wait_queue, waits
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.machine.transitions import (
     Loaded,
@@ -113,9 +113,9 @@ def test_a_wait_that_could_never_be_granted_is_refused() -> None:
 )
 def test_a_semaphore_is_unused_without_holders_and_waiters(state: str, deleted: bool) -> None:
     semaphore = replace(loaded(state).semaphore, delete_after_seconds=60)
-    assert settings.is_unused(semaphore, NOW, NOW - timedelta(seconds=60)) is deleted
-    assert not settings.is_unused(semaphore, NOW, NOW - timedelta(seconds=59))
-    assert not settings.is_unused(replace(semaphore, delete_after_seconds=None), NOW, NOW - timedelta(days=99))
+    assert deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=60)) is deleted
+    assert not deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=59))
+    assert not deletion.is_unused(replace(semaphore, delete_after_seconds=None), NOW, NOW - timedelta(days=99))
 
 
 @pytest.mark.parametrize(

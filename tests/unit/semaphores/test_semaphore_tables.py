@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores.machine import lanes, leases, settings, wait_queue, waits
+from signalbox.semaphores.machine import deletion, lanes, leases, settings, wait_queue, waits
 from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Transition, Undecided
 from signalbox.semaphores.model.lanes import Lane
@@ -36,7 +36,8 @@ from tests.unit.transition_tables import Row, tables, values
 [READ_LANES, JOINED_LANES] = tables(lanes.__doc__)
 [ANY_LEASE, RELEASED, LOST_CLAIMS] = tables(leases.__doc__)
 [ADMIT] = tables(wait_queue.__doc__)
-[CHANGES, CLEAN_UPS, SWEEPS] = tables(settings.__doc__)
+[CHANGES] = tables(settings.__doc__)
+[CLEAN_UPS, SWEEPS] = tables(deletion.__doc__)
 
 LIVE, LATE = ("held", "granted", "claimed"), ("held-late", "granted-late", "claimed-late")
 KINDS = {"absent": ("free",), "live": LIVE, "late": LATE, "continued-late": LATE[1:]}
@@ -381,7 +382,7 @@ def test_a_clean_up(row: Row) -> None:
     due = replace(before.semaphore, clean_at=PAST if row["clean-up"] == "due" else SOON)
     own = row["receipt"].endswith("in the record")
     receipt = waiter("a" if own else "c", "granted", expires_at=SOON if row["receipt"] == "young" else PAST)
-    transition = settings.clean_up(replace(before, semaphore=due, receipts=(receipt,)))
+    transition = deletion.clean_up(replace(before, semaphore=due, receipts=(receipt,)))
     assert (", ".join(map(change_of, transition.waiters)) or "-") == row["then"]
 
 
@@ -392,7 +393,7 @@ def test_a_visit_of_the_sweeper(row: Row) -> None:
         after = 60 if row["delete_after_seconds"] == "set" else None
         semaphore = replace(loaded(f"{mode} {lease}").semaphore, delete_after_seconds=after)
         unchanged = 60 if row["unchanged for"] == "long enough" else 59
-        unused = settings.is_unused(semaphore, NOW, NOW - timedelta(seconds=unchanged))
+        unused = deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=unchanged))
         assert unused == (row["then"] == "deleted")
 
 

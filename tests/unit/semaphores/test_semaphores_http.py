@@ -11,7 +11,7 @@ import pytest
 from signalbox.adapters import runtime
 from signalbox.core.ports import Change, Put, Query
 from signalbox.semaphores import service, tasks
-from signalbox.semaphores.model.paths import waiter_path
+from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, PAUSED
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import read_waiter

@@ -10,7 +10,7 @@ from signalbox.core.times import EPOCH
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.ports import budget_of
+from signalbox.testing.clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})

@@ -5,8 +5,9 @@ from typing import Any
 from signalbox.adapters.meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, DocumentEvent, Put, Query
-from signalbox.standings import service, tasks
+from signalbox.standings import tasks
 from signalbox.standings.model.yokes import StandingKey, Value, Yoke, YokeKey
+from signalbox.standings.service import standings, yokes
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -15,10 +16,10 @@ class StandingsPlatform(OperationsPlatform):
 
     def put_yoke(self, user: str, item: str, value: Value = None, **attributes: Any) -> bool:
         """Put a yoke; return whether it is new."""
-        return service.put_yoke(self.ports, Yoke(YokeKey(user, item), value, attributes))
+        return yokes.put_yoke(self.ports, Yoke(YokeKey(user, item), value, attributes))
 
     def delete_yoke(self, user: str, item: str) -> None:
-        service.delete_yoke(self.ports, YokeKey(user, item))
+        yokes.delete_yoke(self.ports, YokeKey(user, item))
 
     def count(self, user: str, item: str) -> Cost:
         """Count a yoke, as its event does; return what that cost."""
@@ -61,7 +62,7 @@ class StandingsPlatform(OperationsPlatform):
 
     def standing(self, kind: str, *parts: str) -> dict[str, Any]:
         """Return the numbers of a standing."""
-        shown = service.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
+        shown = standings.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
         return {name: shown[name] for name in ("count", "sum", "average", "min", "max", "pending")}
 
     def another_writes(self, user: str, item: str, **data: Any) -> None:

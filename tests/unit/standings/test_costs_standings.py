@@ -3,13 +3,13 @@
 import pytest
 
 from signalbox.adapters.meter import Cost
-from signalbox.standings import service
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.standings import Declaration
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
+from signalbox.standings.service import ranks, standings, yokes
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import IndexedStore
 from tests.unit.cost_table import row_cost, total
 from tests.unit.standings.standings_platform import StandingsPlatform
 
@@ -28,10 +28,10 @@ def busy(world: StandingsPlatform, yokes_count: int) -> None:
 
 
 def test_putting_a_yoke(world: StandingsPlatform) -> None:
-    put = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  what is measured, twice
+    put = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  what is measured, twice
     assert world.cost_of(put) == row_cost("standings", "put")
     assert world.cost_of(put) == row_cost("standings", "put_again")
-    change = lambda: service.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  beside those
+    change = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  beside those
     assert world.cost_of(change) == row_cost("standings", "put_changed")
 
 
@@ -44,7 +44,7 @@ def test_counting_a_yoke_of_a_quiet_item_and_user(world: StandingsPlatform) -> N
 
 
 def test_counting_a_yoke_of_a_declared_kind(world: StandingsPlatform) -> None:
-    service.declare(world.ports, "fresh", Declaration(("fresh",)))
+    standings.declare(world.ports, "fresh", Declaration(("fresh",)))
     assert world.yoke("ann", "tea", 4, fresh=True) == row_cost("standings", "event", "event_kinds", s=3)
 
 
@@ -103,16 +103,16 @@ def test_a_fold_run_of_several_pages_writes_the_standing_once(world: StandingsPl
 
 def test_reading_a_standing(world: StandingsPlatform) -> None:
     world.yoke("ann", "tea")
-    assert world.cost_of(lambda: service.get_standing(world.ports, TEA)) == row_cost("standings", "get")
+    assert world.cost_of(lambda: standings.get_standing(world.ports, TEA)) == row_cost("standings", "get")
 
 
 def test_a_leaderboard_and_a_rank(world: StandingsPlatform) -> None:
     for item in "abcde":
         world.yoke(f"user of {item}", item)
     board = BoardRequest("item", "count", 3, "")
-    assert world.cost_of(lambda: service.leaderboard(world.ports, board)) == row_cost("standings", "leaderboard", n=3)
+    assert world.cost_of(lambda: ranks.leaderboard(world.ports, board)) == row_cost("standings", "leaderboard", n=3)
     ranked = RankRequest(StandingKey("item", "c"), "count", 0)
-    assert world.cost_of(lambda: service.rank(world.ports, ranked)) == row_cost("standings", "rank")
+    assert world.cost_of(lambda: ranks.rank(world.ports, ranked)) == row_cost("standings", "rank")
 
 
 def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
@@ -122,8 +122,8 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
     world.rest()
     world.unyoke("u0", "tea")
     ranked = RankRequest(TEA, "average", 3)
-    assert service.rank(world.ports, ranked)["rank"] == 1
-    assert service.leaderboard(world.ports, BoardRequest("item", "sum", 2, "")).items
+    assert ranks.rank(world.ports, ranked)["rank"] == 1
+    assert ranks.leaderboard(world.ports, BoardRequest("item", "sum", 2, "")).items
 
 
 def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
@@ -131,7 +131,7 @@ def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
     for user in "abc":
         world.yoke(user, "tea", 1)
         world.rest()
-    service.begin_walk(world.ports, "night")
+    standings.begin_walk(world.ports, "night")
     yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
     assert world.tasks == []
     assert yokes_page == row_cost("standings", "night_yoke", n=3)

@@ -14,8 +14,9 @@ from signalbox.core.problems import BadValue, GaveUp, Problem, Unavailable
 from signalbox.semaphores.model.leases import Lease
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
+from signalbox.testing.clock import ManualClock
+from signalbox.testing.log import RecordedLog
 from signalbox.testing.memory_store import MemoryStore
-from signalbox.testing.ports import ManualClock, RecordedLog
 
 LEASE = {"semaphore": "s", "id": "w~1", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
 CLAIMED = Lease("s", "w~2", 2, datetime(2026, 1, 1, tzinfo=UTC))

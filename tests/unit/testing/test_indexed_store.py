@@ -14,8 +14,8 @@ from signalbox.core.ports import Put, Query, Snapshot
 from signalbox.core.problems import BadQuery, NeedsIndex, Unavailable
 from signalbox.core.queries import Condition, Order
 from signalbox.core.validation import full_order
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.memory_store import MemoryStore
-from signalbox.testing.ports import IndexedStore
 from tests.simulation.__main__ import WORLDS
 from tests.simulation.half_commits import HalfCommitStore
 

@@ -5,9 +5,6 @@ every response outside 200 to 299, they are failures.
 """
 
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 
 import aiohttp
@@ -15,12 +12,10 @@ import aiohttp
 from signalbox_infra.local.cloud_tasks.identity import Identity
 from signalbox_infra.local.cloud_tasks.messages import Message, seconds_of
 from signalbox_infra.local.cloud_tasks.progress import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Progress
+from signalbox_infra.local.cloud_tasks.queue_rules import retry_after_seconds
 from signalbox_infra.local.cloud_tasks.validation import METHODS
 
 USER_AGENT = "Google-Cloud-Tasks"
-RETRY_AFTER_SECONDS_MAX = 3600.0
-"""The longest delay that one response may request."""
-
 KEEP_ALIVE_SECONDS = 1.0
 """Idle connections are closed before common servers do it (gunicorn after 2 s), or a request would meet the closing."""
 
@@ -62,7 +57,8 @@ class Dispatcher:
                 timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
             ) as response:
                 await response.read()
-                return DispatchResult(response.status, _reason(response.status), retry_after_seconds(response.headers))
+                retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
+                return DispatchResult(response.status, _reason(response.status), retry_after)
         except TimeoutError:
             return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
@@ -94,23 +90,6 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
     if progress.last_reason:
         headers["X-CloudTasks-TaskRetryReason"] = progress.last_reason
     return headers
-
-
-def retry_after_seconds(headers: Mapping[str, str]) -> float:
-    """Read `Retry-After`, in seconds or as a date; 0 if there is none, or if it is invalid."""
-    text = headers.get("Retry-After", "").strip()
-    if not text:
-        return 0.0
-    try:
-        seconds = float(text) if text.isdecimal() else _seconds_until(text)
-    except ValueError:
-        return 0.0
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _seconds_until(date: str) -> float:
-    moment = parsedate_to_datetime(date)
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
 def _replaced(name: str, signed: bool) -> bool:

@@ -7,9 +7,14 @@ minimum backoff, doubles, then grows by equal steps up to the maximum (the API's
 
 import math
 from dataclasses import dataclass, field, replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 
 RETENTION_SECONDS = 31 * 24 * 3600
 """A task of this age is deleted, dispatched or not."""
+
+RETRY_AFTER_SECONDS_MAX = 3600.0
+"""The longest delay that one response may request."""
 
 SHARE_MIN = 1 / 16
 """The least share of a queue's rate under throttling: a queue that stopped would never recover."""
@@ -59,6 +64,21 @@ class RetryPolicy:
             return False
         attempts_used = self.attempts_max < 0 or attempts >= self.attempts_max
         return attempts_used and seconds_since_first >= self.retry_seconds_max
+
+
+def retry_after_seconds(text: str, now: float) -> float:
+    """Read a response's `Retry-After`, in seconds or as a date; 0 if it is empty or invalid."""
+    text = text.strip()
+    try:
+        seconds = float(text) if text.isdecimal() else _date(text) - now
+    except ValueError:
+        return 0.0
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
+
+
+def _date(text: str) -> float:
+    moment = parsedate_to_datetime(text)
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from signalbox.adapters.settings import settings
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra import http_client
 from signalbox_infra.console.actions import REASON_HEADER, action_of, logged_body
-from signalbox_infra.console.pages import Console
-from signalbox_infra.local import stillness
+from signalbox_infra.console.routes import Console
+from signalbox_infra.local import pausing
 from signalbox_infra.local.functions import spans
 from signalbox_infra.status.report import QueueNow
 
@@ -59,7 +59,7 @@ class LocalQueues:
     def _change(self, method: str, name: str) -> None:
         chosen = settings()
         try:
-            getattr(stillness.queues_client(chosen), method)(name=stillness.queue_path(chosen, name))
+            getattr(pausing.queues_client(chosen), method)(name=pausing.queue_path(chosen, name))
         except GoogleAPICallError as error:
             raise http_client.HttpError(str(error)) from error
 

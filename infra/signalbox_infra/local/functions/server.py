@@ -31,13 +31,13 @@ from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import platform
-from signalbox_infra.console.pages import own_answer
+from signalbox_infra.console.routes import own_answer
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions import spans
 from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_infra.local.functions.console import actions_logged, local_console
-from signalbox_infra.local.functions.door import guarded
 from signalbox_infra.local.functions.iam import AuthorizedQueue, check_may_invoke, invokers_enforced
+from signalbox_infra.local.functions.other_sites import guarded
 from signalbox_infra.local.functions.request_labels import LabelledLog, labelled
 from signalbox_infra.local.functions.time_outs import TimeOuts
 from signalbox_infra.local.store.local_store import local_store

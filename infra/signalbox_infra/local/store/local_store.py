@@ -4,7 +4,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.core.ports import Store
 from signalbox.flows.storage.listings import INDEXES
-from signalbox.testing.ports import IndexedStore
+from signalbox.testing.indexed_store import IndexedStore
 from signalbox_infra.local.store.embedded_store import embedded_store
 from signalbox_infra.local.store.store_service import RemoteStore, address
 

@@ -38,10 +38,10 @@ from signalbox.core.ports import (
     Stale,
     Write,
     WriteResult,
+    snapshot_bytes,
 )
 from signalbox.core.problems import BadQuery, BadValue, NeedsIndex, TooLarge, Unavailable
 from signalbox.core.queries import ID, Condition, Field, Index, Order, lacking
-from signalbox.core.reads import snapshot_bytes
 from signalbox.core.record_values import NAN_RANK, NULL_RANK, RECORD_BYTES_MAX, order_key
 from signalbox.core.validation import full_order, is_descending, is_server_value, operands
 

@@ -30,8 +30,8 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import COLLECTION, METADATA_FIELDS, RESERVED, Content, StoredDocument, path_of
 from signalbox.documents.requests import BulkPutRequest, PutRequest
 from signalbox.documents.service.documents import put
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.records import Found, noted
 from signalbox.documents.storage.writes import DocumentWrite, put_write, write_each
 from signalbox.history.model import HISTORY
 
@@ -104,10 +104,12 @@ class _BulkPut:
         to it.
         """
         own = {path_of(key): key for key in keys}
-        inputs = dict.fromkeys(path for key in own.values() for path in reads.input_paths(self._contents[key]))
+        inputs = dict.fromkeys(
+            path for key in own.values() for path in embedded_copies.input_paths(self._contents[key])
+        )
         replaced = self._metadata([path for path in own if path not in inputs])
         read = self._ports.store.read_some((), list(inputs), CORE_LIMITS.read_bytes_max) if inputs else ()
-        embedding = reads.embedding_from(read)
+        embedding = embedded_copies.embedding_from(read)
         records = [record for record in (*replaced, *read) if record.path in own]
         self._found |= {own[record.path]: Found.of(_metadata_of(record), whole=False) for record in records}
         self._sources |= embedding.sources
@@ -124,7 +126,7 @@ class _BulkPut:
                 return
             pause(self._ports, attempt)
             self._read(losers)
-            self._found |= {key: reads.noted(self._ports.store, self._found[key], again=True) for key in losers}
+            self._found |= {key: noted(self._ports.store, self._found[key], again=True) for key in losers}
             losers = self._write(losers)
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
 
@@ -151,7 +153,7 @@ class _BulkPut:
 
     def _is_read(self, key: str) -> bool:
         """Return whether a document's record and all inputs of its links are in memory."""
-        paths = reads.input_paths(self._contents[key])
+        paths = embedded_copies.input_paths(self._contents[key])
         return key in self._found and all(path.partition("/")[2] in self._kind_of(path) for path in paths)
 
     def _kind_of(self, path: str) -> Collection[str]:

@@ -41,7 +41,7 @@ from signalbox.documents.model import (
     goes_with,
     path_of,
 )
-from signalbox.documents.storage.reads import Found, log_header
+from signalbox.documents.storage.records import Found, log_header
 from signalbox.documents.storage.writes import Deletion, deletion
 from signalbox.history.model import HISTORY
 

@@ -12,15 +12,15 @@ from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store
+from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snapshot, Store, is_full
 from signalbox.core.problems import NotFound, TooLarge
-from signalbox.core.reads import is_full
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, log_header, read_whole
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
+from signalbox.documents.storage.records import Found, log_header, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history import service as history
 from signalbox.history.model import HISTORY, Action
@@ -43,7 +43,7 @@ def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocu
         made = put_write(read.own, read.embed(request.content), action, read.header)
         return Decision(made.writes, made.stored, made.effects)
 
-    inputs = reads.input_paths(request.content)
+    inputs = embedded_copies.input_paths(request.content)
     return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
 
 

@@ -31,8 +31,9 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import Content, StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service.documents import check_precondition
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded, is_transform, needs_header, noted, read_whole
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded, is_transform
+from signalbox.documents.storage.records import Found, needs_header, noted, read_whole
 from signalbox.documents.storage.writes import DocumentWrite, put_write
 from signalbox.history import model
 
@@ -44,7 +45,7 @@ def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
     """Merge JSON into a document, or create it. Raises a `Problem` if the patch cannot be merged or stored."""
     if request.write_back:
         return write_back(ports, request)
-    needed = reads.input_paths(request.patch)
+    needed = embedded_copies.input_paths(request.patch)
     for _ in range(CORE_LIMITS.rounds_max):
         stored, needed = _merge(ports, request, needed)
         if stored is not None:
@@ -61,7 +62,7 @@ def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome
     def decide(read: Loaded) -> Decision[Writes, Outcome]:
         check_precondition(request.precondition, read.own)
         content = merged(read.own)
-        needed = reads.input_paths(content)
+        needed = embedded_copies.input_paths(content)
         if read.embedded is None and not set(needed) <= set(paths):
             return Decision((), (None, needed))
         made = put_write(read.own, read.embed(content), header=read.header)
@@ -72,7 +73,7 @@ def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome
 
 def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
     """Merge JSON into a document and its edits of copies into their sources. Raises a `Problem` if it cannot."""
-    paths = _unique([path_of(request.key), *reads.input_paths(request.patch)])
+    paths = _unique([path_of(request.key), *embedded_copies.input_paths(request.patch)])
     for _ in range(LIMITS.link_levels_max + CORE_LIMITS.rounds_max):
         stored, paths = _write_back(ports, request, paths)
         if stored is not None:
@@ -124,7 +125,7 @@ class _Plan:
         others = [record for record in records if record.path != own.record.path and not is_transform(record)]
         self._found = {own.key: own, **{record.id: Found.of(record) for record in others}}
         sources = {key: found.content for key, found in self._found.items()}
-        self._inputs = Embedding(sources, reads.embedding_from(filter(is_transform, records)).transforms)
+        self._inputs = Embedding(sources, embedded_copies.embedding_from(filter(is_transform, records)).transforms)
         self._patches: dict[str, list[Content]] = {}
         self._sources: dict[str, list[str]] = {}
 
@@ -166,7 +167,9 @@ class _Plan:
 
     def _lacks_inputs(self, *contents: Content) -> bool:
         """Note the inputs of contents that have not been read; return whether there are any."""
-        lacking = [path for content in contents for path in reads.input_paths(content) if path not in self._read]
+        lacking = [
+            path for content in contents for path in embedded_copies.input_paths(content) if path not in self._read
+        ]
         self.missing += lacking
         return bool(lacking)
 

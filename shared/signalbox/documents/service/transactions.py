@@ -17,16 +17,17 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of, receipt_path
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.perform import Contended, pause
+from signalbox.core.perform import pause
 from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
-from signalbox.core.problems import OtherBody, TooLarge, Unavailable
+from signalbox.core.problems import Contended, OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import Content, path_of
 from signalbox.documents.problems import BadTransaction
 from signalbox.documents.requests import PutRequest
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import Found, Loaded, needs_header, read_whole
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import Loaded
+from signalbox.documents.storage.records import Found, needs_header, noted, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history.model import HISTORY, header_path
 
@@ -121,13 +122,13 @@ class Transaction:
         puts = {key: content for key, content in self._contents.items() if content is not None}
         unread = [key for key in self._contents if key not in self._read]
         own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key) or WRITERS.only_the_kit]
-        inputs = [path for content in puts.values() for path in reads.input_paths(content)]
+        inputs = [path for content in puts.values() for path in embedded_copies.input_paths(content)]
         paths = list(dict.fromkeys([*own, *inputs]))
         records = read_whole(self._ports.store, paths)
         self._read |= {record.id: record for record in records if record.path in own}
         store, again = self._ports.store, self._attempt > 0
         replaced = (key for key in self._contents if key in self._read)
-        self._replaced = {key: reads.noted(store, Found.of(self._read[key]), again=again) for key in replaced}
+        self._replaced = {key: noted(store, Found.of(self._read[key]), again=again) for key in replaced}
         self._headers = self._log_headers()
         return tuple(record for record in records if record.path in inputs)
 
@@ -140,7 +141,7 @@ class Transaction:
         found, header = self._replaced.get(key), self._headers.get(key)
         if content is not None:
             assert found is not None, "what is put has been read"
-            loaded = Loaded(found, reads.embedding_from(inputs))
+            loaded = Loaded(found, embedded_copies.embedding_from(inputs))
             put = put_write(found, loaded.embed(content), header=header)
             self._follow_ups += put.effects
             return put.writes

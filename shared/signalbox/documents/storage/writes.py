@@ -29,7 +29,7 @@ from signalbox.documents.machine import reactions
 from signalbox.documents.machine.links import bare, link_fields, link_keys
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import RESERVED, Author, Content, Document, StoredDocument, document_json, wanted_path
-from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage.records import Found
 from signalbox.history import machine as history
 from signalbox.history import model as history_model
 from signalbox.history.machine import Recorded, State

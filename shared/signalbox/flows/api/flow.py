@@ -16,31 +16,27 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of
-from signalbox.flows.machine.combinations import (
-    AllOf,
-    AnyOf,
-    FirstSuccessOf,
-    Settled,
-    SettledOf,
-    Shield,
-    check_commands,
-    first_of,
-)
+from signalbox.flows.machine.combinations import Settled, check_commands, first_of
 from signalbox.flows.machine.commands import (
     CONTINUE_AS_NEW,
+    AllOf,
+    AnyOf,
     Batch,
     ContinueAsNew,
+    FirstSuccessOf,
     HeldLock,
     Inline,
     Lock,
     NextEvent,
     RatePermits,
+    SettledOf,
+    Shield,
     Sleep,
     Step,
     batch_of,
 )
-from signalbox.flows.machine.failures import Cancelled
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
+from signalbox.flows.machine.stuck import Cancelled
 from signalbox.flows.machine.tree import Handle
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut

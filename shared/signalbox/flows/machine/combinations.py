@@ -1,46 +1,24 @@
-"""Commands that the code awaits together: all of them, the first, the first that succeeds, or each with its outcome."""
+"""Commands that the code awaits together: all of them, the first, the first that succeeds, or each with its outcome.
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import CoroutineType, GeneratorType
+A `Group` decides which outcome they have together, and which of them it then drops.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Generic
 
-from signalbox.core.calls import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.flows.machine.commands import T
+from signalbox.core.problems import Problem
+from signalbox.flows.machine.commands import AnyOf, HeldLock, T, branches_in
+from signalbox.flows.machine.tree import Node, Parent, Tree, cancelled
+from signalbox.flows.problems import AllFailed
+from signalbox.mailboxes.model.outcomes import CallOutcome
 
+ANY_PATCH = "signalbox.any"
+"""The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AllOf(Awaited[T]):
-    """All of several commands and coroutines. The first error is raised once the others have been cancelled."""
-
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class AnyOf(Awaited[T]):
-    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
-
-    items: tuple[Any, ...]
-    keys: tuple[int | str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstSuccessOf(AnyOf[T]):
-    """The first of several commands that succeeds. The others are abandoned."""
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class SettledOf(Awaited[T]):
-    """All of several commands, each as a `Settled`. No error is raised."""
-
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Shield(Awaited[T]):
-    """A command or a coroutine that no cancel interrupts."""
-
-    item: Any
+DECIDED_PATCH = "signalbox.decided"
+"""The patch from which on a cancel does not take the outcome of a `first` that a kept event has decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +67,174 @@ def check_commands(items: Iterable[Any], name: str) -> None:
         raise TypeError(f"{name} takes commands, not coroutines: a coroutine could be abandoned half done.")
 
 
-def branches_in(item: Any) -> list[Any]:
-    """Return the coroutines and generators in what the code waits for."""
-    match item:
-        case GeneratorType() | CoroutineType():
-            return [item]
-        case AllOf() | AnyOf() | SettledOf():
-            inner = item.items
-        case Shield():
-            inner = (item.item,)
-        case list() | tuple():
-            inner = tuple(item)
-        case _:
-            inner = ()
-    return [branch for each in inner for branch in branches_in(each)]
+# --- groups ---
+
+
+class Mode(Enum):
+    """What a group waits for."""
+
+    ALL = auto()
+    FIRST = auto()
+    SUCCESS = auto()
+    """The first that succeeds."""
+    SETTLED = auto()
+    """All, each with its result or its error."""
+
+
+class Group:
+    """Several nodes for which a branch waits together."""
+
+    def __init__(self, tree: Tree, parent: Parent, slot: int, mode: Mode, keys: Sequence[int | str] = ()) -> None:
+        self.tree, self.parent, self.slot = tree, parent, slot
+        self._mode, self._keys = mode, keys
+        self._children: list[Node] = []
+        self._done: list[bool] = []
+        self._results: list[Any] = []
+        self._left = 0
+        self._error: CallOutcome | None = None
+        self._items: Iterator[tuple[int, Any]] = iter(())
+        self._path = self._location = ""
+        self._cancel_is_due = False
+
+    def begin(self, items: Sequence[Any], path: str, location: str) -> "Group":
+        """Add each item to the tree, under the group's path and the item's number."""
+        self._left = len(items)
+        self._done, self._results = [False] * len(items), [None] * len(items)
+        if not items:
+            self._end(CallOutcome([]))
+        self._items, self._path, self._location = iter(enumerate(items)), path, location
+        self._place()
+        return self
+
+    def _place(self) -> None:
+        """Add the items that are left, unless one of them decides the group."""
+        for number, item in self._items:
+            self._children.append(self.tree.place(item, f"{self._path}.{number}", self, number, self._location))
+            if self._takes_one and self._stops():
+                return
+
+    @property
+    def _takes_one(self) -> bool:
+        return self._mode in (Mode.FIRST, Mode.SUCCESS)
+
+    def _stops(self) -> bool:
+        """Return whether a kept event has decided a `first`: its later commands must not take another event.
+
+        Before the patch, it stopped as soon as anything in the flow was decided. A `first_success` is younger.
+        """
+        if self._children[-1].decided or self._mode is Mode.SUCCESS:
+            return self._children[-1].decided
+        return bool(self.tree.ready) and not self.tree.patched(ANY_PATCH)
+
+    def got(self, slot: int, outcome: CallOutcome) -> None:
+        if self._left == 0 or self._done[slot]:
+            return
+        self._done[slot] = True
+        if self._mode is Mode.FIRST:
+            self._decide(outcome if outcome.failed else CallOutcome(First((self._keys[slot], outcome.value))))
+            return
+        if self._mode is Mode.SUCCESS:
+            self._take_success(slot, outcome)
+            return
+        self._results[slot] = _settled(outcome) if self._mode is Mode.SETTLED else outcome.value
+        self._left -= 1
+        if outcome.failed and not (self._mode is Mode.SETTLED and isinstance(outcome.exception(), Problem)):
+            self._fail(outcome)
+        if self._left == 0:
+            self._end(self._error or CallOutcome(self._results))
+
+    def _take_success(self, slot: int, outcome: CallOutcome) -> None:
+        """Decide with a success; after a failure, wait for the others. Those are added that were not yet."""
+        error = outcome.exception()
+        if not isinstance(error, Problem):
+            self._decide(outcome if error else CallOutcome(First((self._keys[slot], outcome.value))))
+            return
+        self._results[slot] = error
+        self._left -= 1
+        if self._left and not self._cancel_is_due:
+            self._place()
+            return
+        errors = {key: each for key, each in zip(self._keys, self._results, strict=True) if each}
+        shown = "; ".join(f"{key}: {each.detail}" for key, each in errors.items())
+        self._decide(CallOutcome(raised=AllFailed(f"None of {len(self._keys)} commands succeeded. {shown}", errors)))
+
+    @property
+    def decided(self) -> bool:
+        if self._takes_one:
+            return self._left == 0 or any(child.decided for child in self._open())
+        return all(child.decided for child in self._children)
+
+    @property
+    def shielded(self) -> bool:
+        return any(child.shielded for child in self._children)
+
+    def _decide(self, outcome: CallOutcome) -> None:
+        self._left = 0
+        for child in self._open():
+            child.abandon()
+        self._end(outcome)
+
+    def _fail(self, outcome: CallOutcome) -> None:
+        if self._error is None:
+            self._error = outcome
+            for child in self._open():
+                child.cancel(cancelled("another command of the group failed"))
+
+    def _end(self, outcome: CallOutcome) -> None:
+        if outcome.failed:
+            self._release_locks()
+        self.tree.ready.append((self.parent, self.slot, outcome))
+
+    def _open(self) -> Iterator[Node]:
+        return iter([child for child, done in zip(self._children, self._done, strict=False) if not done])
+
+    def cancel(self, outcome: CallOutcome) -> bool:
+        """Cancel all nodes that have not ended. A group that has failed before reports the cancel, not its error.
+
+        A `first` with a shielded command is not cancelled: its branch waits until it is decided.
+        """
+        if self._left == 0 or (self._takes_one and self.shielded):
+            return False
+        if self._takes_one and self.decided and self.tree.patched(DECIDED_PATCH):
+            self._cancel_is_due = True
+            return False  # a kept event is on its way to the code
+        if self._takes_one:
+            self._decide(outcome)
+            return True
+        self._error = outcome
+        for child in self._open():
+            child.cancel(outcome)
+        return True
+
+    def abandon(self) -> None:
+        self._left = 0
+        for child in self._open():
+            child.abandon()
+        self._release_locks()
+
+    def _release_locks(self) -> None:
+        """Release the locks among the results, which the code never receives."""
+        for lock in _locks_in(self._results):
+            if not any(handle.has(lock) for handle in self.tree.handles):
+                lock.release()
+
+
+def _locks_in(results: list[Any]) -> Iterator[HeldLock]:
+    """Iterate over the locks in results: those of groups contain results in turn."""
+    waiting: list[Any] = [results]
+    seen = set()
+    while waiting:
+        value = waiting.pop()
+        match value:
+            case HeldLock():
+                yield value
+            case Settled():
+                waiting.append(value.result)
+            case list() | tuple() | dict() if id(value) not in seen:
+                seen.add(id(value))
+                waiting.extend(value.values() if isinstance(value, dict) else value)
+
+
+def _settled(outcome: CallOutcome) -> Settled[Any]:
+    error = outcome.exception()
+    return Settled(outcome.value, error if isinstance(error, Exception) else None)

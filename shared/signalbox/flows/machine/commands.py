@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from types import TracebackType
+from types import CoroutineType, GeneratorType, TracebackType
 from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
@@ -20,11 +20,12 @@ from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
 from signalbox.core.json_types import type_errors
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.problems import BadArgument, GaveUp, LeaseEnded, Problem, UnknownTask
+from signalbox.core.problems import BadArgument, LeaseEnded, Problem, UnknownTask
 from signalbox.flows.limits import LIMITS
+from signalbox.flows.machine.retries import Retried
 from signalbox.flows.machine.running_flow import created, current_branch
 from signalbox.flows.model.messages import SUB_FLOW
-from signalbox.flows.problems import BadFlow
+from signalbox.flows.problems import BadFlow, check_count, check_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
@@ -71,50 +72,6 @@ class Command(Awaited[T]):
         return f"{self.kind} {self.name}".rstrip()
 
 
-class Retried:
-    """A step that runs again after a `Problem`: `attempts_max` times in all, except after one of `no_retry`.
-
-    The pause before the second attempt is `pause_seconds`. Each further one is `pause_factor` times as long, and none
-    is longer than `pause_max_seconds`.
-    """
-
-    __slots__ = ()
-
-    attempts_max: int
-    pause_seconds: float
-    pause_factor: float
-    pause_max_seconds: float
-    no_retry: tuple[type[Problem], ...]
-
-    def _check_retries(self) -> None:
-        """Raise `BadFlow` for values out of range."""
-        _check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
-        _check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
-        _check_seconds("pause_max_seconds", self.pause_max_seconds, CORE_LIMITS.delay_seconds_max)
-        factor, most = self.pause_factor, LIMITS.flow_pause_factor_max
-        if not isinstance(factor, int | float) or isinstance(factor, bool) or not 1 <= factor <= most:
-            raise BadFlow(f"`pause_factor` must be a number from 1 to {most:,}.", field="pause_factor")
-        if self.pause_max_seconds < self.pause_seconds:
-            raise BadFlow("`pause_max_seconds` must be at least `pause_seconds`.", field="pause_max_seconds")
-        if not isinstance(self.no_retry, tuple) or not all(map(_is_problem_class, self.no_retry)):
-            raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
-
-    def pause_before(self, attempt: int) -> float:
-        """Return the seconds of the pause before an attempt. The first one has none."""
-        if attempt == 1:
-            return 0
-        try:
-            return min(self.pause_max_seconds, self.pause_seconds * float(self.pause_factor) ** (attempt - 2))
-        except OverflowError:
-            return self.pause_max_seconds if self.pause_seconds else 0
-
-    def is_retried(self, attempt: int, outcome: CallOutcome) -> bool:
-        """Return whether the step runs again after this attempt had a failed outcome."""
-        slug = (outcome.error or {}).get("type")
-        is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
-        return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Step(Retried, Command[T]):
     """Run a task."""
@@ -158,7 +115,7 @@ class Inline(Retried, Command[T]):
 
     def __post_init__(self) -> None:
         self._check_retries()
-        _check_seconds("timeout_seconds", self.timeout_seconds, LIMITS.inline_timeout_seconds_max)
+        check_seconds("timeout_seconds", self.timeout_seconds, LIMITS.inline_timeout_seconds_max)
 
     @property
     def name(self) -> str:
@@ -177,7 +134,7 @@ class Sleep(Command[None]):
     seconds: float
 
     def __post_init__(self) -> None:
-        _check_seconds("seconds", self.seconds, MAILBOXES_LIMITS.call_later_seconds_max)
+        check_seconds("seconds", self.seconds, MAILBOXES_LIMITS.call_later_seconds_max)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +174,7 @@ class Lock(Command["HeldLock"]):
     _entered: list[tuple[str, "HeldLock"]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        _check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
+        check_count("permits", self.permits, SEMAPHORE_LIMITS.permits_max)
         _check_lease_seconds(self.lease_seconds)
         if self.key:
             check_lane_key(self.key)
@@ -248,7 +205,7 @@ class RatePermits(Command[None]):
     weight: int = 1
 
     def __post_init__(self) -> None:
-        _check_count("weight", self.weight, CORE_LIMITS.burst_max)
+        check_count("weight", self.weight, CORE_LIMITS.burst_max)
 
     @property
     def name(self) -> str:
@@ -372,6 +329,59 @@ class ContinueAsNew:
     arguments: Mapping[str, Any]
 
 
+# --- combinations ---
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class AllOf(Awaited[T]):
+    """All of several commands and coroutines. The first error is raised once the others have been cancelled."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class AnyOf(Awaited[T]):
+    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
+
+    items: tuple[Any, ...]
+    keys: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstSuccessOf(AnyOf[T]):
+    """The first of several commands that succeeds. The others are abandoned."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class SettledOf(Awaited[T]):
+    """All of several commands, each as a `Settled`. No error is raised."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Shield(Awaited[T]):
+    """A command or a coroutine that no cancel interrupts."""
+
+    item: Any
+
+
+def branches_in(item: Any) -> list[Any]:
+    """Return the coroutines and generators in what the code waits for."""
+    match item:
+        case GeneratorType() | CoroutineType():
+            return [item]
+        case AllOf() | AnyOf() | SettledOf():
+            inner = item.items
+        case Shield():
+            inner = (item.item,)
+        case list() | tuple():
+            inner = tuple(item)
+        case _:
+            inner = ()
+    return [branch for each in inner for branch in branches_in(each)]
+
+
 # --- locks ---
 
 
@@ -441,23 +451,9 @@ def check_event_name(name: Any) -> str:
     return str(name)
 
 
-def _check_count(name: str, value: Any, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise BadFlow(f"`{name}` must be a whole number from 1 to {most:,}.", field=name)
-
-
-def _check_seconds(name: str, value: Any, most: float) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
-        raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)
-
-
-def _is_problem_class(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Problem)
-
-
 def _check_lease_seconds(value: float | None) -> None:
     if value is not None:
-        _check_seconds("lease_seconds", value, CORE_LIMITS.lease_seconds_max)
+        check_seconds("lease_seconds", value, CORE_LIMITS.lease_seconds_max)
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:

@@ -56,10 +56,21 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import LeaseEnded, Problem
 from signalbox.core.times import EPOCH
 from signalbox.flows.limits import LIMITS
-from signalbox.flows.machine.combinations import AllOf, AnyOf, FirstSuccessOf, SettledOf, Shield
-from signalbox.flows.machine.commands import ContinueAsNew, HeldLock, Lock, NextEvent, Renew, command_of
-from signalbox.flows.machine.failures import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
-from signalbox.flows.machine.groups import Group, Mode
+from signalbox.flows.machine.combinations import Group, Mode
+from signalbox.flows.machine.commands import (
+    AllOf,
+    AnyOf,
+    ContinueAsNew,
+    FirstSuccessOf,
+    HeldLock,
+    Lock,
+    NextEvent,
+    Renew,
+    SettledOf,
+    Shield,
+    command_of,
+)
+from signalbox.flows.machine.stuck import NO_EVENT_LOOP, Stuck, diverged, failed, misused, stored_json, too_large
 from signalbox.flows.machine.tree import Branch, Handle, HandleWait, Node, Parent, PendingCommand, Shielded, cancelled
 from signalbox.flows.model.addresses import FLOW_NAME
 from signalbox.flows.model.definitions import FlowDefinition

@@ -15,7 +15,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import ContinueAsNew
-from signalbox.flows.machine.failures import stored_json, too_large, trace_of
+from signalbox.flows.machine.stuck import stored_json, too_large, trace_of
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.headers import CANCELLED, COMPLETED, FAILED, End, FlowHeader, Origin
 from signalbox.flows.model.log import NO_ENTRIES

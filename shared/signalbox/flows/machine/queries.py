@@ -26,8 +26,8 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.failures import Cancelled, Stuck, failed, stored_json
 from signalbox.flows.machine.running_flow import running
+from signalbox.flows.machine.stuck import Cancelled, Stuck, failed, stored_json
 from signalbox.flows.model.definitions import FlowDefinition
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Message

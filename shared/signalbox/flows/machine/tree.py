@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeVar
 from signalbox.core.calls import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
-from signalbox.flows.machine.combinations import branches_in
-from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock
-from signalbox.flows.machine.failures import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
+from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock, branches_in
 from signalbox.flows.machine.running_flow import RunningFlow, running
+from signalbox.flows.machine.stuck import Cancelled, awaited_by, failed, frame_of, is_misuse, location_of, misused
 from signalbox.flows.problems import CommandCancelled
 from signalbox.mailboxes.model.outcomes import CallOutcome
 

@@ -96,19 +96,10 @@ from signalbox.flows.machine.claims import (
     kept_claims,
     new_claims,
 )
-from signalbox.flows.machine.commands import (
-    Command,
-    ContinueAsNew,
-    Inline,
-    Lock,
-    RatePermits,
-    Retried,
-    Sleep,
-    Step,
-    SubFlow,
-)
+from signalbox.flows.machine.commands import Command, ContinueAsNew, Inline, Lock, RatePermits, Sleep, Step, SubFlow
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import diverged
+from signalbox.flows.machine.retries import Retried
+from signalbox.flows.machine.stuck import diverged
 from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition

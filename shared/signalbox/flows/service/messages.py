@@ -16,7 +16,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, not_valid
 from signalbox.flows.machine.commands import check_event_name
 from signalbox.flows.machine.effects import wake_flow
-from signalbox.flows.machine.failures import checked_json
+from signalbox.flows.machine.stuck import checked_json
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Cancel, Event, Message, message_to_record

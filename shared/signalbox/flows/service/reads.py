@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from signalbox.core.polling import poll
 from signalbox.core.ports import Ports, Snapshot, Store
-from signalbox.core.reads import poll
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader

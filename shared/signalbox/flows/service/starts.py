@@ -21,8 +21,8 @@ from signalbox.core.ports import AlreadyExists, Ports, Snapshot
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.effects import wake_flow
-from signalbox.flows.machine.failures import Stuck, checked_json
 from signalbox.flows.machine.headers import forked_header
+from signalbox.flows.machine.stuck import Stuck, checked_json
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows

@@ -21,7 +21,7 @@ from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.effects import release_effect, wake_flow
-from signalbox.flows.machine.failures import Stuck, too_large
+from signalbox.flows.machine.stuck import Stuck, too_large
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows

@@ -45,7 +45,7 @@ from signalbox.flows.machine.effects import (
     wake_at_deadline,
     wake_flow,
 )
-from signalbox.flows.machine.failures import too_large
+from signalbox.flows.machine.stuck import too_large
 from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress

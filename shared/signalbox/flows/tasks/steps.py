@@ -30,7 +30,7 @@ from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, 
 from signalbox.core.times import rfc3339
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import wake_flow
-from signalbox.flows.machine.failures import step_outcome
+from signalbox.flows.machine.stuck import step_outcome
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.messages import Result, child_id, message_to_record

@@ -23,7 +23,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import Carrier
 from signalbox.flows.machine.commands import Inline
 from signalbox.flows.machine.effects import wake_flow
-from signalbox.flows.machine.failures import Stuck, step_outcome
+from signalbox.flows.machine.stuck import Stuck, step_outcome
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.model.headers import RUNNING_STEPS

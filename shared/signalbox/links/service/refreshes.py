@@ -26,9 +26,8 @@ from signalbox.core.effects import Decision
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, pause, perform
-from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult
+from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult, is_full
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.reads import is_full
 from signalbox.core.record_values import map_bytes
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links, reactions
@@ -44,8 +43,9 @@ from signalbox.documents.model import (
     wanted_path,
 )
 from signalbox.documents.service.dependents import delete_late_dependent
-from signalbox.documents.storage import reads
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
+from signalbox.documents.storage import embedded_copies
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
+from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import DocumentWrite, document_write, write_each
 from signalbox.history import service as history
 from signalbox.links import machine, storage
@@ -80,11 +80,11 @@ def normalize(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True)
     now on: that client did not keep `linked`.
     """
     found = Found.of(ports.store.read(path_of(key))[0])
-    paths = reads.input_paths(found.content) if found.content is not None else []
+    paths = embedded_copies.input_paths(found.content) if found.content is not None else []
 
     def decide(read: Loaded) -> Decision[Writes, Content]:
         now = read.own.document
-        if now is None or reads.input_paths(now.content) != paths:
+        if now is None or embedded_copies.input_paths(now.content) != paths:
             return Decision((), {})  # deleted, or written again: the event of that write follows
         embedded = read.embed(now.content, hops, refuse=False)
         linked = by_another or not now.stamp_matches or documents.counts_as_linked(now)
@@ -116,7 +116,7 @@ def report_failures(ports: Ports, key: str, content: Content) -> None:
 def transform_paths_in(linking: Sequence[Snapshot], keys: Sequence[str]) -> list[str]:
     """Return the paths of the transforms that apply to copies of these keys in these documents."""
     contents = documents.contents_of(snapshot.data for snapshot in linking)
-    return reads.transform_paths(contents, keys)
+    return embedded_copies.transform_paths(contents, keys)
 
 
 def refresh(
@@ -163,7 +163,9 @@ def _refresh(
         if timed:
             _note_age(ports, inputs[0], own)
         again, linking = _read_both(ports, input_paths, waiting)
-        changed = [now for now in reads.changed_inputs(inputs, again) if (now.path, now.update_time) not in own]
+        changed = [
+            now for now in embedded_copies.changed_inputs(inputs, again) if (now.path, now.update_time) not in own
+        ]
         if changed:
             waiting = paths
             again, linking = _read_both(ports, input_paths, waiting)
@@ -203,7 +205,7 @@ def write_copies(
     A permanent error is logged, and the copies that the store refuses are replaced by marks. A retry would not help,
     and the other documents must not wait for it.
     """
-    embedding = reads.embedding_from(inputs)
+    embedding = embedded_copies.embedding_from(inputs)
     losers: list[str] = []
     landed: Landed = set()
     for made in _in_groups(_refreshed(ports, snapshot, embedding, hops) for snapshot in linking):
@@ -334,11 +336,11 @@ def verify_copies(
     It enqueues a task and does not write itself, because a redelivery of this event still describes the put, not what
     the first delivery wrote. Returns the records at `extra_paths`, which take no round trip of their own.
     """
-    transform_paths = reads.transform_paths([document.content], targets)
+    transform_paths = embedded_copies.transform_paths([document.content], targets)
     extras: Sequence[Snapshot] = ()
     for read in storage.marked_in_groups(ports, targets, [*transform_paths, *extra_paths]):
         inputs, extras = read[: len(read) - len(extra_paths)], read[len(read) - len(extra_paths) :]
-        embedding = reads.embedding_from(inputs)
+        embedding = embedded_copies.embedding_from(inputs)
         for target in embedding.sources:
             refreshed = links.refresh_copies(key, document, embedding.only(target))
             if refreshed is not links.Refresh.UNCHANGED:

@@ -19,7 +19,6 @@ page is not found there, and nothing is written.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from datetime import timedelta
 
 from signalbox.core import values
 from signalbox.core.effects import Decision
@@ -27,14 +26,13 @@ from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import Must, Ports, Put, Query, Snapshot
+from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.core.reads import is_full, snapshot_bytes
 from signalbox.documents import model as documents
 from signalbox.documents.machine import links
 from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
-from signalbox.documents.storage import reads
+from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import (
@@ -128,10 +126,10 @@ class _PageFindings:
     refused: list[str] = field(default_factory=list)
 
     def note(self, key: str, read: Sequence[Snapshot]) -> None:
-        """Note a difference between records. If one was written recently, its event may still be on its way."""
+        """Note a difference between records."""
         written = [snapshot.update_time for snapshot in read if snapshot.update_time]
-        recent = max(snapshot.read_time for snapshot in read) - timedelta(seconds=LIMITS.verify_moving_seconds)
-        (self.moving if any(time > recent for time in written) else self.drifted).append(key)
+        now = max(snapshot.read_time for snapshot in read)
+        (self.moving if machine.is_moving(written, now) else self.drifted).append(key)
 
 
 def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
@@ -230,7 +228,7 @@ def _differs(
 ) -> bool:
     if not document.stamp_matches or not links.link_index_matches(snapshot.data or {}, document.content):
         return True
-    embedding = reads.embedding_from([*targets, *transforms])
+    embedding = embedded_copies.embedding_from([*targets, *transforms])
     try:
         expected = links.embed_links(snapshot.id, document.content, embedding, _hops(targets), refuse=False)
     except Problem:

@@ -7,7 +7,8 @@ preconditions of the records that were loaded. The decisions are in the other mo
     leases       claim, renew, end
     wait_queue   who is granted next; the admit run
     lanes        whose turn it is among the waits of several keys and priorities
-    settings     create, change, clean up, delete when unused
+    settings     create, change, pause, resume
+    deletion     delete old receipts, and a semaphore that is unused
     deadlocks    circles among waits of several semaphores
 
 A task is named after its purpose, so that the queue recognises a repeat: the semaphore's path and incarnation, and then
@@ -29,8 +30,7 @@ from signalbox.core.times import microseconds, slot_end
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.leases import LeaseRecord, Release
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import LANES_FORMAT, State, Waiter
 
 Answer = TypeVar("Answer")

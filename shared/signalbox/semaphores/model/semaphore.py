@@ -30,11 +30,26 @@ from signalbox.semaphores.model.lanes import Lane, Mode
 from signalbox.semaphores.model.leases import EndedLease, LeaseRecord
 from signalbox.semaphores.model.waiters import LANES_FORMAT, Waiter
 
+COLLECTION = "semaphores"
+
 PAUSED_FORMAT = 3
 """The format of a paused semaphore: earlier releases would grant its permits."""
 
 
 _PLAIN_FIELDS = ("permits", "lease_seconds", "delete_after_seconds", "next_token", "mode", "alarm_at", "clean_at")
+
+
+def path_of(name: str) -> str:
+    return f"{COLLECTION}/{name}"
+
+
+def waiter_path(name: str, id_: str) -> str:
+    return f"{path_of(name)}/waiters/{id_}"
+
+
+def release_path(name: str, lease_id: str) -> str:
+    """Return the path of a release that was left for an admit run."""
+    return f"{path_of(name)}/releases/{lease_id}"
 
 
 @dataclass(frozen=True, slots=True)

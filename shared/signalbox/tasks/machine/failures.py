@@ -1,4 +1,4 @@
-"""The failure of a task that was given up: it is kept, and retried once.
+"""The failure of a task that was given up: what is kept of its error, and that it is retried once.
 
     state     a delivery gives up  retry                delete
     --------  -------------------  -------------------  ------------
@@ -12,13 +12,45 @@
 only a write of its document causes an event.
 """
 
+import traceback as tracebacks
+
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.critical_sections.model import Grant
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.machine.waits import requested
-from signalbox.tasks.model import Failure, failure_path
+from signalbox.tasks.model import Attempt, ErrorText, Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
+
+# --- what is kept ---
+
+
+def text_of(error: BaseException) -> ErrorText:
+    """Return the texts of an exception."""
+    return _cut(f"{type(error).__name__}: {error}", "".join(tracebacks.format_exception(error)))
+
+
+def _cut(error: str, traceback: str) -> ErrorText:
+    """Return the beginning of an error's line and the end of its traceback, as much as a record can hold."""
+    return ErrorText(
+        _readable(error)[: CORE_LIMITS.error_letters_max], _readable(traceback)[-LIMITS.traceback_letters_max :]
+    )
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def failure_of(attempt: Attempt, problem: tuple[str, str], text: ErrorText, attempts: int) -> Failure:
+    """Return the failure of a delivery; `problem` is its type and its detail."""
+    kind, detail = problem
+    what = attempt.operation, attempt.call, attempt.context, kind, _cut(detail, "").error
+    return Failure(*what, text, attempts, attempt.trace)
+
+
+# --- retry ---
 
 
 def retry_wait(failure: Failure) -> tuple[str, WaitRequest] | None:

@@ -1,4 +1,4 @@
-"""Keep tasks that were given up; show them, run them again, delete them (`machine.py` has the table).
+"""Keep tasks that were given up; show them, run them again, delete them (`machine/failures.py` has the table).
 
 A failure is kept before the lease of its task is released and before its delivery is acknowledged: until then the task
 is delivered again, and the next delivery keeps it.
@@ -18,7 +18,14 @@ from signalbox.core.queries import Field, Order
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores import service as semaphores
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.machine.failures import check_repeatable, retry_section_call, retry_task, retry_wait
+from signalbox.tasks.machine.failures import (
+    check_repeatable,
+    failure_of,
+    retry_section_call,
+    retry_task,
+    retry_wait,
+    text_of,
+)
 from signalbox.tasks.model import (
     ATTEMPTS,
     ERRED_AT,
@@ -30,7 +37,6 @@ from signalbox.tasks.model import (
     Failure,
     Start,
     failure_path,
-    text_of,
 )
 from signalbox.tasks.problems import StillRetried
 from signalbox.tasks.storage import retrying_json
@@ -44,7 +50,7 @@ def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None
     """Write the failure of a task that is given up, unless an earlier delivery has. Raises `Unavailable`."""
     text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
     number = start.number - isinstance(problem, GaveUp)
-    failure = Failure.of(attempt, (problem.slug(), problem.detail), text, number)
+    failure = failure_of(attempt, (problem.slug(), problem.detail), text, number)
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:

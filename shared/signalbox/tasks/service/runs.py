@@ -42,7 +42,7 @@ from signalbox.critical_sections.model import SectionRun
 from signalbox.rates import service as rates
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.model.leases import Lease
-from signalbox.semaphores.model.paths import waiter_path
+from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest

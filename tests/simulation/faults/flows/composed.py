@@ -12,9 +12,9 @@ from typing import Any
 from signalbox.core.effects import Decision
 from signalbox.core.ports import SERVER_TIME, Ports, Put, Snapshot, Store
 from signalbox.flows.api import flow
+from signalbox.flows.machine.combinations import Group
 from signalbox.flows.machine.driver import Driver, Position
 from signalbox.flows.machine.effects import wake_at_deadline
-from signalbox.flows.machine.groups import Group
 from signalbox.flows.machine.tree import Handle, HandleWait, cancelled
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import FlowDefinition

@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.core.ports import Committed, Ports, Put, Snapshot, WriteResult
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.claims import Carrier, Steps
-from signalbox.flows.machine.commands import Retried
+from signalbox.flows.machine.retries import Retried
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Message, Result

@@ -17,7 +17,7 @@ from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew
 from signalbox.flows.machine.effects import release_effect, repeat_flow, wake_flow
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.tree import PendingCommand
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress

@@ -9,8 +9,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import TooLarge
+from signalbox.flows.machine.combinations import Group
 from signalbox.flows.machine.driver import Driver
-from signalbox.flows.machine.groups import Group
 from signalbox.flows.machine.tree import CLOSES_MAX, Branch, Shielded, innermost, is_open
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.definitions import Flows

@@ -16,7 +16,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback
 from signalbox.flows.machine.claims import NOBODY, Carrier
 from signalbox.flows.machine.effects import step_effect
-from signalbox.flows.machine.failures import Stuck
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition

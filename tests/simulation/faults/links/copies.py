@@ -18,7 +18,7 @@ from signalbox.documents.machine import copies, links
 from signalbox.documents.machine.copies import Embedding, fits_with_any_marks
 from signalbox.documents.machine.reactions import Reaction, page_task
 from signalbox.documents.model import Content, Document, Size, path_of, size_of
-from signalbox.documents.storage import reads
+from signalbox.documents.storage import embedded_copies
 from signalbox.links import storage
 from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
@@ -41,12 +41,12 @@ from tests.simulation.worlds.links.kinds import (
 def _check_again_only_after_writing() -> Replacements:
     """A page reads its inputs again only when it wrote something."""
     wrote: list[bool] = [False]
-    write_copies, changed_inputs = refreshes.write_copies, reads.changed_inputs
+    write_copies, changed_inputs = refreshes.write_copies, embedded_copies.changed_inputs
 
     def watched(
         ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
     ) -> tuple[list[str], Any]:
-        embedding = reads.embedding_from(inputs)
+        embedding = embedded_copies.embedding_from(inputs)
         wrote[0] = any(refreshes._refreshed(_Silent(ports), one, embedding, hops) for one in linking)
         return write_copies(ports, key, linking, inputs, hops)
 
@@ -106,7 +106,7 @@ def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: st
 def _mark_only_what_differs(
     ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
 ) -> Sequence[Snapshot]:
-    embedding = reads.embedding_from(ports.store.read(*reads.input_paths(document.content)))
+    embedding = embedded_copies.embedding_from(ports.store.read(*embedded_copies.input_paths(document.content)))
     differing = [one for one in targets if differs(key, document, embedding.only(one))]
     if differing:
         return verify_copies(ports, event_id, key, document, differing, extra_paths)

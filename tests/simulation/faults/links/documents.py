@@ -11,7 +11,7 @@ from signalbox.documents.model import Author, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.service.bulk import _BulkPut
 from signalbox.documents.storage import writes
-from signalbox.documents.storage.reads import Found, etag_of
+from signalbox.documents.storage.records import Found, etag_of
 from signalbox.documents.storage.writes import DocumentWrite
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_links, in_world

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from signalbox.core.ports import Ports, Snapshot, Store
-from signalbox.documents.storage.reads import DocumentRead, Found, Loaded
+from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
+from signalbox.documents.storage.records import Found
 from tests.simulation.faults.links.planting import in_links
 from tests.simulation.faults.points import original
 from tests.simulation.worlds.links.kinds import DIVIDED

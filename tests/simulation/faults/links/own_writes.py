@@ -13,7 +13,7 @@ from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.model import Document
 from signalbox.documents.storage import writes
-from signalbox.documents.storage.reads import Found
+from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_world

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from signalbox.core.ports import Ports, Snapshot
-from signalbox.core.reads import is_full
+from signalbox.core.ports import Ports, Snapshot, is_full
 from signalbox.documents import model
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import Content, Document
-from signalbox.documents.storage import reads
+from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.service import refreshes
 from tests.simulation.faults.fault import Fault
@@ -36,7 +35,7 @@ def _verify_by_sources_alone(
 ) -> Sequence[Snapshot]:
     """The output of any transform passes for that of the present one."""
     read = storage.mark_linked(ports, targets, extra_paths)
-    sources = reads.embedding_from(read[: len(targets)]).sources
+    sources = embedded_copies.embedding_from(read[: len(targets)]).sources
     for target in targets:
         embeddings = (Embedding({target: sources[target]}, one) for one in ANY_TRANSFORMS)
         if all(differs(key, document, one) for one in embeddings):

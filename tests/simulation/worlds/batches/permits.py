@@ -21,7 +21,7 @@ from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores import tasks as semaphores_tasks
-from signalbox.semaphores.model import paths
+from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
@@ -173,8 +173,8 @@ class Permits:
 
     def check_rest(self) -> None:
         """Check that no permit is held, and no wait is left."""
-        [read] = self._world.store.read(paths.path_of(NAME))
-        waiters = [one.data or {} for one in self._world.store.query(Query(f"{paths.path_of(NAME)}/waiters"))]
+        [read] = self._world.store.read(semaphore.path_of(NAME))
+        waiters = [one.data or {} for one in self._world.store.query(Query(f"{semaphore.path_of(NAME)}/waiters"))]
         REACHED[PERMITS_WAITED] += sum(waiter["joined"] is not None for waiter in waiters)
         waiting = [waiter for waiter in waiters if waiter["state"] == "waiting"]
         leases = Semaphore.from_record(read.data).leases if read.data else ()

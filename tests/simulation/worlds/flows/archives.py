@@ -12,6 +12,7 @@ from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import shown_entry
 from signalbox.flows.model.retention import Keeping
+from tests.simulation.fault_rates import ARCHIVE_FAILS_RATE
 from tests.simulation.reach import ARCHIVED, ARCHIVES_FAILED, REACHED
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.flows.history import FlowsHistory
@@ -19,7 +20,6 @@ from tests.simulation.worlds.flows.history import FlowsHistory
 PLACE = "gs://archive/of/flows"
 ADDRESS = ("flow", "id", "number")
 DAYS = (None, 32, 40, 90)
-FAILING = 0.4
 
 
 def keeping_of(random: Random) -> Keeping:
@@ -49,7 +49,7 @@ class Archive:
         """Write an archive as a whole, or fail before or after that."""
         content = list(rows)
         self.world.step(f"write {name}")
-        fails = self.broken or (self.failures_left > 0 and self.random.random() < FAILING)
+        fails = self.broken or (self.failures_left > 0 and self.random.random() < ARCHIVE_FAILS_RATE)
         self.failures_left -= fails
         REACHED[ARCHIVES_FAILED] += fails
         if fails and (self.broken or self.random.random() < 0.5):

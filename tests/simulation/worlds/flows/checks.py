@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from signalbox.core import outbox
 from signalbox.core.ports import Query
 from signalbox.flows.machine.driver import Driver, Position, replay
-from signalbox.flows.machine.failures import Stuck
 from signalbox.flows.machine.headers import end_of
+from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, sub_flow_address
 from signalbox.flows.storage.listings import LABELS
 from signalbox.flows.storage.log import read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.acts import TERMINATED

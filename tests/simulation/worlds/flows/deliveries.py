@@ -21,6 +21,7 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
 from signalbox.tasks.model import Attempt, RetryLimits
+from tests.simulation.fault_rates import STEP_ERROR_PASSES_RATE, STEP_FAILS_RATE
 from tests.simulation.reach import REACHED, STEPS_RUN, TASKS_PURGED
 from tests.simulation.reuse import allow_from_an_old_outbox_record, names_in_old_records
 from tests.simulation.tasks import NAME_KEPT_SECONDS
@@ -37,8 +38,6 @@ STARTS_MAX = 60
 REPEATED = ("release", "wait", "renew", "populate")
 """The acts that a flow may ask for again, hours later."""
 
-FAILING, FAILING_OFTEN, TRANSIENT = 0.25, 0.7, 0.1
-
 
 @dataclass
 class FlowDeliveries:
@@ -52,7 +51,7 @@ class FlowDeliveries:
     history: FlowsHistory
     code: Callable[[], Code]
     own: Random
-    failing: float = FAILING
+    failing: float = STEP_FAILS_RATE
     told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     starts: Counter[str] = field(default_factory=Counter)
@@ -140,7 +139,7 @@ class FlowDeliveries:
         self.starts[effect.name] += 1
         self.history.names[place] = f"{FUNCTION}.{effect.task}"
         self.world.step(f"step {effect.task} of {place} ends as {number}")
-        if self.world.fault_rates.left and self.own.random() < TRANSIENT:
+        if self.world.fault_rates.left and self.own.random() < STEP_ERROR_PASSES_RATE:
             raise Unavailable("the step's code has no luck")
         self.history.outcomes[place].add((step["attempt"], number))
         self.history.ended_at[number] = self.world.now()

@@ -29,11 +29,11 @@ from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.testing.limits import replaced
+from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE
 from tests.simulation.lengths import faults
 from tests.simulation.reach import REACHED, TASKS_REFUSED
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.acts import Act
-from tests.simulation.worlds.flows.deliveries import FAILING_OFTEN
 from tests.simulation.worlds.flows.kinds import Kind
 from tests.simulation.worlds.flows.program import LEASE_SECONDS, Code
 from tests.simulation.worlds.flows.world import (
@@ -130,7 +130,7 @@ class NestedWorld(FlowsWorld):
         else:
             self._add_acts(kind, more)
         if more.random() < FAILING_SHARE:
-            self.deliveries.failing = FAILING_OFTEN
+            self.deliveries.failing = STEP_FAILS_OFTEN_RATE
         if more.random() < UPGRADED_SHARE:
             before = Code(1, early=False, consumed=self.code.consumed, outside=self.code.outside)
             before.keeping = self.code.keeping

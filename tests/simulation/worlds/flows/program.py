@@ -17,7 +17,7 @@ from typing import Any
 from signalbox import Function
 from signalbox.core.problems import Problem
 from signalbox.flows.api import flow
-from signalbox.flows.machine import combinations, commands, failures, running_flow
+from signalbox.flows.machine import combinations, commands, running_flow, stuck
 from signalbox.flows.machine.commands import Inline, ObjectCall, SubFlow
 from signalbox.flows.machine.running_flow import created
 from signalbox.flows.model.definitions import FlowDefinition, Flows
@@ -138,7 +138,7 @@ class Code:
                 seen.append(await self._run(now))
                 if self.labels:
                     flow.label("seen", None if len(seen) % 3 == 0 else f"{total}-{len(seen)}")
-        except failures.Cancelled:
+        except stuck.Cancelled:
             await Call(FUNCTION, "undo", {})
             raise
         return seen
@@ -263,7 +263,7 @@ class Code:
         async def inner() -> Any:
             try:
                 return await self._run(operation)
-            except failures.Cancelled:
+            except stuck.Cancelled:
                 self.interrupted.append(str(operation))
                 raise
 
@@ -290,7 +290,7 @@ class Code:
             got = [await self._run(between)]
             with suppress(Problem):
                 got.append(await self._ended(items, handles, how))
-        except failures.Cancelled:
+        except stuck.Cancelled:
             ending = [handle for item, handle in zip(items, handles, strict=True) if ends_by_itself(item)]
             for handle in ending if how == "cleaned up" else []:
                 await self._handled(handle)

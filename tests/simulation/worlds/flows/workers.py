@@ -18,6 +18,7 @@ from signalbox.mailboxes.model.messages import HEADER, collection_of, header_pat
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import is_over
 from signalbox.tasks.model import TaskContext
+from tests.simulation.fault_rates import INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE
 from tests.simulation.processes import Killed
 from tests.simulation.reach import INLINE_STEPS_RUN, REACHED
 from tests.simulation.world import Violation, World
@@ -28,8 +29,6 @@ SLOW = 0.2
 
 STEPS_OF_CODE = (1, 1, 3, 12)
 """Times that the code of a step yields to others."""
-
-FAILING, RAISING = 0.2, 0.1
 
 
 class SimulatedWorkers:
@@ -151,10 +150,10 @@ class InlineSteps:
         failing = self.own.random()
         if run:
             self.runs.outcomes[number] = run
-        if failing < FAILING:
+        if failing < INLINE_STEP_FAILS_RATE:
             raise Problem(number)
-        if run and failing >= FAILING + RAISING:
+        if run and failing >= INLINE_STEP_FAILS_RATE + INLINE_STEP_RAISES_RATE:
             self.runs.succeeded[run.place, run.attempt] += 1
-        if failing < FAILING + RAISING and self.world.fault_rates.left:
+        if failing < INLINE_STEP_FAILS_RATE + INLINE_STEP_RAISES_RATE and self.world.fault_rates.left:
             raise ValueError("the code has no luck")
         return number

@@ -29,7 +29,7 @@ from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.testing.limits import replaced
-from tests.simulation.fault_rates import FaultRates
+from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE, STEP_FAILS_RATE, FaultRates
 from tests.simulation.lengths import faults
 from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
 from tests.simulation.versions import versions_of
@@ -39,7 +39,7 @@ from tests.simulation.worlds.flows import abandoned
 from tests.simulation.worlds.flows.acts import Act, People, Visitor
 from tests.simulation.worlds.flows.archives import keeping_of
 from tests.simulation.worlds.flows.checks import FlowsAtRest
-from tests.simulation.worlds.flows.deliveries import FAILING, FAILING_OFTEN, FlowDeliveries
+from tests.simulation.worlds.flows.deliveries import FlowDeliveries
 from tests.simulation.worlds.flows.history import FlowsHistory
 from tests.simulation.worlds.flows.kinds import Kind
 from tests.simulation.worlds.flows.program import FLOW, LEASE_SECONDS, SEMAPHORE, Code
@@ -173,7 +173,7 @@ class FlowsWorld:
         others = [Code(1, "never"), Code(2, "always")] if kind is Kind.CARELESS else [Code(1, "never")]
         self.others = [replace(each, consumed=self.code.consumed, generators=seed % 8 < 4) for each in others]
         self.others_left = own.choice(OLD_DELIVERIES) if kind in (Kind.DEPLOYED, Kind.CARELESS) else 0
-        failing = FAILING_OFTEN if kind is Kind.RETRIES else FAILING
+        failing = STEP_FAILS_OFTEN_RATE if kind is Kind.RETRIES else STEP_FAILS_RATE
         self.deliveries = FlowDeliveries(self.world, self.history, self._deployed, own, failing)
         self.deliveries.install()
         self.world.sweeper = sweep_all

@@ -14,7 +14,7 @@ from signalbox.documents.requests import UNCONDITIONAL, BulkPutRequest, PatchReq
 from signalbox.documents.service import bulk, documents, transactions
 from signalbox.documents.service import patches as documents_patches
 from signalbox.documents.service.transactions import Transaction
-from signalbox.documents.storage.reads import etag_of
+from signalbox.documents.storage.records import etag_of
 from signalbox.transforms import service
 from signalbox.transforms.model import PutTransformRequest
 from tests.simulation.world import Violation, World

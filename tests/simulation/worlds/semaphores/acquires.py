@@ -19,14 +19,13 @@ from random import Random
 from types import SimpleNamespace
 from unittest import mock
 
-from signalbox.adapters import line
-from signalbox.adapters.line import Lines
+from signalbox.adapters import waiting_requests
+from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.http import acquire_in_turn
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.testing.limits import replaced
@@ -123,9 +122,9 @@ class AcquiresWorld:
         """Let the clients acquire; then every permit must be free."""
         random, world = self.world.random, self.world
         monotonic = SimpleNamespace(monotonic=lambda: world.now().timestamp())
-        event = mock.patch.object(line, "Event", partial(StepEvent, world))
+        event = mock.patch.object(waiting_requests, "Event", partial(StepEvent, world))
         paces = mock.patch.object(processes, "PACES", EQUAL_PACES if self.calm else processes.PACES)
-        with event, mock.patch.object(line, "time", monotonic), paces, replaced(**LIMITS):
+        with event, mock.patch.object(waiting_requests, "time", monotonic), paces, replaced(**LIMITS):
             service.put(world.reliable_ports(), NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
             world.run([partial(self._request, f"c{number}") for number in range(random.randint(*CLIENTS))])
         if left := [lines._lines for lines in self.lines if lines._lines]:

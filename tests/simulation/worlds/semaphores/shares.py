@@ -25,8 +25,7 @@ from signalbox.semaphores import service, tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
-from signalbox.semaphores.model.paths import path_of
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates

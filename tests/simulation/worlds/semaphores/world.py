@@ -20,14 +20,14 @@ from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.semaphores import service, sweep, tasks
-from signalbox.semaphores.model import paths
+from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.testing.clock import budget_of
 from signalbox.testing.limits import replaced
-from signalbox.testing.ports import budget_of
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import operations_max
 from tests.simulation.ports import SimulatedStore
@@ -51,7 +51,7 @@ from tests.simulation.worlds.semaphores.shares import (
 )
 
 NAME = "s"
-RECORD = paths.path_of(NAME)
+RECORD = semaphore.path_of(NAME)
 LEASE_SECONDS = 4.0
 CLAIM_SECONDS = 3
 PAGE = 2

@@ -10,8 +10,8 @@ from signalbox.catalogue.reading import load
 from signalbox_infra.cli.main import main
 from signalbox_infra.deploy import commands, target
 from signalbox_infra.deploy.commands import CommandFailed
-from signalbox_infra.deploy.stillness import Stillness
-from signalbox_infra.local import stillness as local
+from signalbox_infra.deploy.pausing import Stillness
+from signalbox_infra.local import pausing as local
 from signalbox_infra.local.folder.running_stack import RunningStack
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script

@@ -25,6 +25,7 @@ from werkzeug.wrappers import Request, Response
 from signalbox.adapters.http.bodies import render
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.actions import ACTIONS, OF_QUEUES
+from signalbox_infra.console.security_headers import BARE_HEADERS, HEADERS
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.status.report import Line, QueueNow
 
@@ -34,21 +35,6 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
-}
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-BARE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
 }
 
 

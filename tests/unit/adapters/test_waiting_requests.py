@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from signalbox.adapters.line import Lines
+from signalbox.adapters.waiting_requests import Lines
 
 SECONDS = 30.0
 

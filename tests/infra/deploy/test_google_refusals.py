@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from signalbox_infra.deploy import refusals, target
+from signalbox_infra.deploy import google_refusals, target
 from signalbox_infra.deploy.applying import Attempts
 from signalbox_infra.deploy.clock import Clock
 from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.google_refusals import FOR_A_WHILE, FOR_GOOD, TABLE
 from signalbox_infra.deploy.plans import Plan
-from signalbox_infra.deploy.refusal_table import FOR_A_WHILE, FOR_GOOD, TABLE
 from tests.infra.deploy.gcloud import PROJECT
 
 DEV = target.read(PROJECT, "dev")
@@ -59,7 +59,7 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 def test_a_refusal_is_recognised_however_terraform_breaks_its_lines(name: str) -> None:
     broken = re.sub(r"(.{60,70}) ", r"\1\n", SAID[name])
-    [failure] = refusals.failures(f'\n╷\n│ Error: {broken}\n│ \n│   with a.b["c"],\n│   on x.tf line 1\n╵\n')
+    [failure] = google_refusals.failures(f'\n╷\n│ Error: {broken}\n│ \n│   with a.b["c"],\n│   on x.tf line 1\n╵\n')
     assert (failure.refusal.name, failure.address) == (name, 'a.b["c"]')
 
 
@@ -75,14 +75,14 @@ def test_every_refusal_says_where_it_was_reported_and_what_to_do() -> None:
 
 
 def test_the_longest_wait_counts_and_one_refusal_for_good_ends_it() -> None:
-    both = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['eventarc']}\n")
+    both = google_refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['eventarc']}\n")
     met = [{("api", ""): tries, ("eventarc", ""): tries} for tries in (1, 2, 3, 4)]
-    assert [refusals.wait_seconds(both, each) for each in met] == [120, 180, 300, None]
-    assert refusals.wait_seconds(both, {("api", ""): 3, ("eventarc", ""): 1}) == 180
-    worse = refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['members']}\n")
-    assert refusals.wait_seconds(worse, {("api", ""): 1, ("members", ""): 1}) is None
-    assert "allowedPolicyMemberDomains" in refusals.report(worse)
-    assert "Cloud Tasks API" not in refusals.report(worse)
+    assert [google_refusals.wait_seconds(both, each) for each in met] == [120, 180, 300, None]
+    assert google_refusals.wait_seconds(both, {("api", ""): 3, ("eventarc", ""): 1}) == 180
+    worse = google_refusals.failures(f"Error: {SAID['api']}\n\nError: {SAID['members']}\n")
+    assert google_refusals.wait_seconds(worse, {("api", ""): 1, ("members", ""): 1}) is None
+    assert "allowedPolicyMemberDomains" in google_refusals.report(worse)
+    assert "Cloud Tasks API" not in google_refusals.report(worse)
 
 
 def test_the_same_refusal_of_another_resource_begins_its_own_waits() -> None:
@@ -105,7 +105,7 @@ def test_resources_that_a_failing_server_may_have_created_are_imported_except_a_
 
 def test_many_resources_with_one_reason_are_one_line() -> None:
     printed = "".join(f'Error: {SAID["sources"]}\n\n  with module.function["{name}"].f,\n' for name in "abc")
-    [reason] = refusals.reasons(refusals.failures(printed))
+    [reason] = google_refusals.reasons(google_refusals.failures(printed))
     assert reason.endswith('has not taken effect everywhere. (module.function["a"].f and 2 more)')
 
 
@@ -117,5 +117,5 @@ def test_many_resources_with_one_reason_are_one_line() -> None:
     ],
 )
 def test_an_account_that_is_not_known_yet_is_not_a_wrong_member(text: str) -> None:
-    [failure] = refusals.failures(f"Error: googleapi: Error 400: {text}")
+    [failure] = google_refusals.failures(f"Error: googleapi: Error 400: {text}")
     assert failure.refusal.name == "account"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from signalbox_infra.deploy import facts
-from signalbox_infra.deploy.agreement import Aborted
 from signalbox_infra.deploy.commands import Run
+from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.target import Target
 

@@ -7,7 +7,7 @@ from threading import Event, Lock, get_ident
 
 import pytest
 
-from signalbox.adapters.gathering import Gathering
+from signalbox.adapters.grouped_requests import Gathering
 from signalbox.core.problems import Unavailable
 
 SECONDS_MAX = 30

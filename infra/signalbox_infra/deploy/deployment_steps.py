@@ -18,18 +18,18 @@ from signalbox_infra.deploy import (
     alerting,
     bootstrapping,
     dead_letters,
-    declared,
+    declared_limits,
     facts,
     locking,
+    lost_tasks,
     smoke,
     terraform,
-    waiting,
     working_copy,
 )
-from signalbox_infra.deploy.agreement import Aborted, Agree, agreed
 from signalbox_infra.deploy.applying import Attempts, applied, planned
 from signalbox_infra.deploy.clock import REAL, Clock
 from signalbox_infra.deploy.commands import CommandFailed, Run, run
+from signalbox_infra.deploy.confirmation import Aborted, Agree, agreed
 from signalbox_infra.deploy.plans import Plan
 from signalbox_infra.deploy.preparing import Preparation
 from signalbox_infra.deploy.smoke import Site
@@ -79,7 +79,7 @@ class Flow:
                 agreed(self.agree, "Apply it?")
                 self._apply(engine, plan)
         kept = self._keep_dead_letters(engine)
-        return declared.ensured(self._site(engine), self.say) and self._tested(engine) and kept
+        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and kept
 
     def smoke(self) -> bool:
         """Smoke-test the deployment through its own URLs; return whether every step passed."""
@@ -144,7 +144,7 @@ class Flow:
         return plan
 
     def _refuse_lost_tasks(self, plan: Plan) -> None:
-        for warning in waiting.refuse_lost_tasks(self.target, plan, self.run):
+        for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
             self.say(warning)
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:

@@ -1,0 +1,60 @@
+"""Records that are due, as the sweeper visits them: in the order of their times, those that it cannot read last."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from signalbox.core.limits import LIMITS
+from signalbox.core.ports import Change, Conflict, OutOfTime, Ports, Query, Snapshot, Store
+from signalbox.core.problems import Unavailable
+from signalbox.core.queries import Order
+
+
+def due_records(
+    store: Store,
+    collection: str,
+    due_at: str,
+    page_max: int,
+    out_of_time: OutOfTime,
+    delay: timedelta = timedelta(0),
+) -> Iterator[Snapshot]:
+    """Iterate over the records that are due when this starts, by their field `due_at` and a `delay` after it.
+
+    The longest due is first.
+
+    Every visit of a record must move its time past now, so the record is queued after all that are due. Then no record
+    starves: it waits only for those that were due before it. If none is due, this costs one read.
+    """
+    order = (Order((due_at,)),)
+    first = store.query(Query(collection, order_by=order, limit=1))
+    if not first or not _is_due(first[0], due_at, first[0].read_time - delay):
+        return
+    began_at, after = first[0].read_time - delay, tuple[Any, ...]()
+    while True:
+        page = store.query(Query(collection, order_by=order, limit=page_max, after=after))
+        for snapshot in page:
+            if out_of_time() or not _is_due(snapshot, due_at, began_at):
+                return
+            yield snapshot
+        if len(page) < page_max:
+            return
+        after = (_time(page[-1], due_at), page[-1].id)
+
+
+def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
+    """Queue a record that cannot be read behind those that are due, for some minutes; another commit may be faster."""
+    time = snapshot.read_time + timedelta(seconds=LIMITS.unreadable_pause_seconds)
+    with suppress(Conflict, Unavailable):
+        ports.store.commit([Change(snapshot.path, {(due_at,): time}, snapshot.guard)])
+
+
+def _is_due(snapshot: Snapshot, due_at: str, now: datetime) -> bool:
+    """Return whether a record is due. One whose field is not a time is: its visit has to set one."""
+    time = _time(snapshot, due_at)
+    return not isinstance(time, datetime) or time <= now
+
+
+def _time(snapshot: Snapshot, due_at: str) -> Any:
+    assert snapshot.data is not None, "a query finds only records that exist"
+    return snapshot.data[due_at]

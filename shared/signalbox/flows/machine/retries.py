@@ -1,0 +1,57 @@
+"""When a failed step of a flow runs again, and after which pause."""
+
+from typing import Any
+
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import GaveUp, Problem
+from signalbox.flows.limits import LIMITS
+from signalbox.flows.problems import BadFlow, check_count, check_seconds
+from signalbox.mailboxes.model.outcomes import CallOutcome
+
+
+class Retried:
+    """A step that runs again after a `Problem`: `attempts_max` times in all, except after one of `no_retry`.
+
+    The pause before the second attempt is `pause_seconds`. Each further one is `pause_factor` times as long, and none
+    is longer than `pause_max_seconds`.
+    """
+
+    __slots__ = ()
+
+    attempts_max: int
+    pause_seconds: float
+    pause_factor: float
+    pause_max_seconds: float
+    no_retry: tuple[type[Problem], ...]
+
+    def _check_retries(self) -> None:
+        """Raise `BadFlow` for values out of range."""
+        check_count("attempts_max", self.attempts_max, LIMITS.flow_step_attempts_max)
+        check_seconds("pause_seconds", self.pause_seconds, CORE_LIMITS.delay_seconds_max)
+        check_seconds("pause_max_seconds", self.pause_max_seconds, CORE_LIMITS.delay_seconds_max)
+        factor, most = self.pause_factor, LIMITS.flow_pause_factor_max
+        if not isinstance(factor, int | float) or isinstance(factor, bool) or not 1 <= factor <= most:
+            raise BadFlow(f"`pause_factor` must be a number from 1 to {most:,}.", field="pause_factor")
+        if self.pause_max_seconds < self.pause_seconds:
+            raise BadFlow("`pause_max_seconds` must be at least `pause_seconds`.", field="pause_max_seconds")
+        if not isinstance(self.no_retry, tuple) or not all(map(_is_problem_class, self.no_retry)):
+            raise BadFlow("`no_retry` must be a tuple of subclasses of `Problem`.", field="no_retry")
+
+    def pause_before(self, attempt: int) -> float:
+        """Return the seconds of the pause before an attempt. The first one has none."""
+        if attempt == 1:
+            return 0
+        try:
+            return min(self.pause_max_seconds, self.pause_seconds * float(self.pause_factor) ** (attempt - 2))
+        except OverflowError:
+            return self.pause_max_seconds if self.pause_seconds else 0
+
+    def is_retried(self, attempt: int, outcome: CallOutcome) -> bool:
+        """Return whether the step runs again after this attempt had a failed outcome."""
+        slug = (outcome.error or {}).get("type")
+        is_final = slug == GaveUp.slug() or slug in [kind.slug() for kind in self.no_retry]
+        return attempt < self.attempts_max and not is_final and not isinstance(outcome.exception(), self.no_retry)
+
+
+def _is_problem_class(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Problem)

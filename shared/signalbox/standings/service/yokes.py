@@ -1,0 +1,82 @@
+"""Write, read and list yokes, and begin their removal. The standings of a yoke follow its event."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from signalbox.core.effects import Decision, name_of
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.paging import read_page_token, write_page_token
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot
+from signalbox.core.problems import NotFound
+from signalbox.core.queries import Order
+from signalbox.core.record_values import same
+from signalbox.core.times import rfc3339
+from signalbox.standings import machine
+from signalbox.standings.model.yokes import COUNTED, Yoke, YokeKey
+from signalbox.standings.requests import ListRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of yokes or of standings, as callers get them; `next_page_token` is None on the last page."""
+
+    items: list[dict[str, Any]]
+    next_page_token: str | None
+
+
+def put_yoke(ports: Ports, yoke: Yoke) -> bool:
+    """Write a yoke unless it is stored already; return whether it is new. Raises `Unavailable`.
+
+    Most are new, so a yoke is created without a read, and read if it exists.
+    """
+    record = yoke.to_record()
+    with suppress(AlreadyExists):
+        ports.store.commit([Put(yoke.key.path, record, Must.NOT_EXIST)])
+        return True
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, bool]:
+        is_new = read[0].data is None
+        unchanged = same(read[0].data, record)
+        return Decision(() if unchanged else (Put(yoke.key.path, record, read[0].guard),), is_new)
+
+    return perform(ports, [yoke.key.path], decide)[0]
+
+
+def delete_yoke(ports: Ports, key: YokeKey) -> None:
+    """Delete a yoke; do nothing if it does not exist."""
+    ports.store.commit([Delete(key.path)])
+
+
+def get_yoke(ports: Ports, key: YokeKey) -> dict[str, Any]:
+    """Return a yoke with its times. Raises `NotFound`."""
+    [read] = ports.store.read(key.path)
+    yoke = Yoke.from_record(key, read.data)
+    if yoke is None or read.create_time is None or read.update_time is None:
+        raise NotFound(f"User {key.user!r} has not yoked {key.item!r}.")
+    times = {"created_at": rfc3339(read.create_time), "updated_at": rfc3339(read.update_time)}
+    return yoke.to_json() | times
+
+
+def yokes_of_standing(ports: Ports, asked: ListRequest) -> Page:
+    """Return the yokes that a standing counts, the newest or the largest value first. Raises `BadQuery`."""
+    key, order, limit, token = asked.key, asked.order, asked.limit, asked.page_token
+    field = ("values" if order == "value" else "times", key.field)
+    mark = name_of("yokes", key.text, order)[:12]
+    after = read_page_token(token, mark, 1) if token else ()
+    found = ports.store.query(Query(COUNTED, order_by=(Order(field, descending=True),), limit=limit, after=after))
+    more = len(found) == limit
+    held = [snapshot.data for snapshot in found if snapshot.data is not None]
+    next_token = write_page_token(mark, [held[-1][field[0]][field[1]]], found[-1].id) if more else None
+    return Page([_listed(counted) for counted in held], next_token)
+
+
+def _listed(counted: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"user": counted["user"], "item": counted["item"], "value": counted["value"]}
+    return names | {"created_at": rfc3339(counted["since"])}
+
+
+def begin_removal(ports: Ports, run: str, field: str, value: str) -> None:
+    """Enqueue the removal of all yokes of a user or an item."""
+    ports.queue.create([machine.work_task("remove", run, field=field, value=value, cursor="")])
