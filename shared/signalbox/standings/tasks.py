@@ -93,10 +93,10 @@ def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
     return key
 
 
-OF_ONE_YOKE = (
-    *(Problem, Contended, NewerFormat),
-    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),  # of a record that cannot be read
-)
+OF_A_RECORD = (Problem, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of a record that cannot be handled, or not be read."""
+
+OF_ONE_YOKE = (*OF_A_RECORD, Contended, NewerFormat)
 """Errors that one yoke may cause for all those of its commit.
 
 The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.
@@ -298,8 +298,8 @@ def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
         key = StandingKey(kind, record.id)
         try:
             _recount_or_enqueue(ports, run, key)
-        except Problem as problem:
-            ports.log.error("standing refused, not recounted", standing=key.text, reason=problem.detail)
+        except OF_A_RECORD as error:
+            ports.log.error("standing refused, not recounted", standing=key.text, reason=str(error))
     if len(found) == LIMITS.recounts_page_max:
         ports.queue.create([machine.work_task("recounts", run, kind=kind, cursor=found[-1].id)])
     else:
