@@ -212,7 +212,7 @@ def test_every_dataclass_of_the_package_is_generated_late() -> None:
 def test_a_class_with_an_init_variable_is_refused_at_its_definition() -> None:
     with pytest.raises(TypeError, match="Place.count is an InitVar"):
 
-        @lazy_dataclass(slots=True)
+        @dataclass(slots=True)
         class Place:
             name: str
             count: InitVar[int] = 2
@@ -221,20 +221,20 @@ def test_a_class_with_an_init_variable_is_refused_at_its_definition() -> None:
 def test_a_class_with_a_method_that_an_option_generates_is_refused_at_its_definition() -> None:
     with pytest.raises(TypeError, match="Place has a method __setattr__"):
 
-        @lazy_dataclass(frozen=True)
+        @dataclass(frozen=True)
         class Place:
             def __setattr__(self, name: str, value: object) -> None: ...
 
     with pytest.raises(TypeError, match="Other has a method __lt__"):
 
-        @lazy_dataclass(order=True)
+        @dataclass(order=True)
         class Other:
             def __lt__(self, other: object) -> bool:
                 return False
 
 
 def test_a_class_keeps_its_own_way_to_be_copied() -> None:
-    @lazy_dataclass(frozen=True, slots=True)
+    @dataclass(frozen=True, slots=True)
     class Place:
         name: str
 
@@ -248,7 +248,7 @@ def test_a_class_keeps_its_own_way_to_be_copied() -> None:
 
 
 def test_a_class_that_is_not_hashable_stays_so() -> None:
-    @lazy_dataclass(frozen=True)
+    @dataclass(frozen=True)
     class Place:
         name: str
         __hash__ = None  # type: ignore[assignment]  # as a class says so

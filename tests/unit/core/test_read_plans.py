@@ -40,7 +40,8 @@ class World:
     def jitter(self) -> float:
         return 0.5
 
-    def create(self, effects: Sequence[Effect]) -> Collection[str]: ...
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        return ()
 
     def note(self, **seconds: float) -> None: ...
 

@@ -67,7 +67,7 @@ class Keyed:
 
     def calls(self, size: int) -> list[Callable[[], None]]:
         """Return calls that retry under one or two keys, in any order, and those of others."""
-        random, calls = self._random, []
+        random, calls = self._random, list[Callable[[], None]]()
         for key in ("k", "l") if random.random() < SECOND_RATE else ("k",):
             units = (
                 random.sample(range(size), random.randint(1, size)) if size and random.random() < NAMED_RATE else None
