@@ -210,7 +210,7 @@ def test_every_dataclass_of_the_package_is_generated_late() -> None:
 
 
 def test_a_class_with_an_init_variable_is_refused_at_its_definition() -> None:
-    with pytest.raises(TypeError, match="Place.count is an InitVar"):
+    with pytest.raises(TypeError, match=r"Place\.count is an InitVar"):
 
         @dataclass(slots=True)
         class Place:

@@ -40,7 +40,7 @@ class World:
     def jitter(self) -> float:
         return 0.5
 
-    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
         return ()
 
     def note(self, **seconds: float) -> None: ...
