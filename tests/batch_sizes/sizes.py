@@ -7,7 +7,7 @@ operations are the kit's own. 800,000 units are the largest batch; a million are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from signalbox.batches import tasks
@@ -102,9 +102,10 @@ class CountedQueue:
     def created(self) -> int:
         return len(self._names)
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         self.waiting += [effect for effect in effects if effect.name not in self._names]
         self._names.update(effect.name for effect in effects)
+        return ()
 
 
 class Run:

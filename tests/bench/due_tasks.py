@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
@@ -31,13 +31,14 @@ class DueTasks:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         for each in effects:
             with self._lock:
                 known = each.name in self._names
                 self._names.add(each.name)
             if not known:
                 self._push(each.not_before.timestamp() if each.not_before else 0, 0, each)
+        return ()
 
     def start(self, ports: Ports) -> None:
         self._threads = [threading.Thread(target=self._work, args=(ports,), daemon=True) for _ in range(self._workers)]

@@ -9,7 +9,7 @@ import json
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from signalbox.adapters.clock import SystemClock
@@ -36,8 +36,9 @@ class SelectingClock(SystemClock):
 class NoQueue:
     """A queue whose tasks are all lost."""
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
         """Drop them."""
+        return ()
 
 
 class Client:

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -34,7 +34,7 @@ MERGES = 5
 class Aside:
     """A queue, a clock and a log for real threads: nothing is enqueued, and pauses are real."""
 
-    def create(self, effects: list[Effect]) -> None:
+    def create(self, effects: list[Effect]) -> Collection[str]:
         raise AssertionError(f"unexpected effects: {effects}")
 
     def sleep(self, seconds: float) -> None:

@@ -64,12 +64,12 @@ def _make(environment: Path, requirements: str) -> None:
         subprocess.run([sys.executable, "-m", "venv", partial], check=True)
         lock = partial / "requirements.txt"
         lock.write_text(requirements)
-        python = partial / "bin" / "python"
+        python = str(partial / "bin" / "python")
         with_uv = [sys.executable, "-m", "uv", "pip", "install", "--python", python, "--compile-bytecode"]
         with_pip = [python, "-m", "pip", "install", "--no-input"]  # where only pip's settings lead to the packages
-        options = ("--quiet", "--require-hashes", "-r", lock)
-        if subprocess.run([*with_uv, *options], check=False).returncode:
-            subprocess.run([*with_pip, *options], check=True)
+        options = ["--quiet", "--require-hashes", "-r", str(lock)]
+        if subprocess.run(with_uv + options, check=False).returncode:
+            subprocess.run(with_pip + options, check=True)
         if not environment.is_dir():
             partial.rename(environment)
     finally:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from google.api_core.exceptions import AlreadyExists as NameTaken
 from google.api_core.exceptions import GoogleAPIError
 
 from signalbox.adapters import cloud_tasks
@@ -95,21 +96,23 @@ class SimulatedQueue:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def create(self, effects: Sequence[Effect]) -> None:
-        """Create all tasks, even when some fail, and raise as the kit's adapter does."""
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        """Create all tasks, even when some fail, and raise or return as the kit's adapter does."""
         outcomes = {effect.name: self._attempt(effect) for effect in effects}
-        cloud_tasks.raise_for(outcomes, self._world.ports.log)
+        taken = [name for name, outcome in outcomes.items() if isinstance(outcome, NameTaken)]
+        cloud_tasks.raise_for(outcomes | dict.fromkeys(taken), self._world.ports.log)
+        return taken
 
     def _attempt(self, effect: Effect) -> Exception | None:
         try:
-            _call(self._world, partial(_created, effect), partial(self._take, effect))
+            is_new = _call(self._world, partial(_created, effect), partial(self._take, effect))
         except (Unavailable, GoogleAPIError) as error:
             return error
-        return None
+        return None if is_new else NameTaken("the name is taken")
 
-    def _take(self, effect: Effect) -> None:
+    def _take(self, effect: Effect) -> bool:
         self._world.refusals.refuse()
-        self._world.queue.take(effect)
+        return self._world.queue.take(effect)
 
 
 def _created(effect: Effect) -> str:

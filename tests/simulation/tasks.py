@@ -46,8 +46,8 @@ class TaskQueue:
         self._retry_at: dict[str, datetime] = {}
         self._enqueued_by: dict[str, str] = {}
 
-    def take(self, effect: Effect) -> None:
-        """Create a task, or nothing if its name is taken. Raises `Unavailable` when the queue refuses."""
+    def take(self, effect: Effect) -> bool:
+        """Create a task, or return False if its name is taken. Raises `Unavailable` when the queue refuses."""
         if self.refuses(effect):
             self._world.log("  the queue refuses")
             raise Unavailable("the queue refuses")
@@ -55,7 +55,7 @@ class TaskQueue:
             free_at = self.names[effect.name]
             if free_at is None or self._world.now() < free_at:
                 self._world.log("  the name is taken: no second task")
-                return
+                return False
             self._world.log(f"  the name {effect.name[:6]} was free again")
             REACHED[NAMES_REUSED] += 1
             self.on_reuse(effect)
@@ -63,6 +63,7 @@ class TaskQueue:
         self.names[effect.name] = None
         self._enqueued_by[effect.name] = library_of_process()
         self.waiting.append(effect)
+        return True
 
     def due(self) -> list[Effect]:
         """Return the tasks that may run now, by the queue's clock."""

@@ -3,7 +3,7 @@
 Events and tasks are delivered to the real entry points, one by one or all of them, and in commit order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -45,11 +45,11 @@ class OperationsPlatform(Platform):
     def tasks(self, tasks: list[Effect]) -> None:
         self.queue.tasks = tasks
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Take tasks, or raise `refusal`."""
         if self.refusal:
             raise self.refusal
-        self.queue.create(effects)
+        return self.queue.create(effects)
 
     def sleep(self, seconds: float) -> None:
         self.clock.sleep(seconds)

@@ -19,7 +19,7 @@ from signalbox_infra.cli.calls import (
     show_each,
     time_of,
 )
-from signalbox_infra.terminal_text import visible
+from signalbox_infra.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
@@ -296,9 +296,9 @@ def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> 
     with opened(**place) as client:
         log = client.flow(function, flow).run(id).whole_log()
     try:
-        click.echo(debugging.replay(debugging.flow_of(function, flow), log, stop=debug))
+        click.echo(visible(debugging.replay(debugging.flow_of(function, flow), log, stop=debug)))
     except (AssertionError, CatalogueError, LookupError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(visible_lines(str(error))) from error
 
 
 def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:

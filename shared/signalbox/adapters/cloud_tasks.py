@@ -14,7 +14,7 @@ Google's client is imported with the first task: functions that enqueue none sta
 
 import threading
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -188,12 +188,18 @@ class CloudTasksQueue:
         self._connecting = threading.Lock()
         self._connected: TaskCreator | None = None
 
-    def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue all tasks, even if one fails. Raises as `raise_for` does, and as `catalogue_settings`."""
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        """Enqueue all tasks, even if one fails. Return the names that were taken.
+
+        Raises as `raise_for` does, and as `catalogue_settings`.
+        """
         trace = current_trace()
         chosen = self._with_addresses({effect.function for effect in effects})
         requests = [task_request(chosen, effect, effect.trace or trace) for effect in effects]
-        raise_for(dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True)), self._log)
+        outcomes = dict(zip((effect.name for effect in effects), self._outcomes(requests), strict=True))
+        taken = [name for name, outcome in outcomes.items() if isinstance(outcome, google.AlreadyExists)]
+        raise_for(outcomes | dict.fromkeys(taken), self._log)
+        return taken
 
     def _with_addresses(self, functions: Set[str]) -> Settings:
         """Return settings with the addresses of functions: another user's function may be deployed twice."""
@@ -202,7 +208,7 @@ class CloudTasksQueue:
         return catalogue_settings(self._settings, has) if others else self._settings
 
     def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
-        """Send all tasks; return the error of each, or None if it is enqueued."""
+        """Send all tasks; return the error of each, or None if this enqueued it."""
         outcomes = self._attempts(requests)
         for pause_seconds in RETRY_PAUSES_SECONDS:
             again = [at for at, error in enumerate(outcomes) if isinstance(error, google.ServiceUnavailable)]
@@ -210,7 +216,7 @@ class CloudTasksQueue:
                 time.sleep(pause_seconds)
                 for at, outcome in zip(again, self._attempts([requests[at] for at in again]), strict=True):
                     outcomes[at] = outcome
-        return [None if isinstance(error, google.AlreadyExists) else error for error in outcomes]
+        return outcomes
 
     def _attempts(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
         chunks = [requests[at : at + AT_ONCE_MAX] for at in range(0, len(requests), AT_ONCE_MAX)]

@@ -38,13 +38,21 @@ class _Request(Generic[Item, Answer]):
     ready: Event = field(default_factory=Event)
 
 
+@dataclass(slots=True, eq=False)
+class _Line(Generic[Item, Answer]):
+    """The requests of a key: the first one of the group that is handled, and those that wait."""
+
+    first: _Request[Item, Answer]
+    waiting: list[_Request[Item, Answer]] = field(default_factory=list)
+
+
 class Gathering(Generic[Item, Answer]):
     """Groups of at most `most` requests. The ids in a group differ: a repeat is handled after its first request."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = Lock()
-        self._waiting: dict[Hashable, list[_Request[Item, Answer]]] = {}
+        self._lines: dict[Hashable, _Line[Item, Answer]] = {}
 
     def answer(self, key: Hashable, id_: str, item: Item, handle: Handle[Item, Answer]) -> Answer:
         """Return the answer to an item, which is handled alone or in a group, or raise the error that is its answer.
@@ -58,7 +66,10 @@ class Gathering(Generic[Item, Answer]):
             if request.group:
                 request.answers = handle({member.id: member.item for member in request.group})
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
-            self._leave(key, request)
+            try:
+                self._leave(key, request)
+            finally:  # also if the time-out ends the first call, which the second then completes
+                self._leave(key, request)
         if isinstance(request.answer, Exception):
             raise request.answer
         assert request.answer is not None, "a group has an answer for each of its items"
@@ -66,40 +77,46 @@ class Gathering(Generic[Item, Answer]):
 
     def _enter(self, key: Hashable, request: _Request[Item, Answer]) -> None:
         with self._lock:
-            if key in self._waiting:
-                self._waiting[key].append(request)
+            if line := self._lines.get(key):
+                line.waiting.append(request)
                 return
             request.group = [request]
-            self._waiting[key] = []
+            self._lines[key] = _Line(request)
         request.ready.set()
 
     def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
-        """Let the next group begin, and answer the group of this request. Without one, leave those that wait."""
+        """Let the next group begin, and answer the group of this request. Without one, leave those that wait.
+
+        A second call changes nothing, or does what the first one left, wherever that ended: one assignment or deletion
+        makes the next group's first request that of the line.
+        """
         with self._lock:
+            line = self._lines.get(key)
             if not request.group:
-                self._stop_waiting(key, request)
+                _stop_waiting(line, request)
                 return
-            first = self._next_group(key)
-        if first:
-            first.ready.set()
+            if line and line.first is request:
+                line = self._next_group(key, line.waiting)
+        if line:
+            line.first.ready.set()
         for member in request.group:
             member.answer = request.answers.get(member.id, Unavailable(ENDED))
             member.ready.set()
 
-    def _stop_waiting(self, key: Hashable, request: _Request[Item, Answer]) -> None:
-        waiting = self._waiting.get(key, [])
-        if request in waiting:
-            waiting.remove(request)
-
-    def _next_group(self, key: Hashable) -> _Request[Item, Answer] | None:
-        """Form the next group of a key from the requests that wait; return the one whose thread handles it."""
-        waiting = self._waiting.pop(key, [])
+    def _next_group(self, key: Hashable, waiting: "list[_Request[Item, Answer]]") -> "_Line[Item, Answer] | None":
+        """Form the next group of a key from the requests that wait; its first one's thread handles it."""
         if not waiting:
+            del self._lines[key]
             return None
         group = _of_different_ids(waiting)[: self._most]
-        self._waiting[key] = [request for request in waiting if request not in group]
         group[0].group = group
-        return group[0]
+        line = self._lines[key] = _Line(group[0], [request for request in waiting if request not in group])
+        return line
+
+
+def _stop_waiting(line: "_Line[Item, Answer] | None", request: _Request[Item, Answer]) -> None:
+    if line and request in line.waiting:
+        line.waiting.remove(request)
 
 
 def _of_different_ids(requests: list[_Request[Item, Answer]]) -> list[_Request[Item, Answer]]:

@@ -8,7 +8,7 @@ of every request contains them.
 - round_trips: calls that the caller waited for; tasks enqueued together are one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -128,9 +128,9 @@ class MeteredQueue:
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         _add(tasks=len(effects), round_trips=1 if effects else 0)
-        self._queue.create(effects)
+        return self._queue.create(effects)
 
 
 def _add_writes(writes: Sequence[Write]) -> None:

@@ -132,10 +132,9 @@ def iterate_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | 
         query = replace(query, after=(run.unit_id(records[-1].unit.index),))
 
 
-def read_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | None = None) -> list[UnitRecord]:
+def read_outcomes(ports: Ports, run: BatchRun, state: str = "", after: int | None = None) -> Sequence[Snapshot]:
     """Query one page of these units, in the order of their records' ids: that of `spread`, not of indexes."""
-    page = ports.store.query(replace(_outcomes_query(run, state, after), bytes_max=None))
-    return [UnitRecord.from_record(found.data) for found in page if found.data is not None]
+    return ports.store.query(replace(_outcomes_query(run, state, after), bytes_max=None))
 
 
 def _outcomes_query(run: BatchRun, state: str, after: int | None) -> Query:

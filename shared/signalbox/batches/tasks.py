@@ -16,6 +16,9 @@ from signalbox.core.ports import Ports, RecordMissing
 
 TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")
 
+LATEST = 1 << 62
+"""A time after every failure, in microseconds."""
+
 
 def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
     """Run one of the kit's tasks. Raises `Unavailable` for a retry, and `BadBatch` for an invalid payload."""
@@ -30,11 +33,11 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             case "check", _:
                 propagation.check_right_edge(ports, run)
             case "retry", {"chain": dict(chain)}:
-                units.retry_next(ports, run, Retries.from_record(chain))
-            case "retry", {"call": str(call), "after": int(after)}:
-                units.retry_page(ports, run, call, after, payload.get("payload", {}))
+                units.run_chain(ports, run, Retries.from_record(chain), payload.get("chains", 1))
+            case "retry", {"after": int(after)}:
+                units.retry_page(ports, run, _retries_of(payload), after)
             case "retry", {"units": [*indexes]}:
-                units.retry_units(ports, run, [int(index) for index in indexes], payload.get("payload", {}))
+                units.retry_units(ports, run, _retries_of(payload), [int(index) for index in indexes])
             case "deadline", _:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:
@@ -55,6 +58,11 @@ def _run_of(payload: Mapping[str, Any]) -> BatchRun:
         case {"batch": str(batch), "incarnation": str(incarnation)}:
             return BatchRun(batch, incarnation)
     raise BadBatch("The payload of a task of batch_expand must have a batch and its incarnation.")
+
+
+def _retries_of(payload: Mapping[str, Any]) -> Retries:
+    """Return the call of a task that retries units at once. A task of the last release does not contain its time."""
+    return Retries(payload.get("call", ""), payload.get("called_at", LATEST), payload.get("payload", {}))
 
 
 def complete_parent(ports: Ports, run: BatchRun, unit: PlacedUnit) -> None:

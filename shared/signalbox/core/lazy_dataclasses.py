@@ -9,12 +9,13 @@ A type checker sees `dataclasses.dataclass`. It must be called with options, as 
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 Class = TypeVar("Class", bound=type)
 
+ASSIGNMENTS = ("__setattr__", "__delattr__")
 COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__")
 
 
@@ -27,19 +28,26 @@ def lazy_dataclass(
     eq: bool = True,
     order: bool = False,
 ) -> Callable[[Class], Class]:
-    """Make a class a dataclass. The options are those of `dataclasses.dataclass`."""
+    """Make a class a dataclass. The options are those of `dataclasses.dataclass`.
+
+    Raises `TypeError` for a class with an `InitVar`, or with a method of its own that an option generates, as
+    `__setattr__` with `frozen`.
+    """
 
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
 
     def decorated(cls: Class) -> Class:
+        _refuse_own_methods(cls, (*(ASSIGNMENTS if frozen else ()), *(COMPARISONS if order else ())))
         cls.__doc__ = cls.__doc__ or cls.__name__  # `dataclasses` would write the signature, which takes long
         names = ("__init__", "__repr__", *(("__eq__",) if eq else ()), *(COMPARISONS if order else ()))
         lazy = [name for name in names if name not in cls.__dict__]
-        has_hash = cls.__dict__.get("__hash__") is not None
+        has_hash = "__hash__" in cls.__dict__ and not (cls.__dict__["__hash__"] is None and "__eq__" in cls.__dict__)
+        has_state = [name for name in ("__getstate__", "__setstate__") if name in cls.__dict__]
         inherits = any(map(dataclasses.is_dataclass, cls.__bases__))  # then its bases must be frozen, too, or none
         made: Any = with_fields(frozen=frozen and inherits, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(
             cls
         )
+        _refuse_init_variables(made)
         if eq and not has_hash:
             lazy += ["__hash__"] if frozen else ()
             made.__hash__ = None
@@ -47,7 +55,7 @@ def lazy_dataclass(
             setattr(made, name, _Late(made, name, frozen))
         if frozen:
             made.__setattr__, made.__delattr__ = _refuse_to_assign, _refuse_to_delete
-        if frozen and slots:
+        if frozen and slots and not has_state:
             made.__getstate__, made.__setstate__ = _state, _restore
         options = {"init": True, "repr": True, "eq": eq, "order": order, "frozen": frozen}
         for option, value in options.items():
@@ -55,6 +63,19 @@ def lazy_dataclass(
         return cast(Class, made)
 
     return decorated
+
+
+def _refuse_own_methods(cls: type, names: Iterable[str]) -> None:
+    for name in names:
+        if name in cls.__dict__:
+            raise TypeError(f"{cls.__qualname__} has a method {name}, which its options generate: remove one.")
+
+
+def _refuse_init_variables(cls: Any) -> None:
+    kept = {field.name for field in dataclasses.fields(cls)}
+    for name, field in cls.__dataclass_fields__.items():
+        if name not in kept and "InitVar" in str(field.type):
+            raise TypeError(f"{cls.__qualname__}.{name} is an InitVar: make the class a `dataclasses.dataclass`.")
 
 
 class _Late:

@@ -11,7 +11,7 @@ Each part of the sweeper has a time budget of its own, so that none displaces th
 machine's clock: a budget decides how much is done in a run, never what is done.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import Enum
@@ -241,8 +241,8 @@ class Store(Protocol):
 class TaskQueue(Protocol):
     """A queue like Cloud Tasks."""
 
-    def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue tasks. A task whose name is or was taken counts as enqueued.
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        """Enqueue tasks. A task whose name is or was taken counts as enqueued. Return these names.
 
         Raises `Unavailable` if it is not known whether all tasks are enqueued, or the `Problem` of a task that can
         never be. If the error is also a `PartlyEnqueued`, it names the tasks that are enqueued.

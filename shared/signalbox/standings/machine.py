@@ -219,10 +219,10 @@ def is_done_on_walk(visit: Visit) -> bool:
     return is_done(visit)
 
 
-OF_ONE_YOKE = (
-    *(Problem, Contended, NewerFormat),
-    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),  # of a record that cannot be read
-)
+OF_A_RECORD = (Problem, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of a record that cannot be handled, or not be read."""
+
+OF_ONE_YOKE = (*OF_A_RECORD, Contended, NewerFormat)
 """Errors that one yoke may cause for all those of its commit.
 
 The error with which functions-framework ends a request at its time-out is not one of them: it ends the group.

@@ -287,8 +287,8 @@ def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
         key = StandingKey(kind, record.id)
         try:
             _recount_or_enqueue(ports, run, key)
-        except Problem as problem:
-            ports.log.error("standing refused, not recounted", standing=key.text, reason=problem.detail)
+        except machine.OF_A_RECORD as error:
+            ports.log.error("standing refused, not recounted", standing=key.text, reason=str(error))
     if len(found) == LIMITS.recounts_page_max:
         ports.queue.create([machine.work_task("recounts", run, kind=kind, cursor=found[-1].id)])
     else:

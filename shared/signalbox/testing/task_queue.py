@@ -1,6 +1,6 @@
 """The task queue of a test: tasks wait until the test delivers them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -36,14 +36,21 @@ class HeldTaskQueue:
         self._clock = clock
         self._attempts: dict[str, Attempts] = {}
 
-    def create(self, effects: Sequence[Effect]) -> None:
-        """Accept tasks, except those whose name was taken before. One without a trace has that of the request."""
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        """Accept tasks, except those whose name was taken before. Return these names.
+
+        A task without a trace has that of the request.
+        """
         if self.refusal:
             raise self.refusal
+        taken = []
         for effect in effects:
-            if effect.name not in self.names:
+            if effect.name in self.names:
+                taken.append(effect.name)
+            else:
                 self.names.add(effect.name)
                 self.tasks.append(replace(effect, trace=effect.trace or current_trace()))
+        return taken
 
     def attempts(self, task: Effect) -> Attempts:
         """Return the counts of a task, which a test may change."""

@@ -198,7 +198,8 @@ def test_a_queue_that_is_down_is_unavailable_and_found_when_it_is_back() -> None
 def create_in_the_end(queue: CloudTasksQueue, wanted: Effect) -> None:
     for _ in range(40):
         with contextlib.suppress(Unavailable):
-            return queue.create([wanted])
+            queue.create([wanted])
+            return
     raise AssertionError("the connection did not come back")
 
 

@@ -1,12 +1,20 @@
 """Requests of one key that arrive while earlier ones are handled are handled together, by one of their threads."""
 
+from __future__ import annotations
+
 import ctypes
+import linecache
+import sys
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from threading import Event, Lock, get_ident
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from signalbox.adapters import grouped_requests
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.core.problems import Unavailable
 
@@ -41,11 +49,11 @@ def pool() -> ThreadPoolExecutor:
 
 
 def entered(gathering: Gathering[str, str], key: str) -> int:
-    return len(gathering._waiting.get(key, ()))
+    return len(gathering._lines[key].waiting) if key in gathering._lines else 0
 
 
 def begin(
-    pool: ThreadPoolExecutor, gathering: Gathering[str, str], handler: Handler, *items: tuple[str, str]
+    pool: ThreadPoolExecutor, gathering: Gathering[str, str], handler: Handler | EndedThere, *items: tuple[str, str]
 ) -> list[Future[str]]:
     """Hand in items one after the other, while an earlier group is handled."""
     futures = []
@@ -78,7 +86,7 @@ def test_what_arrives_while_a_group_is_handled_is_the_next_group(pool: ThreadPoo
         gate.set()
     assert [first.result(SECONDS_MAX), *(each.result(SECONDS_MAX) for each in others)] == ["X", "Y", "Z"]
     assert handler.groups == [["a"], ["b", "c"]]
-    assert not gathering._waiting
+    assert not gathering._lines
 
 
 def test_a_group_is_bounded_and_has_each_id_once(pool: ThreadPoolExecutor) -> None:
@@ -148,7 +156,60 @@ def test_a_request_whose_thread_is_ended_while_it_waits_leaves_its_place(pool: T
     assert first.result(SECONDS_MAX) == "X"
     later = pool.submit(gathering.answer, "k", "d", "w", handler.handle)
     assert later.result(SECONDS_MAX) == "W"
-    assert not gathering._waiting
+    assert not gathering._lines
+
+
+class EndedThere:
+    """Handles items; ends the thread of the group with `item` at the step `at` of what follows in `Gathering`."""
+
+    def __init__(self, handler: Handler, item: str, at: int) -> None:
+        self._handler = handler
+        self._item = item
+        self.left = at
+        self._seen = set[int]()
+        self.has_ended = False
+
+    def handle(self, items: Mapping[str, str]) -> dict[str, str | Exception]:
+        answers = self._handler.handle(items)
+        if self._item in items.values():
+            sys.settrace(self._trace)
+        return answers
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != grouped_requests.__file__:
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        releases = (
+            line.strip() == "with self._lock:" and frame.f_lineno in self._seen
+        )  # no time-out ends a thread there
+        self._seen.add(frame.f_lineno)
+        if event in ("call", "line") and not releases:
+            self.left -= 1
+            if self.left < 0:
+                self.has_ended = True
+                raise TimeoutError  # this ends the trace, too
+        return self._trace
+
+
+@pytest.mark.parametrize("item", ["x", "y"])
+def test_a_thread_that_is_ended_while_it_leaves_lets_all_others_go_on(pool: ThreadPoolExecutor, item: str) -> None:
+    """At each step: `x` is alone in its group, and `y` is handled by the same thread as `z`."""
+    for at in count():
+        gathering, handler = Gathering[str, str](10), Handler(3)
+        ending = EndedThere(handler, item, at)
+        first = pool.submit(gathering.answer, "k", "a", "x", ending.handle)
+        assert handler.begun[0].wait(SECONDS_MAX)
+        others = begin(pool, gathering, ending, ("b", "y"), ("c", "z"))
+        for gate in handler.gates:
+            gate.set()
+        for one in (first, *others):
+            assert isinstance(one.exception(SECONDS_MAX), TimeoutError | Unavailable | None)
+        ending.left = sys.maxsize
+        later = pool.submit(gathering.answer, "k", "d", "w", handler.handle)
+        assert (later.result(SECONDS_MAX), gathering._lines) == ("W", {})
+        if not ending.has_ended:
+            break
+    assert at > 10
 
 
 def end_thread(ident: int, error: type[BaseException]) -> None:

@@ -1,6 +1,6 @@
 """The cost of a request: billed operations and round trips."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -57,9 +57,10 @@ class Shelf:
     def new_id(self) -> str:
         return "id"
 
-    def create(self, effects: Sequence[Effect]) -> None:  # noqa: ARG002  as the port names it
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
         if self.error:
             raise self.error
+        return ()
 
 
 def ports(shelf: Shelf) -> Ports:

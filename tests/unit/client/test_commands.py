@@ -21,6 +21,7 @@ from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
 from signalbox.client.blocking.runs import Run
 from signalbox.testing import Harness
+from signalbox_infra.cli import debugging
 from signalbox_infra.cli.main import main
 from signalbox_infra.deploy.commands import CommandFailed
 from signalbox_infra.local.functions.server import mounted
@@ -322,6 +323,22 @@ def waiting(client: Client, harness: Harness) -> Iterator[tuple[str, ...]]:
     sys.path[:] = path
     for name in sys.modules.keys() - modules.keys():
         del sys.modules[name]
+
+
+def test_the_replay_of_a_run_shows_control_characters_as_escapes(
+    waiting: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debugging, "replay", lambda *_, **__: "The run waits for: event \x1b[2J")
+    assert main(["flows", "replay", *waiting]) == 0
+
+    def diverges(*_: object, **__: object) -> str:
+        raise AssertionError("the log has \x1b[2J,\nthe code x")
+
+    monkeypatch.setattr(debugging, "replay", diverges)
+    assert main(["flows", "replay", *waiting]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "The run waits for: event \\u001b[2J\n"
+    assert "the log has \\u001b[2J,\nthe code x" in printed.err
 
 
 def test_a_run_is_replayed_with_the_code_of_the_project(

@@ -6,7 +6,7 @@ import inspect
 import pickle
 import pprint
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import InitVar, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -207,3 +207,54 @@ def test_every_dataclass_of_the_package_is_generated_late() -> None:
         )
     ]
     assert eager == ["core/lazy_dataclasses.py"]
+
+
+# --- what the class has itself ---
+
+
+def test_a_class_with_an_init_variable_is_refused_at_its_definition() -> None:
+    with pytest.raises(TypeError, match=r"Place\.count is an InitVar"):
+
+        @dataclass(slots=True)
+        class Place:
+            name: str
+            count: InitVar[int] = 2
+
+
+def test_a_class_with_a_method_that_an_option_generates_is_refused_at_its_definition() -> None:
+    with pytest.raises(TypeError, match="Place has a method __setattr__"):
+
+        @dataclass(frozen=True)
+        class Place:
+            def __setattr__(self, name: str, value: object) -> None: ...
+
+    with pytest.raises(TypeError, match="Other has a method __lt__"):
+
+        @dataclass(order=True)
+        class Other:
+            def __lt__(self, other: object) -> bool:  # type: ignore[misc]  # so does mypy
+                return False
+
+
+def test_a_class_keeps_its_own_way_to_be_copied() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Place:
+        name: str
+
+        def __getstate__(self) -> str:
+            return self.name.upper()
+
+        def __setstate__(self, state: str) -> None:
+            object.__setattr__(self, "name", state)
+
+    assert copy.copy(Place("a")).name == "A"
+
+
+def test_a_class_that_is_not_hashable_stays_so() -> None:
+    @dataclass(frozen=True)
+    class Place:
+        name: str
+        __hash__ = None  # type: ignore[assignment]  # as a class says so
+
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Place("a"))

@@ -1,6 +1,6 @@
 """Tasks that exist if and only if a commit landed, and a sweeper for what a process left behind."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -32,9 +32,9 @@ class Watching(OperationsPlatform):
         super().__init__()
         self.seen: list[tuple[Any, list[str]]] = []
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         self.seen.append((self.record("counters/a"), [task["name"] for task in self._waiting()]))
-        super().create(effects)
+        return super().create(effects)
 
     def _waiting(self) -> list[dict[str, Any]]:
         snapshots: Sequence[Snapshot] = self.store.query(Query("outbox"))
@@ -122,10 +122,10 @@ def test_tasks_that_were_enqueued_before_are_not_there_twice() -> None:
 class Picky(OperationsPlatform):
     """A queue that will never take one of the tasks."""
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         if self.refusal is None and any(one.name == "poison" for one in effects):
             raise BadValue("never")
-        super().create(effects)
+        return super().create(effects)
 
 
 def test_a_record_that_the_queue_refuses_stays_and_does_not_hold_up_the_others() -> None:
@@ -146,11 +146,12 @@ class Partial(OperationsPlatform):
 
     refused = frozenset({"two"})
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         taken = [one for one in effects if one.name not in self.refused]
         super().create(taken)
         if len(taken) < len(effects):
             raise EnqueueUnconfirmed("paused", (one.name for one in taken))
+        return ()
 
 
 def test_a_task_that_the_queue_took_is_not_enqueued_again_when_its_name_is_free() -> None:

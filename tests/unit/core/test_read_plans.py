@@ -1,6 +1,6 @@
 """What `perform` does beyond plain records: read plans, bounded attempts, and lost answers that are recognised."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -40,7 +40,8 @@ class World:
     def jitter(self) -> float:
         return 0.5
 
-    def create(self, effects: Sequence[Effect]) -> None: ...
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
+        return ()
 
     def note(self, **seconds: float) -> None: ...
 

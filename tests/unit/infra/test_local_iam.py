@@ -1,6 +1,6 @@
 """The local stack allows the calls to and from a function that its entry in the catalogue allows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,9 @@ class KeptTasks:
     def __init__(self) -> None:
         self.queues: list[str] = []
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         self.queues += [effect.queue for effect in effects]
+        return ()
 
 
 def function(folder: Path, invoker: str) -> Function:

@@ -1,6 +1,6 @@
 """Tasks of a fan-out: pages and single documents, while others write."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -58,9 +58,9 @@ class Recording(OperationsPlatform):
         self.order: list[Any] = []
         self.ports = replace(self.ports, store=RecordingStore(self))
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         self.order += [effect.payload["work"] for effect in effects]
-        super().create(effects)
+        return super().create(effects)
 
 
 class RecordingStore(Through):

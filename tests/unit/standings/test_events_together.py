@@ -32,7 +32,7 @@ def test_events_that_arrive_while_one_is_counted_are_counted_together(monkeypatc
         first = pool.submit(http.count_event, event("ann", "tea"))
         assert begun.wait(SECONDS_MAX)
         others = [pool.submit(http.count_event, event(user, "tea")) for user in ("bob", "cyd")]
-        while sum(map(len, http._GATHERING._waiting.values())) < len(others):
+        while sum(len(line.waiting) for line in http._GATHERING._lines.values()) < len(others):
             pass
         gate.set()
         for counted in (first, *others):

@@ -152,3 +152,15 @@ def test_what_a_turn_costs(world: StandingsPlatform) -> None:
     with replaced(recount_pages_max=5):
         cost = world.run_task(turns(world)[0])
     assert cost == Cost(round_trips=1 + 5 + 1 + 1 + 1 + 1, reads=1 + 15 + 1 + 1, writes=1, tasks=1)
+
+
+@pytest.mark.parametrize("broken", [{"yokes": 1}, {"crossed": 3}, {"yokes": "many"}])
+def test_a_standing_that_cannot_be_read_does_not_hold_up_the_recount_of_the_others(
+    world: StandingsPlatform, broken: dict[str, object]
+) -> None:
+    world.store.commit([Put(StandingKey("item", "a").path, broken)])
+    tasks.recount_page(world.ports, "run", "item", "")
+    while waiting := turns(world):
+        world.run_task(waiting[0])
+    assert [message for message, _ in world.reported] == ["standing refused, not recounted", DRIFTED]
+    assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)

@@ -8,7 +8,7 @@ themselves are what tests look at (`WriteTimes`).
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
@@ -116,9 +116,10 @@ class VirtualTime:
 
     # --- the queue ---
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Take tasks; a name that was taken before is a no-op."""
         self.call(ENQUEUE_SECONDS, lambda: all(map(self._take, effects)), lambda _: 0)
+        return ()
 
     def _take(self, effect: Effect) -> bool:
         if effect.name not in self._names:

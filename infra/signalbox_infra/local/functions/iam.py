@@ -5,7 +5,7 @@ function verifies them itself, as in the cloud. All functions share one process,
 variable, which a call has, but not the threads that it may start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -64,15 +64,19 @@ class AuthorizedQueue(MeteredQueue):
         super().__init__(metered)
         self._log = log
 
-    def create(self, effects: Sequence[Effect]) -> None:
-        """Enqueue all permitted tasks. Raises `DeploymentCannotEnqueue` if one is not, else as the queue."""
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
+        """Enqueue all permitted tasks. Return the names that were taken.
+
+        Raises `DeploymentCannotEnqueue` if one is not, else as the queue.
+        """
         refused = [effect for effect in effects if not _may_enqueue(effect)]
         permitted = [effect for effect in effects if effect not in refused]
-        self._queue.create(permitted)
+        taken = self._queue.create(permitted)
         if refused:
             self._log.error("deployment cannot enqueue", reason=f"the function may not enqueue to {refused[0].queue}")
             reason = f"Add {refused[0].queue} to the function's enqueues in the catalogue"
             raise DeploymentCannotEnqueue(reason, (effect.name for effect in permitted))
+        return taken
 
 
 def _may_enqueue(effect: Effect) -> bool:

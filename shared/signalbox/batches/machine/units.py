@@ -120,6 +120,6 @@ def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries
     ]
 
 
-def is_retried_by(chain: Retries, recorded_at: datetime) -> bool:
-    """Return whether a chain retries a failure: only one that was recorded before the retry was requested."""
-    return microseconds(recorded_at) <= chain.called_at
+def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
+    """Return whether a call retries a failure: only one that was recorded before the retry was requested."""
+    return microseconds(recorded_at) <= retries.called_at

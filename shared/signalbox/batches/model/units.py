@@ -45,10 +45,10 @@ class FirstRuns:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """A chain of retries: of the units `rest`, or of those with a record id after `after`, up to `until`.
+    """The retries of one call; a chain of them has the units `rest`, or those with a record id in ``(after, until]``.
 
-    It retries units whose failure was recorded at `called_at` or earlier, in microseconds. So it never retries a
-    failure of the same call again.
+    They retry units whose failure was recorded at `called_at` or earlier, in microseconds. So no call retries
+    a failure of its own again.
     """
 
     call: str

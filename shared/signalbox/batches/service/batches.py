@@ -356,7 +356,8 @@ class UnitsPage:
 def list_units(ports: Ports, batch: str, query: UnitsQuery) -> UnitsPage:
     """Return a page of units with an outcome. Raises `NotFound`."""
     run, _ = storage.read_header(ports, batch)
-    listed = storage.read_outcomes(ports, run, query.state, query.after)
+    found = storage.read_outcomes(ports, run, query.state, query.after)
+    listed = [UnitRecord.from_record(read.data) for read in found if read.data is not None]
     is_full = len(listed) == LIMITS.units_listed_max
     by_index = sorted(listed, key=lambda record: record.unit.index)
     return UnitsPage(by_index, str(listed[-1].unit.index) if is_full else "")
@@ -384,13 +385,13 @@ def retry(ports: Ports, batch: str, request: RetryRequest, key: str = "") -> Non
     check_names(declared_parameters(), replace(header.task, payload=request.payload), "payload")
     indexes = None if request.units is None else sorted(set(request.units))
     call = digest(key, indexes, request.payload) if key else ports.store.new_id()
+    retries = Retries(call, microseconds(now), request.payload)
     if header.concurrency is not None:
-        chain = Retries(call, microseconds(now), request.payload)
-        begin_chains(ports, run, chain, header.concurrency, indexes, is_repeatable=bool(key))
+        begin_chains(ports, run, retries, header.concurrency, indexes)
     elif indexes is None:
-        ports.queue.create([retry_all(run, call, -1, request.payload)])
+        ports.queue.create([retry_all(run, retries, -1)])
     else:
-        ports.queue.create(retry_named(run, call, indexes, request.payload))
+        ports.queue.create(retry_named(run, retries, indexes))
 
 
 # --- sub-batches, and batches that follow ---

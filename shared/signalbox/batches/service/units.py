@@ -11,6 +11,7 @@ an outcome. So at least one of the two sees the other's commit. If both do, they
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.batches import storage
@@ -50,6 +51,9 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
+
+LOOK_SECONDS = 60
+"""How often a chain of retries looks whether a unit that another call retries has ended."""
 
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
@@ -331,84 +335,112 @@ def _unit_tasks(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: 
 # --- retries ---
 
 
-def retry_all(run: BatchRun, call: str, after: int, payload: Mapping[str, Any]) -> Effect:
+def retry_all(run: BatchRun, retries: Retries, after: int) -> Effect:
     """Return the task that retries all failed units after an index, or from the first with -1."""
-    return run.effect_for("retry", call, after, call=call, after=after, payload=payload)
+    return _retrying(run, retries, after, after=after)
 
 
-def retry_named(run: BatchRun, call: str, indexes: Sequence[int], payload: Mapping[str, Any]) -> Sequence[Effect]:
+def retry_named(run: BatchRun, retries: Retries, indexes: Sequence[int]) -> Sequence[Effect]:
     """Return the tasks that retry named units, each those of a page."""
     chunks = [indexes[at : at + LIMITS.units_listed_max] for at in range(0, len(indexes), LIMITS.units_listed_max)]
-    return [run.effect_for("retry", call, at, units=chunk, payload=payload) for at, chunk in enumerate(chunks)]
+    return [_retrying(run, retries, at, units=chunk) for at, chunk in enumerate(chunks)]
 
 
-def retry_page(ports: Ports, run: BatchRun, call: str, after: int, payload: Mapping[str, Any]) -> None:
+def _retrying(run: BatchRun, retries: Retries, at: int, **units: Any) -> Effect:
+    call = {"call": retries.call, "called_at": retries.called_at, "payload": retries.payload}
+    return run.effect_for("retry", retries.call, at, **units, **call)
+
+
+def retry_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> None:
     """Retry a page of the failed units after an index, once the task for the next page is enqueued."""
-    failed = storage.read_outcomes(ports, run, "failed", None if after < 0 else after)
-    if len(failed) == LIMITS.units_listed_max:
-        ports.queue.create([retry_all(run, call, failed[-1].unit.index, payload)])
-    _enqueue_retries(ports, run, failed, payload)
+    found = storage.read_outcomes(ports, run, "failed", None if after < 0 else after)
+    if len(found) == LIMITS.units_listed_max:
+        last = UnitRecord.from_record(found[-1].data or {})
+        ports.queue.create([retry_all(run, retries, last.unit.index)])
+    _enqueue_retries(ports, run, retries, found)
 
 
-def retry_units(ports: Ports, run: BatchRun, indexes: Sequence[int], payload: Mapping[str, Any]) -> None:
+def retry_units(ports: Ports, run: BatchRun, retries: Retries, indexes: Sequence[int]) -> None:
     """Retry those of the units that failed."""
-    found = ports.store.read(*map(run.unit_path, indexes))
-    records = [UnitRecord.from_record(snapshot.data) for snapshot in found if snapshot.data is not None]
-    _enqueue_retries(ports, run, records, payload)
+    _enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)))
 
 
-def _enqueue_retries(ports: Ports, run: BatchRun, records: Sequence[UnitRecord], payload: Mapping[str, Any]) -> None:
+def _enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot]) -> None:
     """Enqueue the next attempt of the units that failed. A repeat finds the tasks' names taken."""
-    failed = [record.unit.next_attempt() for record in records if record.outcome.state == "failed"]
+    failed = [record.unit.next_attempt() for one in found if (record := _failure(one, retries)) is not None]
     if failed:
         numbers = sorted({unit.page for unit in failed})
-        ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers)), payload))
+        ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers)), retries.payload))
 
 
-def begin_chains(
-    ports: Ports,
-    run: BatchRun,
-    chain: Retries,
-    concurrency: int,
-    indexes: Sequence[int] | None,
-    *,
-    is_repeatable: bool,
-) -> None:
+def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
     """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units.
 
-    The chains of a repeat have other ranges if their number differs, which is therefore a part of the tasks' names.
+    One task begins those of all failed units, with the number of chains and the time of the call. So a repeat of the
+    call under its key, which finds another number of failed units, begins no other chains.
     """
     if indexes is not None:
-        chains = machine.chains_of_named(chain, concurrency, indexes)
+        _create_chains(ports, run, machine.chains_of_named(chain, concurrency, indexes))
+    elif failed := storage.count_units(ports, run, "failed"):
+        [whole] = machine.chains_of_all(chain, run.incarnation, 1)
+        chains = min(concurrency, failed)
+        ports.queue.create([run.effect_for("retry", chain.call, chain=whole.to_record(), chains=chains)])
+
+
+def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int) -> None:
+    """Begin a chain of retries, or divide it into several."""
+    if chains > 1:
+        _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))
     else:
-        failed = storage.count_units(ports, run, "failed")
-        chains = machine.chains_of_all(chain, run.incarnation, min(concurrency, failed)) if failed else []
-    names = (chain.call, len(chains)) if is_repeatable else (chain.call,)
-    tasks = [run.effect_for("retry", *names, at, chain=one.to_record()) for at, one in enumerate(chains)]
+        retry_next(ports, run, chain)
+
+
+def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> None:
+    tasks = [run.effect_for("retry", one.call, at, chain=one.to_record()) for at, one in enumerate(chains)]
     for at in range(0, len(tasks), CORE_LIMITS.outbox_tasks_max):
         ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
 
 
 def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
-    """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it."""
+    """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it.
+
+    If its task exists, that may be the task of another call, which continues the chain of that call only. So this chain
+    looks again later.
+    """
     for following, rest in _failed_units(ports, run, chain):
         [page] = ports.store.read(run.page_path(following.page))
-        ports.queue.create(_unit_tasks([following.next_attempt(rest)], [page], chain.payload))
+        tasks = _unit_tasks([following.next_attempt(rest)], [page], chain.payload)
+        if ports.queue.create(tasks):
+            _look_again(ports, following.next_attempt(), chain, page.read_time)
         return
+
+
+def _look_again(ports: Ports, unit: PlacedUnit, chain: Retries, now: datetime) -> None:
+    """Enqueue a task that continues a chain in a minute, if its next unit has ended by then, or else looks again."""
+    if unit_is_live(ports, unit):
+        minute, pause = int(now.timestamp() // LOOK_SECONDS), timedelta(seconds=LOOK_SECONDS)
+        look = unit.run.effect_for("retry", chain.call, unit.operation, minute, chain=chain.to_record())
+        ports.queue.create([replace(look, not_before=now + pause)])
 
 
 def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[PlacedUnit, Retries]]:
     """Iterate over the units of a chain to retry, each with the part of the chain after it."""
     found = _units_in_range(ports, run, chain) if chain.rest is None else _named_units(ports, run, chain)
     for snapshot, rest in found:
-        record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
-        if record is not None and record.outcome.state == "failed" and _is_retried(snapshot, chain):
+        if (record := _failure(snapshot, chain)) is not None:
             yield record.unit, rest
 
 
-def _is_retried(snapshot: Snapshot, chain: Retries) -> bool:
+def _failure(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
+    """Return the record of a unit to retry: one that failed before the retry was requested."""
+    record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
+    is_retried = record is not None and record.outcome.state == "failed" and _is_retried(snapshot, retries)
+    return record if is_retried else None
+
+
+def _is_retried(snapshot: Snapshot, retries: Retries) -> bool:
     assert snapshot.update_time is not None, "a record that exists has one"
-    return machine.is_retried_by(chain, snapshot.update_time)
+    return machine.is_retried_by(retries, snapshot.update_time)
 
 
 def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:

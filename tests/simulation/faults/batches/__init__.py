@@ -1,6 +1,6 @@
 """All faults of the batches; `fault.py` defines what a fault is, docs/protocols/batches.md what each clause is for."""
 
-from tests.simulation.faults.batches import chains, ends, groups, pages, permits, rated, runs, then, tree
+from tests.simulation.faults.batches import chains, ends, groups, keyed, pages, permits, rated, runs, then, tree
 
 GROUPED = groups.FAULTS
 
@@ -10,6 +10,7 @@ FAULTS = (
     *runs.FAULTS,
     *ends.FAULTS,
     *chains.FAULTS,
+    *keyed.FAULTS,
     *then.FAULTS,
     *permits.FAULTS,
     *rated.FAULTS,

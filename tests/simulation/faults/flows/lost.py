@@ -5,7 +5,7 @@ Nested flows notice them (flow-10, flow-11, flow-13, flow-14, flow-24).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -76,8 +76,9 @@ def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, attempt: Attempt
 
 
 class _NoQueue:
-    def create(self, _: Any) -> None:
+    def create(self, _: Any) -> Collection[str]:
         """Create nothing."""
+        return ()
 
 
 # --- silent flows ---

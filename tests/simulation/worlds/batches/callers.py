@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,7 +32,9 @@ class Callers:
         self.semaphore = ""
         self.per_task: int | None = None
         self.rated: dict[str, Any] = {}
+        self.on_retry: Callable[[str], None] = lambda _: None
         self._results = 0
+        self._requests = itertools.count()
 
     def next_result(self) -> int:
         """Return a number that no other outcome has."""
@@ -82,23 +85,28 @@ class Callers:
 
     def populate(self, spec: BatchSpec, name: str = "populates") -> None:
         """Start a call that populates."""
-        self._call(name, lambda: batches.populate(self._world.ports, "b", spec))
+        self.call(name, lambda: batches.populate(self._world.ports, "b", spec))
 
     def _add_page(self, number: int, page: Any) -> None:
         request = PageRequest(number, page)
-        self._call(f"adds page {number}", lambda: batches.add_page(self._world.ports, "b", request), patient=True)
+        self.call(f"adds page {number}", lambda: batches.add_page(self._world.ports, "b", request), patient=True)
 
     def seal(self, count: int) -> None:
         """Start a call that seals."""
-        self._call(f"seals at {count}", lambda: batches.seal(self._world.ports, "b", SealRequest(count)), patient=True)
+        self.call(f"seals at {count}", lambda: batches.seal(self._world.ports, "b", SealRequest(count)), patient=True)
 
     def cancel(self) -> None:
         """Start a call that cancels."""
-        self._call("cancels", lambda: batches.cancel(self._world.ports, "b"))
+        self.call("cancels", lambda: batches.cancel(self._world.ports, "b"))
 
     def retry(self) -> None:
         """Start a call that retries all that failed."""
-        self._call("requests retries", lambda: batches.retry(self._world.ports, "b", RetryRequest()))
+
+        def work() -> None:
+            self.on_retry(f"request {next(self._requests)}")
+            batches.retry(self._world.ports, "b", RetryRequest())
+
+        self.call("requests retries", work)
 
     def complete(self, index: int) -> None:
         """Start a call that completes a unit, and is not repeated once it landed."""
@@ -110,7 +118,7 @@ class Callers:
         """Start a call that completes a unit, and that is repeated while its page is not loaded."""
         outcome = succeeded({"result": self.next_result()})
         work = lambda: batches_units.complete_by_index(self._world.ports, "b", index, outcome)  # noqa: E731  what the process does
-        self._call(f"completes unit {index}", work, patient=True)
+        self.call(f"completes unit {index}", work, patient=True)
 
     def populate_when_free(self, spec: BatchSpec, tries: int = 8) -> None:
         """Start a call that populates, repeated until the id is free, but not for ever."""
@@ -124,7 +132,7 @@ class Callers:
         again = partial(self.populate_when_free, spec, tries - 1)
         self._world.start("populates when free", work, lambda done: None if done or not tries else again())
 
-    def _call(self, name: str, work: Callable[[], object], patient: bool = False) -> None:
+    def call(self, name: str, work: Callable[[], object], patient: bool = False) -> None:
         """Start a call that is repeated until its answer is known; a patient one repeats what was out of order too."""
         tries = [0]
 
@@ -138,4 +146,4 @@ class Callers:
                 self._world.log(f"repeats the call after: {problem.detail}")
                 once()
 
-        self._world.start(name, once, lambda done: None if done else self._call(name, work, patient))
+        self._world.start(name, once, lambda done: None if done else self.call(name, work, patient))

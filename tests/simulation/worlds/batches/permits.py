@@ -8,7 +8,7 @@ queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
@@ -204,5 +204,5 @@ def _admit(ports: Ports, effect: Effect) -> None:
 class Refusing:
     """A queue that accepts no task: all are left to the sweeper."""
 
-    def create(self, tasks: Sequence[Effect]) -> None:
+    def create(self, tasks: Sequence[Effect]) -> Collection[str]:
         raise Unavailable(f"{len(tasks)} tasks are not accepted")

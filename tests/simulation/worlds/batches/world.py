@@ -1,7 +1,7 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
-In some worlds the units run under permits of a semaphore (`permits.py`), in some others they take permits of a rate
-when they start (`rated.py`).
+In some worlds whose units fail, retries have keys (`keyed.py`). In some worlds the units run under permits of a
+semaphore (`permits.py`), in some others they take permits of a rate when they start (`rated.py`).
 
 In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
 may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
@@ -43,7 +43,7 @@ from tests.simulation.fault_rates import FaultRates
 from tests.simulation.lengths import OPERATIONS_LONG, operations_max
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.batches import rated
+from tests.simulation.worlds.batches import keyed, rated
 from tests.simulation.worlds.batches.callers import Callers
 from tests.simulation.worlds.batches.checks import Checks
 from tests.simulation.worlds.batches.kinds import (
@@ -108,6 +108,9 @@ class BatchesWorld:
         self.kind = self.world.random.choice(self.kinds)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
+        self.keyed = keyed.Keyed(self, seed) if self.kind.failing and keyed.is_keyed(seed) else None
+        if self.keyed:
+            self.callers.on_retry = self.keyed.note_request
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
         self.helped = Random(f"helped {seed}") if self.callers.concurrency and self.kind.calm else None
         self.own = Random(f"purge {seed}")
@@ -174,7 +177,9 @@ class BatchesWorld:
             beginnings += [self._sweep_meanwhile] * 2
         if self.kind.cancelled and random.random() < 0.8:
             beginnings.append(self.callers.cancel)
-        if self.kind.failing and random.random() < 0.5:
+        if self.keyed:
+            beginnings += self.keyed.early_calls(size)
+        elif self.kind.failing and random.random() < 0.5:
             beginnings.append(self.callers.retry)
         limiter = None if self.emptied else self.permits or self.rated
         return beginnings + (limiter.by_hand() if limiter else [])
@@ -190,10 +195,11 @@ class BatchesWorld:
         """Lose the tasks that wait when this many were created: all queues are purged. Those of semaphores are kept."""
         created, take = itertools.count(1), self.world.queue.take
 
-        def take_until(effect: Effect) -> None:
-            take(effect)
+        def take_until(effect: Effect) -> bool:
+            is_new = take(effect)
             if next(created) == count:
                 self.world.queue.purge(lambda effect: effect.function in ("batch_expand", "painter"))
+            return is_new
 
         self.world.queue.take = take_until  # type: ignore[method-assign]  # the queues are purged once
 
@@ -290,6 +296,8 @@ class BatchesWorld:
         return parent is not None and parent.state == "cancelled" and own is not None and not own.ended
 
     def _outcome(self, unit: PlacedUnit) -> UnitOutcome:
+        if self.keyed:
+            self.keyed.begin(unit)
         if (
             unit.batch == "b"
             and self.kind.failing
@@ -301,6 +309,8 @@ class BatchesWorld:
 
     def _failing_attempts(self, unit: PlacedUnit) -> int:
         """In chains a retry fails too: it must not be retried for the same call."""
+        if self.keyed:
+            return self.keyed.failing_attempts(unit.index)
         return 1 + (unit.chain is not None and unit.index % 4 == 0)
 
     # --- sweepers ---
@@ -361,14 +371,19 @@ class BatchesWorld:
         if header is None or header.state == "cancelled":
             return
         self.world.fault_rates.left = 3
-        for _ in range(2):
+        if self.keyed:
+            self.world.run(self.keyed.calls(self.checks.loaded("b")))
+        else:
             self.callers.retry()
-        self.world.run()
+            self.callers.retry()
+            self.world.run()
         self.world.fault_rates.left = 0
         if limiter := self.permits or self.rated:
             self.sweep_later(CORE_LIMITS.outbox_patience_seconds + 1, outbox.sweep)
             self.sweep_later(1, limiter.sweep)
-        if self.callers.concurrency:
+        if self.keyed:
+            self.keyed.check_rest()
+        for _ in range(keyed.FAILING_ATTEMPTS_MAX if self.keyed else bool(self.callers.concurrency)):
             self.callers.retry()
             self.world.run()
         if self.checks.failed("b"):

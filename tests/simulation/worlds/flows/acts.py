@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -115,7 +115,7 @@ class OnlyReads:
 
     write_each = commit
 
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:
         raise Violation(f"a query has enqueued {effects}")
 
 

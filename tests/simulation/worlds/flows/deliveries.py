@@ -74,11 +74,12 @@ class FlowDeliveries:
         self.world.queue.on_reuse = self._reused
         take = self.world.queue.take
 
-        def take_near(effect: Effect) -> None:
+        def take_near(effect: Effect) -> bool:
             """Take a task, unless it is the alarm of a lease: no world comes to its end."""
             self._due.setdefault(effect.name, effect.not_before or self.world.now())
             if (effect.not_before or self.world.now()) - self.world.now() < timedelta(seconds=LEASE_SECONDS / 2):
-                take(effect)
+                return take(effect)
+            return True
 
         self.world.queue.take = take_near  # type: ignore[method-assign]  # this world draws tasks in its own way
 

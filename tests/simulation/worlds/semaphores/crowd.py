@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -22,8 +22,9 @@ FUNCTION = "crowd"
 
 
 class _LosingQueue:
-    def create(self, effects: Sequence[Effect]) -> None:
+    def create(self, effects: Sequence[Effect]) -> Collection[str]:  # noqa: ARG002  as the port names it
         """Lose the tasks."""
+        return ()
 
 
 def crowd(world: World) -> None:
