@@ -23,8 +23,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Condition, Field
-from signalbox.tasks.machine.failures import text_of
-from signalbox.tasks.model import ATTEMPTS, BATCH, ERRED_AT, Attempt, ErrorNote, Start
+from signalbox.tasks.model import ATTEMPTS, BATCH, ERRED_AT, Attempt, ErrorNote, ErrorText, Start
 
 STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
 """The fields of the record. Firestore deletes it 31 days after the last count: Cloud Tasks keeps no task for longer."""
@@ -52,9 +51,9 @@ def uncount_start(ports: Ports, attempt: Attempt) -> None:
         ports.store.commit([Change(attempt.record_path, {STARTS: Increment(-1)}, Must.EXIST)])
 
 
-def note_error(ports: Ports, attempt: Attempt, begun: Start, error: Exception) -> None:
+def note_error(ports: Ports, attempt: Attempt, begun: Start, text: ErrorText) -> None:
     """Note what the code raised, and count a first start. A failed write has no effect on the task."""
-    note = ErrorNote.of(attempt, begun.number, text_of(error)).to_record()
+    note = ErrorNote.of(attempt, begun.number, text).to_record()
     noted = note | {ERRED_AT: SERVER_TIME} | _batch_of(attempt)
     with suppress(Unavailable, Conflict):
         if attempt.is_repeated or not _count_first(ports, attempt, noted):

@@ -46,6 +46,7 @@ from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.tasks.machine.failures import text_of
 from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
 from signalbox.tasks.service import failures
@@ -97,7 +98,7 @@ def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Calla
         give_up(ports, attempt, begun, problem)
         raise
     except Exception as error:
-        note_error(ports, attempt, begun, error)
+        note_error(ports, attempt, begun, text_of(error))
         raise
     end_retries(ports, attempt, begun)
     return returned
