@@ -286,24 +286,28 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
     """Apply the messages that are due to an object. Raises `Unavailable` if the wake-up must be delivered again."""
     out_of_time, wake = budget(), delivery.wake
     next_wake = wake_object(ObjectAddress.of_base(wake.mailbox), code.function, wake.until)
+    started: set[str] = set()
 
     def turn(mailbox: Mailbox) -> bool:
-        return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, out_of_time)
+        return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
     mailboxes.run(ports, delivery, next_wake, turn)
 
 
-def _turn(ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, out_of_time: OutOfTime) -> bool:
+def _turn(
+    ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, started: set[str], out_of_time: OutOfTime
+) -> bool:
     """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
 
-    Raises `Conflict` if another process was faster.
+    `started` has the ids of the messages that this delivery has marked. Raises `Conflict` if another process was
+    faster.
     """
     address = ObjectAddress.of_base(delivery.wake.mailbox)
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
     page = _understood(code, address, mailbox, _page(mailbox, careful=careful))
     if careful:  # before a mark: older code must wait, however often it is woken
         code.check(address, state_of(mailbox.header))
-    begun = _marked(ports, delivery, mailbox, page[0]) if careful else page[0]
+    begun = _marked(ports, delivery, mailbox, page[0], started) if careful else page[0]
     spent, page = begun is None, (begun or page[0], *page[1:])
     _, more = _committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
     return careful and more and not out_of_time()
@@ -356,19 +360,29 @@ def _page(mailbox: Mailbox, *, careful: bool) -> tuple[StoredMessage, ...]:
     return mailbox.waiting[:1] if careful else mailbox.waiting
 
 
-def _marked(ports: Ports, delivery: Delivery, mailbox: Mailbox, message: StoredMessage) -> StoredMessage | None:
+def _marked(
+    ports: Ports, delivery: Delivery, mailbox: Mailbox, message: StoredMessage, started: set[str]
+) -> StoredMessage | None:
     """Mark the start of a call and return it with its new version, or return None if it was started too often.
 
     Raises `Unavailable` or `Conflict`.
     """
     before = Mark.from_record(message.data) or Mark()
+    if _has_started(delivery, message, before, started):
+        return message
+    mark = before.next(delivery.id, mailbox.read_time).to_record()
     if before.is_spent:
         ports.log.error("call given up", object=delivery.wake.mailbox, call=message.id)
         return None
-    mark = before.next(delivery.id, mailbox.read_time).to_record()
     path = message_path(delivery.wake.mailbox, message.id)
     committed = ports.store.commit([Change(path, {("mark",): mark}, message.version)])
+    started.add(message.id)
     return replace(message, version=committed.commit_time)
+
+
+def _has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started: Collection[str]) -> bool:
+    """Return whether this delivery has marked a call and its turn lost a race: to apply it again is no new start."""
+    return message.id in started and mark.run == delivery.id
 
 
 def _failures(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:

@@ -328,6 +328,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "objects._kept": "signalbox.objects.storage:_kept",
     "objects._committed": "signalbox.objects.service:_committed",
     "objects._failures": "signalbox.objects.service:_failures",
+    "objects._has_started": "signalbox.objects.service:_has_started",
     "objects._marked": "signalbox.objects.service:_marked",
     "objects._page": "signalbox.objects.service:_page",
     "objects._post_and_take_part": "signalbox.objects.service:_post_and_take_part",

@@ -32,12 +32,23 @@ page_of = original("objects._page")
 refused = original("objects.Turn._refused")
 
 
-def _never_marked(_: Ports, __: Delivery, ___: Mailbox, message: StoredMessage) -> StoredMessage:
+def _never_marked(_: Ports, __: Delivery, ___: Mailbox, message: StoredMessage, ____: set[str]) -> StoredMessage:
     return message
 
 
-def _marked_by_deliveries(_: Ports, delivery: Delivery, __: Mailbox, message: StoredMessage) -> StoredMessage | None:
+def _marked_by_deliveries(
+    _: Ports, delivery: Delivery, __: Mailbox, message: StoredMessage, ____: set[str]
+) -> StoredMessage | None:
     return None if delivery.deliveries > 7 else message
+
+
+def _never_started(*_: Any) -> bool:
+    return False
+
+
+def _given_up_at_once(self: Mark, run: str, now: datetime) -> Mark:
+    """A call is given up although its last start may still be running."""
+    return mark_next(replace(self, until=None) if self.is_spent else self, run, now)
 
 
 def _not_owned(self: Mark, run: str, now: datetime) -> Mark:
@@ -139,6 +150,8 @@ FAULTS = (
     in_objects("obj-7", "marks", "objects._marked", _never_marked),
     in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
+    in_objects("obj-7", "the time of the last start", "objects.Mark.next", _given_up_at_once),
+    in_objects("obj-7", "one start a delivery", "objects._has_started", _never_started),
     in_objects("obj-7", "all attempts of a call", "objects.Mark.is_spent", property(_is_spent_early)),
     in_objects("obj-7", "one call at a time", "objects._page", _whole_page),
     in_objects("obj-7", "a failure for each call that was given up", "objects._failures", _not_among_failures),
