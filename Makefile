@@ -107,7 +107,7 @@ bench-grants: $(READY) ## Plot a minute of a rate's grants, and of two tenants' 
 bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
 	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
 
-bench-flows: $(READY) ## Measure flows: steps a second, fan-outs, 1,000 at once, beside DBOS, durabletask and Restate (ARGS="--flows 200 --rounds 3")
+bench-flows: $(READY) ## Measure flows: steps a second, fan-outs, 1,000 at once, compared with DBOS, durabletask and Restate (ARGS="--flows 200 --rounds 3")
 	@$(PYTHON_IN_VENV) -m tests.bench.flows $(ARGS)
 
 bench-batches: $(READY) ## Measure batches of 100 to 20,000 units on a local stack (ARGS="--rivals" adds a Celery chord and DBOS)

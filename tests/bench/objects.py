@@ -6,7 +6,7 @@ Each line: calls a second until all have their result, and how long one takes, i
 of 100. A bare loop reads a record, adds one and writes it under its guard: no order, no receipt, and a lost answer
 counts twice. Microsoft's `durabletask` (pip install --no-deps durabletask; left out if it is not there) runs its
 entities on its in-memory backend, which keeps nothing; its calls are signals, which have no result. Restate (how to get
-it: `tests/bench/restate.py`; left out likewise) is a server that runs all the time. `drained`: calls that wait
+it: `tests/bench/restate.py`; left out likewise) is a server that runs permanently. `drained`: calls that wait
 for one object, on the stack's own queue and functions, woken by one more. Numbers of a laptop compare with each other,
 not with the cloud; the ratio is to the bare loop of one caller in the same run.
 """

@@ -1,11 +1,11 @@
 """Restate, which runs the same counter as a virtual object, and the same flows. Its server is installed with npm.
 
-It is not a dependency of this project (its server is under the Business Source License), and is measured if it is
+It is not a dependency of this project, since its server is under the Business Source License. It is measured if it is
 installed:
 
 npm install --prefix tests/bench/rivals --no-save --ignore-scripts @restatedev/restate-server @restatedev/restate-sdk
 
-The server writes to disk; it calls the code in a process of Node.js, and keeps both connected.
+The server writes to disk. It calls the code in a process of Node.js, over a connection that stays open.
 """
 
 import shutil
@@ -27,17 +27,17 @@ SERVER = "restate-server-*/bin/restate-server"
 SECONDS_MAX = 60
 
 Call = Callable[..., Any]
-"""Call a handler, named by the parts of its path, with a `body` in JSON; return its result."""
+"""Calls a handler, given the parts of its path and a `body` for JSON; returns its result."""
 
 
 def are_installed() -> bool:
-    """Return whether the server, the library and Node.js are there."""
+    """Return whether the server, the library and Node.js are installed."""
     return bool(shutil.which("node")) and (PACKAGES / "restate-sdk").is_dir() and bool([*PACKAGES.glob(SERVER)])
 
 
 @contextmanager
 def serving(script: str) -> Iterator[Call]:
-    """Start Restate and the code of a script in `FOLDER`; yield the way to call it."""
+    """Start Restate and a script of `FOLDER`; yield the function that calls its handlers."""
     ingress, admin, inner, code = processes.free_ports(4)
     settings = {
         "RESTATE_INGRESS__BIND_PORT": ingress,
@@ -65,6 +65,6 @@ def serving(script: str) -> Iterator[Call]:
 
 
 def _declared(http: httpx.Client, admin: int, code: int) -> bool:
-    """Return whether the server knows where the code is."""
+    """Register the code's address with the server; return whether that succeeded."""
     uri = {"uri": f"http://127.0.0.1:{code}"}
     return http.post(f"http://127.0.0.1:{admin}/deployments", json=uri).is_success

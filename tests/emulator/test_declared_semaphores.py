@@ -40,7 +40,7 @@ def paused_tasks_wait(stack: Stack) -> None:
     for key, content in (("source", {"n": 1}), ("copy", {"to": {"key": "source"}})):
         httpx.put(f"{stack.base_url}documents/{key}", json=content).raise_for_status()
     stack.wait_until_idle(30)
-    pausing.pause(running, ["links"], ["sweep"])  # the one that a fan-out's tasks are in
+    pausing.pause(running, ["links"], ["sweep"])  # the queue of a fan-out's tasks
     httpx.put(f"{stack.base_url}documents/source", json={"n": 2}).raise_for_status()
     with pytest.raises(TimeoutError):
         stack.wait_until_idle(2)

@@ -35,7 +35,7 @@ def set_up(folder: Path, path: Path, *locks: str) -> subprocess.CompletedProcess
 
 
 def stand_in(pip: str, uv: str = "exit 1") -> str:
-    """A Python that is recent enough and makes environments of copies of itself; what its pip and uv do is given."""
+    """Return a stand-in for a recent Python: its environments contain copies of it, and run `pip` and `uv` as given."""
     return f"""
 case "$1 $2" in
   "-c "*) exit 0 ;;

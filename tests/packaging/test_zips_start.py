@@ -66,7 +66,7 @@ def _make(environment: Path, requirements: str) -> None:
         lock.write_text(requirements)
         python = str(partial / "bin" / "python")
         with_uv = [sys.executable, "-m", "uv", "pip", "install", "--python", python, "--compile-bytecode"]
-        with_pip = [python, "-m", "pip", "install", "--no-input"]  # where only pip's settings lead to the packages
+        with_pip = [python, "-m", "pip", "install", "--no-input"]  # if uv finds no packages without pip's settings
         options = ["--quiet", "--require-hashes", "-r", str(lock)]
         if subprocess.run(with_uv + options, check=False).returncode:
             subprocess.run(with_pip + options, check=True)

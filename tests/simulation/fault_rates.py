@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from tests.simulation.lengths import faults
 
 STEP_FAILS_RATE, STEP_FAILS_OFTEN_RATE, STEP_ERROR_PASSES_RATE = 0.25, 0.7, 0.1
-"""The shares of the runs of a flow's step that fail, in most worlds and in those of retries, and whose error passes."""
+"""The shares of a flow step's runs that fail (in most worlds, and in those of retries) or raise a transient error."""
 
 INLINE_STEP_FAILS_RATE, INLINE_STEP_RAISES_RATE = 0.2, 0.1
-"""The shares of the runs of an inline step that fail, and that raise another error than a `Problem`."""
+"""The shares of an inline step's runs that raise a `Problem`, and that raise another error."""
 
 ARCHIVE_FAILS_RATE = 0.4
-"""The share of a flow's archives that cannot be written at once."""
+"""The share of attempts to write a flow's archive that fail."""
 
 TRANSACTION_FAILS_RATE, ENQUEUE_FAILS_RATE = 0.4, 0.3
 """The shares of transactions, and of tasks that enqueue others, whose code fails after its calls."""

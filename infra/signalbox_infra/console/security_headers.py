@@ -1,4 +1,4 @@
-"""The headers of the console's responses: what a page may load, who may show it, and that nothing is kept."""
+"""The headers of the console's responses: what a page may load, and that it is neither embedded nor cached."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -254,7 +254,7 @@ def total(lines: list[Line]) -> tuple[float, float]:
 
 
 CENTS_BELOW = 10
-"""The amount of dollars from which on cents are left out."""
+"""Amounts of this many dollars or more are shown without cents."""
 
 
 def dollars(amount: float) -> str:

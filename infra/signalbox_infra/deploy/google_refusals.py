@@ -1,4 +1,4 @@
-"""Google's refusals, as Terraform prints them: which of them pass, and what to do about the others.
+"""Google's refusals, as Terraform prints them: which are transient, and what to do about the others.
 
 Pure. A fresh project refuses many requests that it accepts a few minutes later: rights, APIs and service agents take
 time to take effect everywhere. `TABLE` has each such refusal with its text, the source of that text, and the waits

@@ -1,6 +1,6 @@
 """Pause queues and schedules of a deployment, all or some, and resume them.
 
-Schedules are paused first, since they enqueue tasks, and resumed last. What has the wanted state already is left alone,
+Schedules are paused first, since they enqueue tasks, and resumed last. What already has the wanted state is left alone,
 so both commands can be repeated after an interruption.
 """
 

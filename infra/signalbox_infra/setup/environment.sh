@@ -1,11 +1,11 @@
 #!/bin/sh
-# Make the development environment .venv from locked requirements, and say nothing else unless that fails.
+# Make the development environment .venv from locked requirements. Print what pip says only if that fails.
 #
 #   sh infra/signalbox_infra/setup/environment.sh LOCK...
 #
 # Python is the first of python3.13, python3.12, python3.11 and python3 that runs, is at least 3.11 and can make a virtual
-# environment; PYTHON=... chooses another. Every package must match a hash in its lock. A lock that changed is installed into
-# the environment as it is: what has dropped out of the locks stays until `make clean`.
+# environment; PYTHON=... chooses another. Every package must match a hash in its lock. A changed lock is installed into
+# the existing environment: packages that have left the locks stay until `make clean`.
 set -eu
 
 environment=.venv
@@ -73,8 +73,8 @@ for lock in "$@"; do
     set -- "$@" -r "$lock"
     shift
 done
-# uv takes ten seconds where pip takes a minute. It does not read pip's settings: if only these lead to the packages, pip
-# installs them.
+# uv takes ten seconds where pip takes a minute, but it does not read pip's settings. If it fails without them, or is
+# not in the locks, pip installs the packages.
 uv_install "$@" >/dev/null 2>&1 </dev/null || quietly pip_install "$@"
 
 # The project's two packages, as paths relative to the folder of this file: `python -m signalbox_infra.local` finds them.

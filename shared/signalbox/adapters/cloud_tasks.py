@@ -189,9 +189,9 @@ class CloudTasksQueue:
         self._connected: TaskCreator | None = None
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Enqueue all tasks, even if one fails. Return the names that were taken.
+        """Enqueue all tasks, even if one fails; return the names that were taken.
 
-        Raises as `raise_for` does, and as `catalogue_settings`.
+        Raises what `raise_for` and `catalogue_settings` raise.
         """
         trace = current_trace()
         chosen = self._with_addresses({effect.function for effect in effects})
@@ -208,7 +208,7 @@ class CloudTasksQueue:
         return catalogue_settings(self._settings, has) if others else self._settings
 
     def _outcomes(self, requests: Sequence[dict[str, Any]]) -> list[Exception | None]:
-        """Send all tasks; return the error of each, or None if this enqueued it."""
+        """Send all tasks; return the error of each, or None if this call enqueued it."""
         outcomes = self._attempts(requests)
         for pause_seconds in RETRY_PAUSES_SECONDS:
             again = [at for at, error in enumerate(outcomes) if isinstance(error, google.ServiceUnavailable)]

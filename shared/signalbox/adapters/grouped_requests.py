@@ -40,7 +40,7 @@ class _Request(Generic[Item, Answer]):
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[Item, Answer]):
-    """The requests of a key: the first one of the group that is handled, and those that wait."""
+    """The requests of a key: the first one of the group being handled, and those that wait."""
 
     first: _Request[Item, Answer]
     waiting: list[_Request[Item, Answer]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Gathering(Generic[Item, Answer]):
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             try:
                 self._leave(key, request)
-            finally:  # also if the time-out ends the first call, which the second then completes
+            finally:  # if the time-out ends the first call, the second completes it
                 self._leave(key, request)
         if isinstance(request.answer, Exception):
             raise request.answer
@@ -85,10 +85,10 @@ class Gathering(Generic[Item, Answer]):
         request.ready.set()
 
     def _leave(self, key: Hashable, request: _Request[Item, Answer]) -> None:
-        """Let the next group begin, and answer the group of this request. Without one, leave those that wait.
+        """Let the next group begin, and answer this request's group. A request without a group stops waiting.
 
-        A second call changes nothing, or does what the first one left, wherever that ended: one assignment or deletion
-        makes the next group's first request that of the line.
+        A second call does what the first one left undone, wherever that ended: a single assignment or deletion moves
+        the line to its next group.
         """
         with self._lock:
             line = self._lines.get(key)
@@ -104,7 +104,7 @@ class Gathering(Generic[Item, Answer]):
             member.ready.set()
 
     def _next_group(self, key: Hashable, waiting: "list[_Request[Item, Answer]]") -> "_Line[Item, Answer] | None":
-        """Form the next group of a key from the requests that wait; its first one's thread handles it."""
+        """Form a key's next group from the requests that wait; the thread of its first one handles it."""
         if not waiting:
             del self._lines[key]
             return None

@@ -1,8 +1,7 @@
 """Requests of one process that wait for the same thing, in a line: only the first of each line looks for it.
 
-So any number of requests that wait cost little more than one does, they are served in the order of their arrival, and
-they do not race. A request that repeats one whose answer was lost may already have what it waits for. It finds that out
-in any place.
+So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
+A repeat of a request whose answer was lost may already have what it waits for. It finds that out at any place in line.
 """
 
 import time

@@ -61,7 +61,7 @@ def _run_of(payload: Mapping[str, Any]) -> BatchRun:
 
 
 def _retries_of(payload: Mapping[str, Any]) -> Retries:
-    """Return the call of a task that retries units at once. A task of the last release does not contain its time."""
+    """Return the call of a task that retries units without chains. Tasks of the last release do not have its time."""
     return Retries(payload.get("call", ""), payload.get("called_at", LATEST), payload.get("payload", {}))
 
 

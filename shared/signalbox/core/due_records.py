@@ -1,4 +1,4 @@
-"""Records that are due, as the sweeper visits them: in the order of their times, those that it cannot read last."""
+"""Records that are due, in the order of the sweeper's visits: by time, with those that it cannot read last."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,14 +43,14 @@ def due_records(
 
 
 def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
-    """Queue a record that cannot be read behind those that are due, for some minutes; another commit may be faster."""
+    """Postpone by some minutes a record that cannot be read. Another commit of the record may win the race."""
     time = snapshot.read_time + timedelta(seconds=LIMITS.unreadable_pause_seconds)
     with suppress(Conflict, Unavailable):
         ports.store.commit([Change(snapshot.path, {(due_at,): time}, snapshot.guard)])
 
 
 def _is_due(snapshot: Snapshot, due_at: str, now: datetime) -> bool:
-    """Return whether a record is due. One whose field is not a time is: its visit has to set one."""
+    """Return whether a record is due. One whose field is not a time is due: its visit has to set a time."""
     time = _time(snapshot, due_at)
     return not isinstance(time, datetime) or time <= now
 

@@ -62,7 +62,7 @@ def check_key(key: str) -> str:
 @lru_cache(MEMOISED)
 def check_path(path: str) -> None:
     """Raise `BadKey` unless this is the path of a record: collection, id, collection, id …"""
-    collection, _, id_ = path.rpartition("/")  # of many new records of a collection, only the ids are new
+    collection, _, id_ = path.rpartition("/")  # new records of one collection differ only in their ids
     if not (_is_collection(collection) and valid_id(id_)):
         raise BadKey(f"{printable(path)} is not the path of a record.")
 

@@ -1,11 +1,12 @@
 """Dataclasses whose methods are generated when each is first looked up, not when the class is imported.
 
-`dataclasses.dataclass` compiles up to nine methods of each class. For a function with flows and objects, some 270
-classes, that was a third of the time of its imports, and a request needs a few of them. Here a class gets its fields
-and slots when it is imported. The methods are those that `dataclasses` generates. Until then each is a descriptor, so
-that whatever looks one up gets the generated method: an instance, `super()`, or `inspect.signature`.
+`dataclasses.dataclass` compiles up to ten methods of each class. A function with flows and objects imports some 270
+classes. That took a third of its import time, and a request uses only a few of the methods. Here a class gets its
+fields and slots when it is imported. Its `__init__`, `__repr__`, `__hash__` and comparisons are descriptors at first.
+Looking one up, by an instance, `super()` or `inspect.signature`, replaces it with the method that `dataclasses`
+generates.
 
-A type checker sees `dataclasses.dataclass`. It must be called with options, as `@dataclass(frozen=True, slots=True)`.
+A type checker sees `dataclasses.dataclass`. It is used with parentheses: `@dataclass(frozen=True, slots=True)`.
 """
 
 import dataclasses
@@ -28,22 +29,22 @@ def lazy_dataclass(
     eq: bool = True,
     order: bool = False,
 ) -> Callable[[Class], Class]:
-    """Make a class a dataclass. The options are those of `dataclasses.dataclass`.
+    """Return a decorator that makes a class a dataclass. The options mean what they mean to `dataclasses.dataclass`.
 
-    Raises `TypeError` for a class with an `InitVar`, or with a method of its own that an option generates, as
-    `__setattr__` with `frozen`.
+    The decorator raises `TypeError` for a class with an `InitVar`, or with a method of its own that an option
+    generates, such as `__setattr__` with `frozen`.
     """
 
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
 
     def decorated(cls: Class) -> Class:
         _refuse_own_methods(cls, (*(ASSIGNMENTS if frozen else ()), *(COMPARISONS if order else ())))
-        cls.__doc__ = cls.__doc__ or cls.__name__  # `dataclasses` would write the signature, which takes long
+        cls.__doc__ = cls.__doc__ or cls.__name__  # `dataclasses` would compute the signature, which is slow
         names = ("__init__", "__repr__", *(("__eq__",) if eq else ()), *(COMPARISONS if order else ()))
         lazy = [name for name in names if name not in cls.__dict__]
         has_hash = "__hash__" in cls.__dict__ and not (cls.__dict__["__hash__"] is None and "__eq__" in cls.__dict__)
         has_state = [name for name in ("__getstate__", "__setstate__") if name in cls.__dict__]
-        inherits = any(map(dataclasses.is_dataclass, cls.__bases__))  # then its bases must be frozen, too, or none
+        inherits = any(map(dataclasses.is_dataclass, cls.__bases__))  # then all of them must be frozen, or none
         made: Any = with_fields(frozen=frozen and inherits, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot)(
             cls
         )
@@ -68,18 +69,18 @@ def lazy_dataclass(
 def _refuse_own_methods(cls: type, names: Iterable[str]) -> None:
     for name in names:
         if name in cls.__dict__:
-            raise TypeError(f"{cls.__qualname__} has a method {name}, which its options generate: remove one.")
+            raise TypeError(f"{cls.__qualname__} has a method {name}, which an option generates: remove either.")
 
 
 def _refuse_init_variables(cls: Any) -> None:
     kept = {field.name for field in dataclasses.fields(cls)}
     for name, field in cls.__dataclass_fields__.items():
         if name not in kept and "InitVar" in str(field.type):
-            raise TypeError(f"{cls.__qualname__}.{name} is an InitVar: make the class a `dataclasses.dataclass`.")
+            raise TypeError(f"{cls.__qualname__}.{name} is an InitVar: use `dataclasses.dataclass`.")
 
 
 class _Late:
-    """A method that is not generated yet. Looking it up generates the method, which takes its place."""
+    """A descriptor of a method that is not generated yet. Looking it up generates the method, which replaces it."""
 
     def __init__(self, cls: type, name: str, frozen: bool) -> None:
         self._cls = cls
@@ -93,7 +94,7 @@ class _Late:
 
 
 def _generated(cls: type, method: str, frozen: bool) -> Any:
-    """Take a method from a class with the same fields and no other method. Threads that race take equal ones."""
+    """Return a method of a temporary class with the same fields. Threads that race get equal methods."""
     fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]
     names = ("__module__", "__qualname__", "__doc__", "__post_init__")
     parts = {name: getattr(cls, name) for name in names if hasattr(cls, name)}

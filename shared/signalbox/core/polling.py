@@ -1,4 +1,4 @@
-"""Polling: a value is read again and again until it is what the caller waits for, with pauses of at most a second."""
+"""Polling: read a value until it is what the caller waits for, with pauses of at most a second."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence

@@ -158,7 +158,7 @@ class Query:
 
     ``after`` continues after a record: the values of its `order_by` fields, then its id. Records without one of the
     `order_by` fields are not found (as in Firestore). A condition on the field `ID` compares records' ids.
-    ``bytes_max`` ends a page early, with the record at which the fields read take that many bytes (`is_full`).
+    ``bytes_max`` ends a page early, at the record with which its fields reach that many bytes (`is_full`).
     A query of a ``group`` is of all collections whose last name is `collection`, in the order of paths instead of ids.
     It has no cursor and no condition on `ID`.
     """
@@ -242,7 +242,7 @@ class TaskQueue(Protocol):
     """A queue like Cloud Tasks."""
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Enqueue tasks. A task whose name is or was taken counts as enqueued. Return these names.
+        """Enqueue tasks; return the names that are or were taken. Their tasks count as enqueued.
 
         Raises `Unavailable` if it is not known whether all tasks are enqueued, or the `Problem` of a task that can
         never be. If the error is also a `PartlyEnqueued`, it names the tasks that are enqueued.

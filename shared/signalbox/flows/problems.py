@@ -98,12 +98,12 @@ class CallbackExpired(Problem):
 
 
 def check_count(name: str, value: Any, most: int) -> None:
-    """Raise `BadFlow` unless an argument is a whole number from 1 on."""
+    """Raise `BadFlow` unless an argument is a whole number from 1 to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise BadFlow(f"`{name}` must be a whole number from 1 to {most:,}.", field=name)
 
 
 def check_seconds(name: str, value: Any, most: float) -> None:
-    """Raise `BadFlow` unless an argument is a number of seconds."""
+    """Raise `BadFlow` unless an argument is a number of seconds from 0 to `most`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadFlow(f"`{name}` must be a number of seconds from 0 to {most:,}.", field=name)

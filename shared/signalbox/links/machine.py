@@ -51,9 +51,7 @@ def count_page(
 
 
 def is_moving(written: Iterable[datetime], now: datetime) -> bool:
-    """Return whether a difference is not damage: one of its records was written so recently that its event may still
-    be on its way.
-    """
+    """Return whether a difference is not damage: a record was written so recently that its event may be yet to come."""
     recent = now - timedelta(seconds=LIMITS.verify_moving_seconds)
     return any(time > recent for time in written)
 

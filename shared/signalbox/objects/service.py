@@ -299,7 +299,7 @@ def _turn(
 ) -> bool:
     """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
 
-    `started` has the ids of the messages that this delivery has marked. Raises `Conflict` if another process was
+    `started` contains the ids of the messages that this delivery has marked. Raises `Conflict` if another process was
     faster.
     """
     address = ObjectAddress.of_base(delivery.wake.mailbox)
@@ -381,7 +381,7 @@ def _marked(
 
 
 def _has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started: Collection[str]) -> bool:
-    """Return whether this delivery has marked a call and its turn lost a race: to apply it again is no new start."""
+    """Return whether this delivery has marked a call and its turn lost a race: no new start is counted."""
     return message.id in started and mark.run == delivery.id
 
 

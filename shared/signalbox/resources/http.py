@@ -329,7 +329,7 @@ class ResourceRoutes:
         return request.user.id if self.resource.owned else None
 
     def _permit(self, request: Request, action: Action, fields: Fields | None) -> None:
-        """Raise the problem of a caller whom the hook refuses."""
+        """Raise a problem if the hook refuses the caller."""
         if self.hooks.authorise is not None and self.hooks.authorise(request, action, fields) is False:
             raise machine.refusal(self.resource.name, action, (fields or {}).get("id"))
 

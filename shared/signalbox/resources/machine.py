@@ -66,9 +66,9 @@ def edited(model: Model, fields: Mapping[str, Any]) -> Values:
 
 
 def refusal(resource: str, action: Action, id_: Any) -> Problem:
-    """Return the problem of a caller whom the `authorise` hook refuses.
+    """Return the problem for a caller that the `authorise` hook refuses.
 
-    An item is as if there were none, so that its id tells nothing. A list and a new item are forbidden.
+    An item is reported as not found, so the caller cannot learn whether it exists. Lists and creates are forbidden.
     """
     if action in ("list", "create"):
         return PermissionDenied(f"You may not {action} items of {resource}.")

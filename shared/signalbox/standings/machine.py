@@ -220,7 +220,7 @@ def is_done_on_walk(visit: Visit) -> bool:
 
 
 OF_A_RECORD = (Problem, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of a record that cannot be handled, or not be read."""
+"""Errors of a record that cannot be read or handled."""
 
 OF_ONE_YOKE = (*OF_A_RECORD, Contended, NewerFormat)
 """Errors that one yoke may cause for all those of its commit.
@@ -230,9 +230,9 @@ The error with which functions-framework ends a request at its time-out is not o
 
 
 def uncounted(keys: Sequence[YokeKey], error: Exception) -> Mapping[YokeKey, Exception] | None:
-    """Return the yokes that an error of their commit leaves uncounted; None if each is to be counted alone.
+    """Return the yokes that an error of their commit leaves uncounted, or None to count each of them alone.
 
-    A damaged record is passed over in this way, and the others are counted. `Unavailable` is the error of all of them.
+    Counted alone, only a damaged record fails, and the others are counted. `Unavailable` is the error of all of them.
     """
     if len(keys) > 1 and isinstance(error, OF_ONE_YOKE):
         return None

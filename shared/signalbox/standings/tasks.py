@@ -96,8 +96,8 @@ def _yoke_of(ports: Ports, event: DocumentEvent) -> YokeKey | None:
 def count_together(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> Mapping[YokeKey, Exception]:
     """Count different yokes in one commit; return the errors of those that are not counted.
 
-    If one yoke may have caused the error, each is counted alone (`machine.uncounted`). Raises the errors that are of no
-    yoke.
+    If one yoke may have caused the error, each is counted alone (`machine.uncounted`). Raises errors that no yoke
+    can cause.
     """
     if not keys:
         return {}

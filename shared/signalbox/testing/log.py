@@ -1,4 +1,4 @@
-"""The log of a test, which keeps its lines."""
+"""A log for tests, which keeps its lines."""
 
 import sys
 import traceback

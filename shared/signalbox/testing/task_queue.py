@@ -37,9 +37,9 @@ class HeldTaskQueue:
         self._attempts: dict[str, Attempts] = {}
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Accept tasks, except those whose name was taken before. Return these names.
+        """Accept the tasks whose names are new; return the other names.
 
-        A task without a trace has that of the request.
+        A task without a trace gets that of the request.
         """
         if self.refusal:
             raise self.refusal

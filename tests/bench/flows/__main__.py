@@ -1,18 +1,19 @@
 """Measure flows on a local stack with Google's Firestore emulator, compared with DBOS, durabletask and Restate.
 
-Each table has flows whose steps are tasks, and flows with inline steps.
+In the table, the steps of `flows` are tasks, and those of `inline` are inline steps.
 
 python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
 
-`chain`: steps one after another in one flow; a step is the time from its code's beginning to the next one's. `of it
-queue`: from the time at which a step's task is due to the beginning of its code; the rest is the flow's own turn: two
-round trips to the store, the replay, and the creation of the next task. `first step`: from the call that starts a
-flow. A list or a batch: from a step before to the step behind. `flows`: all of them at once, started by 16 clients;
-`their first` is the first step of each. DBOS and durabletask (on its in-memory backend, which keeps nothing) run their
-steps in the process that runs their workflows; they need a network or a package cache once: `uv` makes an environment
-for each, outside the project. DBOS runs on SQLite, and on PostgreSQL if that is on this machine (`postgresql.py`).
-Restate, whose server runs all the time, is left out if it is not installed (`tests/bench/restate.py`). Numbers of a
-laptop compare with each other, not with the cloud.
+`chain`: steps one after another in one flow. A step lasts from the beginning of its code to that of the next step's.
+`of it queue`: from the time at which a step's task is due to the beginning of its code. The rest is the flow's own
+turn: two round trips to the store, the replay, and the creation of the next task. `first step`: from the call that
+starts a flow to its first step. A list or a batch: from the step before it to the step after it. `1,000 flows`: all at
+once, started by 16 clients; `their first`: from the start of each to its first step.
+
+DBOS and durabletask (on its in-memory backend, which stores nothing) run steps in the process of their workflows. `uv`
+makes an environment for each outside the project, which needs a network or a package cache once. DBOS runs on SQLite,
+and also on PostgreSQL if that is installed (`postgresql.py`). Restate, whose server runs permanently, is left out if it
+is not installed (`tests/bench/restate.py`). Numbers of a laptop compare with each other, not with the cloud.
 """
 
 import argparse
@@ -39,7 +40,7 @@ SECONDS_MAX = 600.0
 
 
 def rivals(sizes: list[int]) -> Iterator[tuple[str, Measures | str]]:
-    """Measure each rival that is on this machine or can be had."""
+    """Measure each rival; iterate over its name and its measures, or the reason why it has none."""
     yield "DBOS/SQLite", in_python(*DBOS, sizes)
     if programs := postgresql.programs():
         with postgresql.serving(programs) as url:
@@ -50,7 +51,7 @@ def rivals(sizes: list[int]) -> Iterator[tuple[str, Measures | str]]:
 
 
 def in_python(script: str, package: str, sizes: list[int], *others: str) -> Measures | str:
-    """Run a rival that is a package of Python; return why not, if it cannot be had on this machine, or fails."""
+    """Run a rival that is a Python package; return its measures, or the reason why it has none."""
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     command = [uv, "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable, "--with", package]
     try:
@@ -62,7 +63,7 @@ def in_python(script: str, package: str, sizes: list[int], *others: str) -> Meas
             timeout=SECONDS_MAX,
         )
     except OSError:
-        return "not to be had here: uv is not installed"
+        return "not measured: uv is not installed"
     except subprocess.TimeoutExpired:
         return f"stopped after {SECONDS_MAX:,.0f} s"
     if ended.returncode:
@@ -86,11 +87,11 @@ def table(client: httpx.Client, sizes: list[int], *, alone: bool) -> Iterator[st
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.flows", description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=30, help="of a chain (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=30, help="steps of a chain (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=10, help="chains and fan-outs (default: %(default)s)")
-    parser.add_argument("--width", type=int, default=100, help="of a fan-out (default: %(default)s)")
-    parser.add_argument("--flows", type=int, default=1_000, help="at once (default: %(default)s)")
-    parser.add_argument("--flow-steps", type=int, default=3, help="of each of these (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=100, help="steps of a fan-out (default: %(default)s)")
+    parser.add_argument("--flows", type=int, default=1_000, help="flows at once (default: %(default)s)")
+    parser.add_argument("--flow-steps", type=int, default=3, help="steps of each of these (default: %(default)s)")
     parser.add_argument("--no-rivals", action="store_true", help="measure the kit alone")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:

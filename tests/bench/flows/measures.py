@@ -1,4 +1,4 @@
-"""What is measured of flows, here and of a rival: times of steps, in seconds since 1970, and what follows from them."""
+"""Measures of an engine's flows: the times of steps, in seconds since 1970, and what is computed from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from tests.bench.figures import Figure
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of one engine. `chains` has the times at which the steps of each chain began, `first` seconds to a first step.
+    """Measures of one engine. `chains` has the start times of each chain's steps, `first` the seconds to the first one.
 
-    `fan_outs` has seconds from a step before to the step behind, by what was between. `at_once` flows of
-    `at_once_steps` steps each took `at_once_seconds`, and `crowded` until the first step of each. `dispatches` are the
-    queue's part of the steps of the chains, where it is known.
+    `fan_outs` has the seconds from the step before a fan-out to the step after it, by the fan-out. `at_once` flows of
+    `at_once_steps` steps each took `at_once_seconds`, and `crowded` seconds to the first step of each. `dispatches` are
+    the seconds that the chains' steps spent in the queue, if known.
     """
 
     chains: Sequence[Sequence[float]]
@@ -83,7 +83,7 @@ def _share(measured: Measures) -> str:
 
 
 def centiles(seconds: Sequence[float]) -> str:
-    """Return half and 99 of 100 in milliseconds."""
+    """Return the median and the 99th percentile, in milliseconds."""
     known = [*seconds] * 2 if len(seconds) == 1 else seconds
     cut = quantiles(known, n=100, method="inclusive")
     return f"p50 {1000 * cut[49]:>8,.1f} ms  p99 {1000 * cut[98]:>8,.1f} ms"

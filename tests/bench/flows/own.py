@@ -20,7 +20,7 @@ CLIENTS = 16
 LOOK_SECONDS = 30
 SECONDS_MAX = 1_200.0
 LIST_WIDTH_MAX = 90
-"""A flow waits for so many commands at once; more are a batch."""
+"""The most steps of a fan-out that are measured as a list."""
 
 FUNCTION = {
     "folder": str(Path(__file__).parent / "stepper"),
@@ -51,7 +51,7 @@ def stepping(folder: Path) -> Iterator[httpx.Client]:
 def measure(
     client: httpx.Client, steps: int, rounds: int, width: int, flows: int, flow_steps: int, *, inline: bool = False
 ) -> Measures:
-    """Measure chains of so many steps, fan-outs of a width, and flows of `flow_steps` steps each that run at once.
+    """Measure chains of `steps` steps, fan-outs of `width` steps, and flows of `flow_steps` steps that run at once.
 
     The steps are tasks, or `inline` steps.
     """

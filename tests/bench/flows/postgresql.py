@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a rival, if its programs are on this machine (Debian: apt-get install postgresql)."""
+"""A PostgreSQL server for a rival, if PostgreSQL is installed (Debian: apt-get install postgresql)."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ from tests.emulator.waiting import eventually
 DEBIAN = "/usr/lib/postgresql"
 SECONDS_MAX = 30.0
 NOT_ROOT = "postgres"
-"""The server refuses to run as root; then it runs as this user, whom Debian's package makes."""
+"""The server refuses to run as root. Then it runs as this user, which Debian's package creates."""
 
 
 def programs() -> Path | None:
-    """Return the folder of the newest server's programs, or None."""
+    """Return the folder of the server's programs, or None."""
     if found := shutil.which("initdb"):
         return Path(found).parent
     return max((each.parent for each in Path(DEBIAN).glob("*/bin/initdb")), default=None)

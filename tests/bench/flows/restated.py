@@ -1,4 +1,4 @@
-"""The same flows on Restate: its handlers keep each step's result before the next step."""
+"""The same flows on Restate, whose handlers store each step's result before the next step."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,7 @@
 """The flows of `tests.bench.flows` as DBOS workflows. Prints the measures as JSON.
 
-The last argument may be the URL of a PostgreSQL database; without it, the workflows are kept in SQLite. It runs in an
-environment of its own, which `tests.bench.flows` makes; the project does not depend on DBOS.
+The last argument may be the URL of a PostgreSQL database; without it, the workflows are stored in SQLite. The script
+runs in an environment that `tests.bench.flows` makes; the project does not depend on DBOS.
 """
 
 import json
@@ -37,7 +37,7 @@ def unit(number: int) -> float:
 
 @DBOS.workflow()
 def fan(width: int) -> list[float]:
-    """Run a step, so many at once, and another one."""
+    """Run a step, then `width` steps at once, then another one."""
     first = step(-1)
     handles = [DBOS.enqueue_workflow(QUEUE, unit, number) for number in range(width)]
     assert len([handle.get_result() for handle in handles]) == width

@@ -33,7 +33,7 @@ def chain(context: task.OrchestrationContext, steps: int) -> Generator[Any, Any,
 
 
 def fan(context: task.OrchestrationContext, width: int) -> Generator[Any, Any, list[float]]:
-    """Run a step, so many at once, and another one."""
+    """Run a step, then `width` steps at once, then another one."""
     first = yield context.call_activity(step, input=-1)
     yield task.when_all([context.call_activity(step, input=number) for number in range(width)])
     return [first, (yield context.call_activity(step, input=width))]

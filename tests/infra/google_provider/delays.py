@@ -1,9 +1,9 @@
 """What Google's services refuse for a while: a schedule of delays, drawn from a seed, on a virtual clock.
 
-Rights, APIs and agents become true some time after they were granted, enabled or made, and until then the answers are
-those that Google gives: the texts are of the documentation and threads that `google_refusals.py` of
-`signalbox_infra.deploy` names. Some seeds have a project in which a deployment cannot succeed, as an
-organisation forbids it or a queue's name is taken.
+Rights, APIs and agents take effect some time after they were granted, enabled or made. Until then the answers are
+Google's: their texts are from the documentation and threads that `google_refusals.py` of `signalbox_infra.deploy`
+names. Some seeds have a project in which a deployment cannot succeed, because an organisation forbids it or a queue's
+name is taken.
 """
 
 import random

@@ -160,7 +160,7 @@ def test_a_request_whose_thread_is_ended_while_it_waits_leaves_its_place(pool: T
 
 
 class EndedThere:
-    """Handles items; ends the thread of the group with `item` at the step `at` of what follows in `Gathering`."""
+    """Handles items. Ends the thread that handled `item` after `at` more steps in `Gathering`."""
 
     def __init__(self, handler: Handler, item: str, at: int) -> None:
         self._handler = handler

@@ -209,7 +209,7 @@ def test_every_dataclass_of_the_package_is_generated_late() -> None:
     assert eager == ["core/lazy_dataclasses.py"]
 
 
-# --- what the class has itself ---
+# --- the class's own methods and variables ---
 
 
 def test_a_class_with_an_init_variable_is_refused_at_its_definition() -> None:
@@ -232,7 +232,7 @@ def test_a_class_with_a_method_that_an_option_generates_is_refused_at_its_defini
 
         @dataclass(order=True)
         class Other:
-            def __lt__(self, other: object) -> bool:  # type: ignore[misc]  # so does mypy
+            def __lt__(self, other: object) -> bool:  # type: ignore[misc]  # mypy refuses it, too
                 return False
 
 
@@ -254,7 +254,7 @@ def test_a_class_that_is_not_hashable_stays_so() -> None:
     @dataclass(frozen=True)
     class Place:
         name: str
-        __hash__ = None  # type: ignore[assignment]  # as a class says so
+        __hash__ = None  # type: ignore[assignment]  # how a class is made unhashable
 
     with pytest.raises(TypeError, match="unhashable"):
         hash(Place("a"))

@@ -1,4 +1,4 @@
-"""No web page of another site calls the local stack, and no other name leads to it; programs and `cors` do."""
+"""Pages of other sites and other host names cannot reach the local stack; programs and origins in `cors` can."""
 
 import asyncio
 from collections.abc import Iterator

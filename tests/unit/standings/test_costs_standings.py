@@ -28,10 +28,10 @@ def busy(world: StandingsPlatform, yokes_count: int) -> None:
 
 
 def test_putting_a_yoke(world: StandingsPlatform) -> None:
-    put = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  what is measured, twice
+    put = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  measured twice
     assert world.cost_of(put) == row_cost("standings", "put")
     assert world.cost_of(put) == row_cost("standings", "put_again")
-    change = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  beside those
+    change = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  measured once
     assert world.cost_of(change) == row_cost("standings", "put_changed")
 
 

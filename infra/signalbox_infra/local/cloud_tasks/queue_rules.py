@@ -67,7 +67,7 @@ class RetryPolicy:
 
 
 def retry_after_seconds(text: str, now: float) -> float:
-    """Read a response's `Retry-After`, in seconds or as a date; 0 if it is empty or invalid."""
+    """Return the seconds of a `Retry-After`, which may also be a date; 0 if it is empty or invalid."""
     text = text.strip()
     try:
         seconds = float(text) if text.isdecimal() else _date(text) - now

@@ -65,9 +65,9 @@ class AuthorizedQueue(MeteredQueue):
         self._log = log
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Enqueue all permitted tasks. Return the names that were taken.
+        """Enqueue all permitted tasks; return the names that were taken.
 
-        Raises `DeploymentCannotEnqueue` if one is not, else as the queue.
+        Raises `DeploymentCannotEnqueue` if a task is not permitted, and what the queue raises.
         """
         refused = [effect for effect in effects if not _may_enqueue(effect)]
         permitted = [effect for effect in effects if effect not in refused]

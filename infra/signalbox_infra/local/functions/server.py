@@ -71,7 +71,7 @@ def _sent_to(app: "WSGIApplication") -> invocations.Send:
     def send(call: invocations.Invocation) -> tuple[int, bytes]:
         check_may_invoke(call.function)
         path = f"/{url_segment(call.function)}{call.path}"
-        with _time_outs.ended_after(call.timeout_seconds):  # the function then answers 500
+        with _time_outs.ended_after(call.timeout_seconds):  # at the time-out, the function answers 500
             answer = client.open(path, method=call.method, data=call.body, headers=call.headers)
         return answer.status_code, answer.data
 
@@ -119,7 +119,7 @@ def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]"
 def _ended_at_its_timeout(app: "WSGIApplication", seconds: float) -> "WSGIApplication":
     """Raise an exception in a request at its time-out, as functions-framework does in the cloud.
 
-    Otherwise a task would continue while it is delivered again.
+    Otherwise a task could still run when it is delivered again.
     """
 
     def ended_at_its_timeout(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

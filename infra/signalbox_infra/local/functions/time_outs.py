@@ -1,7 +1,7 @@
-"""The time-outs of requests, as functions-framework's: an exception in the thread that handles the request.
+"""The time-outs of requests: as in functions-framework, an exception is raised in the thread that handles the request.
 
-The framework starts a thread for each request. That takes 7 % of the processor time of a task that does little. Here
-one thread of the process waits for the next time-out of all of its requests.
+The framework starts a thread for each request, which takes 7 % of the processor time of a small task. Here one thread
+of the process waits for the next time-out of all its requests.
 """
 
 import ctypes
@@ -20,17 +20,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Running:
-    """A request: its thread, and when its time is over (monotonic seconds)."""
+    """A request: its thread, and the monotonic time of its time-out, in seconds."""
 
     thread: int
     ends_at: float
 
 
 class TimeOuts:
-    """Ends requests at their time-outs. Its thread starts with the first request, so a fork may come before."""
+    """Ends requests at their time-outs. The first request starts its thread, so the process may fork before."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # no request enters the condition itself: the exception could leave it locked
+        self._lock = threading.Lock()  # requests take it without the condition: the exception could leave that locked
         self._changed = threading.Condition(self._lock)
         self._running: set[_Running] = set()
         self._next_at = math.inf
@@ -38,9 +38,9 @@ class TimeOuts:
 
     @contextmanager
     def ended_after(self, seconds: float) -> Iterator[None]:
-        """Raise `RequestTimeoutException` in this thread if it is still inside after so many seconds.
+        """Raise `RequestTimeoutException` in this thread if the block takes longer than `seconds`.
 
-        Code that waits outside of Python is interrupted after the wait.
+        Code that blocks outside Python is interrupted once it returns.
         """
         request = _Running(threading.get_ident(), time.monotonic() + seconds)
         self._begin(request)

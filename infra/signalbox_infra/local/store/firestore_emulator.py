@@ -34,7 +34,7 @@ HOW_TO_GET_IT = (
 READY_SECONDS = 60  # one second on an idle machine; a loaded one takes its time
 RESPONSE_SECONDS_MAX = 2.0
 HEAP = "-Xmx1g"  # below that it dies at some 200,000 documents
-NO_SAMPLES = "-XX:-UsePerfData"  # else Java wakes up twenty times a second, also when it has nothing to do
+NO_SAMPLES = "-XX:-UsePerfData"  # otherwise an idle Java wakes up twenty times a second
 JAR_IN_SDK = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 CLASS_FILE_OF_JAVA_0 = 44  # Java n compiles to class files of major version 44 + n
@@ -164,7 +164,7 @@ def _java_version(java: str) -> int:
     return int(match[1]) if match else 0
 
 
-@cache  # the jar has 27,000 entries
+@cache  # opening the jar is slow: it has 27,000 entries
 def _java_wanted(jar: Path) -> int:
     """Read from its main class which Java a jar is compiled for."""
     try:

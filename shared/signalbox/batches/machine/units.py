@@ -121,5 +121,5 @@ def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries
 
 
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:
-    """Return whether a call retries a failure: only one that was recorded before the retry was requested."""
+    """Return whether a call retries a failure: it does if the failure was recorded by the time of the call."""
     return microseconds(recorded_at) <= retries.called_at

@@ -47,8 +47,8 @@ class FirstRuns:
 class Retries:
     """The retries of one call; a chain of them has the units `rest`, or those with a record id in ``(after, until]``.
 
-    They retry units whose failure was recorded at `called_at` or earlier, in microseconds. So no call retries
-    a failure of its own again.
+    Only failures that were recorded by `called_at`, in microseconds, are retried. So no call retries a failure of its
+    own retries.
     """
 
     call: str

@@ -53,7 +53,7 @@ from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
 
 LOOK_SECONDS = 60
-"""How often a chain of retries looks whether a unit that another call retries has ended."""
+"""The pause before a chain checks again whether a unit that another call retries has ended."""
 
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
@@ -376,8 +376,8 @@ def _enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Seque
 def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
     """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units.
 
-    One task begins those of all failed units, with the number of chains and the time of the call. So a repeat of the
-    call under its key, which finds another number of failed units, begins no other chains.
+    For all failed units this is one task, with the number of chains and the time of the call. So a repeat of the call
+    under its key begins no other chains, even if it finds another number of failed units.
     """
     if indexes is not None:
         _create_chains(ports, run, machine.chains_of_named(chain, concurrency, indexes))
@@ -404,8 +404,8 @@ def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> No
 def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
     """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it.
 
-    If its task exists, that may be the task of another call, which continues the chain of that call only. So this chain
-    looks again later.
+    A task that exists may belong to another call, and then continues only that call's chain. So this chain looks again
+    later.
     """
     for following, rest in _failed_units(ports, run, chain):
         [page] = ports.store.read(run.page_path(following.page))
@@ -416,7 +416,7 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
 
 
 def _look_again(ports: Ports, unit: PlacedUnit, chain: Retries, now: datetime) -> None:
-    """Enqueue a task that continues a chain in a minute, if its next unit has ended by then, or else looks again."""
+    """Enqueue a task that looks again in a minute, and continues the chain if its next unit has ended by then."""
     if unit_is_live(ports, unit):
         minute, pause = int(now.timestamp() // LOOK_SECONDS), timedelta(seconds=LOOK_SECONDS)
         look = unit.run.effect_for("retry", chain.call, unit.operation, minute, chain=chain.to_record())

@@ -1,4 +1,4 @@
-"""The copies that a document embeds: they are made of the inputs of its links, all at once or in groups.
+"""The copies that a document embeds, made from the inputs of its links, all at once or in groups.
 
 The inputs of a link are its target and the transform of the field that has it. An operation that embeds links reads all
 inputs at one instant, under `input_paths`, and builds an `Embedding` from them.

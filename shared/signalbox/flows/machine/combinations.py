@@ -1,6 +1,6 @@
 """Commands that the code awaits together: all of them, the first, the first that succeeds, or each with its outcome.
 
-A `Group` decides which outcome they have together, and which of them it then drops.
+A `Group` decides their common outcome, and abandons the commands that no longer matter to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""When a failed step of a flow runs again, and after which pause."""
+"""Whether a failed step of a flow runs again, and after which pause."""
 
 from typing import Any
 

@@ -126,7 +126,7 @@ class _PageFindings:
     refused: list[str] = field(default_factory=list)
 
     def note(self, key: str, read: Sequence[Snapshot]) -> None:
-        """Note a difference between records."""
+        """Note a key whose records differ, as moving or drifted."""
         written = [snapshot.update_time for snapshot in read if snapshot.update_time]
         now = max(snapshot.read_time for snapshot in read)
         (self.moving if machine.is_moving(written, now) else self.drifted).append(key)

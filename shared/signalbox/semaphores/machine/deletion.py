@@ -1,4 +1,4 @@
-"""What the sweeper deletes, old receipts and unused semaphores, and when it visits a semaphore again.
+"""What the sweeper deletes (old receipts, unused semaphores), and when it visits a semaphore again.
 
     command  clean-up   receipt                               then
     -------  ---------  ------------------------------------  -------

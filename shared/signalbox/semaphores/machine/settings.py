@@ -1,4 +1,4 @@
-"""The settings of a semaphore: it is created, changed, paused and resumed.
+"""Create, change, pause and resume a semaphore.
 
     command  mode             permits      then  waiter   admit run
     -------  ---------------  -----------  ----  -------  ---------

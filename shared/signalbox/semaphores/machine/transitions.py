@@ -8,7 +8,7 @@ preconditions of the records that were loaded. The decisions are in the other mo
     wait_queue   who is granted next; the admit run
     lanes        whose turn it is among the waits of several keys and priorities
     settings     create, change, pause, resume
-    deletion     delete old receipts, and a semaphore that is unused
+    deletion     delete old receipts and unused semaphores
     deadlocks    circles among waits of several semaphores
 
 A task is named after its purpose, so that the queue recognises a repeat: the semaphore's path and incarnation, and then

@@ -1,4 +1,4 @@
-"""Leaderboards and ranks. Ties are ordered by id, the greater first.
+"""Leaderboards and ranks. Ties are in descending order of their ids.
 
 A rank is computed by two count aggregations, which are billed one read for each thousand entries above it.
 """

@@ -1,4 +1,4 @@
-"""Write, read and list yokes, and begin their removal. The standings of a yoke follow its event."""
+"""Write, read and list yokes, and begin their removal. The event of a yoke updates its standings."""
 
 from collections.abc import Mapping
 from contextlib import suppress

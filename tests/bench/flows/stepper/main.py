@@ -38,7 +38,7 @@ async def inline(steps: int) -> list[Times]:
 
 @app.flow
 async def listed(width: int) -> list[Times]:
-    """Run a step, so many at once, and another one."""
+    """Run a step, then `width` steps at once, then another one."""
     first = await step.call(number=-1)
     await flow.all(*[step.call(number=number) for number in range(width)])
     return [first, await step.call(number=width)]

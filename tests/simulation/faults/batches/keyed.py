@@ -33,7 +33,7 @@ def _with_the_time_of_the_delivery(payload: Mapping[str, Any]) -> Retries:
 def _divided_by_each_request(
     ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None
 ) -> None:
-    """Each request divides the units that have failed by then, instead of a task of the first request."""
+    """Each request divides the failed units itself, instead of enqueuing the task that does."""
     if indexes is not None:
         begin_chains(ports, run, chain, concurrency, indexes)
     elif failed := storage.count_units(ports, run, "failed"):

@@ -1,10 +1,10 @@
 """Retries under an `Idempotency-Key`, in some worlds of batches whose units fail.
 
 Each caller repeats its request under its key until it has an answer, and perhaps once more. Meanwhile others request
-retries without a key, cancel the batch, or complete units. Units fail up to three times, so a retry may fail again.
+retries without a key, cancel the batch, or complete units. Units fail up to four times, so a retry may fail again.
 
-Checked when a unit's code starts: it was retried no more often than retries were requested, and all requests under one
-key are one. Checked at rest: each unit that had failed when a key was used first has been retried since.
+Checked when a unit's code starts: the unit was retried no more often than retries were requested, where requests under
+one key count as one. Checked at rest: each unit that had failed when a key was first used has been retried since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEYED_RATE = 0.3
 """The share of worlds with failing units in which retries have keys."""
 
 CHAINED_RATE = 0.6
-"""The share of those worlds that limit how many units run at once."""
+"""The share of those worlds whose batch limits how many units run at once."""
 
 REPEATS_MAX = 2
 FAILING_ATTEMPTS_MAX = 4
@@ -62,11 +62,11 @@ class Keyed:
         return self._failing[index]
 
     def early_calls(self, size: int) -> list[Callable[[], None]]:
-        """Return the calls that are made while units run for the first time, or none."""
+        """Return the calls to make while units run for the first time; in some worlds there are none."""
         return self.calls(size) if self._random.random() < EARLY_RATE else []
 
     def calls(self, size: int) -> list[Callable[[], None]]:
-        """Return calls that retry under one or two keys, in any order, and those of others."""
+        """Return, in random order, retries under one or two keys, and in some worlds other calls."""
         random, calls = self._random, list[Callable[[], None]]()
         for key in ("k", "l") if random.random() < SECOND_RATE else ("k",):
             units = (
@@ -92,22 +92,22 @@ class Keyed:
         batches.callers.call(f"requests retries under {key}", work)
 
     def note_request(self, call: str) -> None:
-        """Note a request: those of one call count as one."""
+        """Note a request. Requests of one call count as one."""
         self._requested.add(call)
 
     def _failed(self, units: list[int] | None = None) -> dict[int, int]:
-        """Return the attempts of the units that have failed."""
+        """Return the last attempt of each unit that has failed, by index."""
         records = self._batches.checks.records(f"{header_path('b')}/units")
         failed = {record["index"]: record["attempt"] for record in records if record["state"] == "failed"}
         return {index: attempt for index, attempt in failed.items() if units is None or index in units}
 
     def begin(self, unit: PlacedUnit) -> None:
-        """Note that a unit's code starts. Raises `Violation` if it was retried more often than was requested."""
+        """Check a start of a unit's code. Raises `Violation` if the unit was retried more often than was requested."""
         if unit.batch == "b" and unit.attempt > len(self._requested):
             raise Violation(f"unit {unit.index} starts attempt {unit.attempt} after {len(self._requested)} requests")
 
     def check_rest(self) -> None:
-        """Check that each key has retried the units that had failed before."""
+        """Check that each answered key has retried the units that had failed before."""
         header = self._batches.checks.header("b")
         if header is None or header.state == "cancelled":
             return

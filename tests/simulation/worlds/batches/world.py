@@ -308,7 +308,7 @@ class BatchesWorld:
         return succeeded({"result": self.callers.next_result()})
 
     def _failing_attempts(self, unit: PlacedUnit) -> int:
-        """In chains a retry fails too: it must not be retried for the same call."""
+        """Return how many attempts fail. In chains retries fail too: the same call must not retry them again."""
         if self.keyed:
             return self.keyed.failing_attempts(unit.index)
         return 1 + (unit.chain is not None and unit.index % 4 == 0)
