@@ -239,12 +239,12 @@ def test_an_empty_parameter_and_a_null_field_are_as_if_absent(method: str, path:
     address, client = PARAMETER.sub(lambda name: NAMED.get(name[0][1:-1], "a"), path), Client(APP)
     body: dict[str, Any] = {"json": example} if method in ("POST", "PUT", "PATCH") else {}
     needed = {name: value for name, value in query.items() if value}
-    client.open(address, method=method, query_string=needed, **body)
-    plain = client.open(address, method=method, query_string=needed, **body)
-    empty = client.open(
-        address, method=method, query_string=query, **body and {"json": {**nulls, **example} if nulls else example}
-    )
-    assert outcome_of(empty) == outcome_of(plain)
+    empty_body = body and {"json": {**nulls, **example} if nulls else example}
+    outcomes = []
+    for asked, sent in ((needed, body), (needed, body), (query, empty_body)):
+        with client.open(address, method=method, query_string=asked, **sent) as answer:  # a stream would keep its place
+            outcomes.append(outcome_of(answer))
+    assert outcomes[2] == outcomes[1]
 
 
 def outcome_of(answer: Any) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Keyed:
 
     def failing_attempts(self, index: int) -> int:
         """Return how many attempts of a unit fail."""
-        return self._failing[index]
+        return self._failing[index % len(self._failing)]  # a long world has more units
 
     def early_calls(self, size: int) -> list[Callable[[], None]]:
         """Return the calls to make while units run for the first time; in some worlds there are none."""

@@ -50,7 +50,7 @@ from tests.simulation.reach import (
 )
 from tests.simulation.reuse import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
-from tests.simulation.versions import version_now
+from tests.simulation.versions import version_now, versions_of
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.objects.acts import (
     Act,
@@ -100,6 +100,9 @@ OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 1
 """In a world of slow calls nothing fails, so a healthy call is started once, however many races its run loses."""
 
+ATTEMPTS_WITH_THE_LAST = 2
+"""As long as processes of the last release run: they count the races that a run loses."""
+
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     """Run one seed's world until nothing is left to run. Raises `Violation` when a property does not hold."""
@@ -109,7 +112,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
         kind = Worlds.WAITING
     slow = kind is Worlds.SLOW
     sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
-    attempts = ATTEMPTS_OF_SLOW if slow else faults(5) + 4
+    attempts_of_slow = ATTEMPTS_OF_SLOW if versions_of(seed) is None else ATTEMPTS_WITH_THE_LAST
+    attempts = attempts_of_slow if slow else faults(5) + 4
     careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
     large = kind is Worlds.MIXED and Random(f"{seed}-sizes").random() < LARGE_SHARE
     small = {"rounds_max": 1} if Random(f"{seed}-rounds").random() < CONTENDED_SHARE else {}
