@@ -92,7 +92,7 @@ SEEDS = {
 
 ONE_IN = 10
 
-LONG_SEEDS = 30
+LONG_SEEDS = 10
 """Of each world in its long form; `make simulate LONG=1` runs more."""
 
 REACHED_IN = {

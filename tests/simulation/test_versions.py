@@ -22,7 +22,7 @@ from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODA
 from tests.simulation.versions import Entry, Versions, two_versions, version_now
 from tests.simulation.world import World
 
-SEEDS = 40
+SEEDS = 20
 """Of each world; `make simulate VERSIONS=1 SEEDS=5000` runs more."""
 
 SEEDS_OF_CHANGES = 120
