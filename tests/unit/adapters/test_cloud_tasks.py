@@ -15,6 +15,7 @@ from google.cloud import tasks_v2
 
 from signalbox.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_request
 from signalbox.adapters.logs import JsonLog, traced
+from signalbox.adapters.meter import MeteredQueue
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.effects import Effect
 from signalbox.core.problems import DeploymentCannotEnqueue, PartlyEnqueued, Unavailable
@@ -208,3 +209,9 @@ def test_the_names_of_a_restored_databases_tasks_are_not_taken(service: Service)
     restored = replace(before, database="signalbox-prod-20260101-0300")
     names = {task_request(each, effect("a"), "")["task"]["name"] for each in (before, restored)}
     assert len(names) == 2
+
+
+def test_a_queue_names_the_tasks_whose_names_were_taken(service: Service) -> None:
+    service.refusals = {"a": [grpc.StatusCode.ALREADY_EXISTS]}
+    queue = MeteredQueue(CloudTasksQueue(settings(service.address), JsonLog("p")))
+    assert list(queue.create([effect("a"), effect("b")])) == ["a"]
