@@ -100,8 +100,9 @@ OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 1
 """In a world of slow calls nothing fails, so a healthy call is started once, however many races its run loses."""
 
-ATTEMPTS_WITH_THE_LAST = 2
-"""As long as processes of the last release run: they count the races that a run loses."""
+ATTEMPTS_OF_LOSERS = 2
+"""Of slow calls where a delivery ends with the first race that it loses, or processes of the last release run, which
+count each lost race as a start."""
 
 
 def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -112,11 +113,12 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
         kind = Worlds.WAITING
     slow = kind is Worlds.SLOW
     sight = {"delay_seconds_max": OUT_OF_SIGHT_SECONDS} if own.random() < SHORT_SIGHT_SHARE else {}
-    attempts_of_slow = ATTEMPTS_OF_SLOW if versions_of(seed) is None else ATTEMPTS_WITH_THE_LAST
-    attempts = attempts_of_slow if slow else faults(5) + 4
-    careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
     large = kind is Worlds.MIXED and Random(f"{seed}-sizes").random() < LARGE_SHARE
     small = {"rounds_max": 1} if Random(f"{seed}-rounds").random() < CONTENDED_SHARE else {}
+    losers = "rounds_max" in small or versions_of(seed) is not None
+    attempts_of_slow = ATTEMPTS_OF_LOSERS if losers else ATTEMPTS_OF_SLOW
+    attempts = attempts_of_slow if slow else faults(5) + 4
+    careful = {"careful_deliveries": 0 if slow else 2, "call_attempts_max": attempts}
     small |= {"deployment_seconds": NEVER_SECONDS, **(SMALL if large else {})}
     with replaced(mailbox_page=PAGE, **careful, **sight, **small):
         world = ObjectsWorld(seed, own, kind, trace)
