@@ -1,4 +1,4 @@
-"""Plot what a rate grants in a real minute, beside its bound, and how two tenants share a semaphore.
+"""Plot the starts that a rate grants in a real minute, with its bound, and how two tenants share a semaphore.
 
 python -m tests.bench.grants
 

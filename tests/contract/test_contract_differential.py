@@ -125,7 +125,7 @@ class Run:
 
 
 def kind_of(refusal: object, *writes: Write) -> object:
-    """Return the class of a refusal. If a guard is the time of a deletion, the emulator says that there is no record.
+    """Return the class of a refusal. If a guard is the time of a deletion, the emulator answers NOT_FOUND.
 
     With any other time it says, as the store in memory always does, that the record is of another version.
     """

@@ -1,5 +1,7 @@
 """What yokes and standings cost, to the last round trip: these figures may only fall."""
 
+from collections.abc import Callable
+
 import pytest
 
 from signalbox.adapters.meter import Cost
@@ -28,11 +30,12 @@ def busy(world: StandingsPlatform, yokes_count: int) -> None:
 
 
 def test_putting_a_yoke(world: StandingsPlatform) -> None:
-    put = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 4))  # noqa: E731  measured twice
-    assert world.cost_of(put) == row_cost("standings", "put")
-    assert world.cost_of(put) == row_cost("standings", "put_again")
-    change = lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), 5))  # noqa: E731  measured once
-    assert world.cost_of(change) == row_cost("standings", "put_changed")
+    def put(value: int) -> Callable[[], object]:
+        return lambda: yokes.put_yoke(world.ports, Yoke(YokeKey("ann", "tea"), value))
+
+    assert world.cost_of(put(4)) == row_cost("standings", "put")
+    assert world.cost_of(put(4)) == row_cost("standings", "put_again")
+    assert world.cost_of(put(5)) == row_cost("standings", "put_changed")
 
 
 def test_deleting_a_yoke(world: StandingsPlatform) -> None:
