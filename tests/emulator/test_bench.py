@@ -166,7 +166,7 @@ def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("ended", "reason"),
     [
-        (FileNotFoundError(), "not to be had here: uv is not installed"),
+        (FileNotFoundError(), "not measured: uv is not installed"),
         (subprocess.TimeoutExpired("uv", 1.0), "stopped after 600 s"),
         (subprocess.CompletedProcess("uv", 1, "", "a trace\nno such package\n"), "failed: no such package"),
     ],
