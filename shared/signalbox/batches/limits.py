@@ -97,6 +97,9 @@ class BatchLimits(Limits):
     retry_units_max: int = 1_000
     """Units that one call may name for a retry. A call that names none retries all failed units."""
 
+    look_again_seconds: int = 60
+    """The pause before a chain of retries checks again whether a unit that another call retries has ended."""
+
     batches_listed_max: int = 100
     """Batches in one answer: a header with its tasks' payloads may be large."""
 

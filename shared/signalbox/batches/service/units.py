@@ -52,9 +52,6 @@ from signalbox.core.ports import (
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition
 
-LOOK_SECONDS = 60
-"""The pause before a chain checks again whether a unit that another call retries has ended."""
-
 AHEAD = "ahead"
 """The field of a unit that was completed from outside before its chain reached it."""
 
@@ -416,11 +413,12 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
 
 
 def _look_again(ports: Ports, unit: PlacedUnit, chain: Retries, now: datetime) -> None:
-    """Enqueue a task that looks again in a minute, and continues the chain if its next unit has ended by then."""
+    """Enqueue a task that looks again later, and continues the chain if its next unit has ended by then."""
     if unit_is_live(ports, unit):
-        minute, pause = int(now.timestamp() // LOOK_SECONDS), timedelta(seconds=LOOK_SECONDS)
-        look = unit.run.effect_for("retry", chain.call, unit.operation, minute, chain=chain.to_record())
-        ports.queue.create([replace(look, not_before=now + pause)])
+        seconds = LIMITS.look_again_seconds
+        period = int(now.timestamp() // seconds)
+        look = unit.run.effect_for("retry", chain.call, unit.operation, period, chain=chain.to_record())
+        ports.queue.create([replace(look, not_before=now + timedelta(seconds=seconds))])
 
 
 def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[PlacedUnit, Retries]]:

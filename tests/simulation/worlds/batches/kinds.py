@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from signalbox.core.calls import Call
+from tests.simulation.world import SWEEP_SECONDS
 
 SMALL_LIMITS = {
     "counter_units_max": 2,
@@ -13,6 +14,7 @@ SMALL_LIMITS = {
     "units_listed_max": 2,
     "clean_records_max": 4,
     "walk_nodes_max": 3,
+    "look_again_seconds": 2 * SWEEP_SECONDS,  # so that the sweeper may run in between
 }
 
 SHORT_DEADLINE_SECONDS = 30

@@ -128,6 +128,8 @@ class BatchesWorld:
         self.rated = None if has_none or permits or not rated.is_rated(seed) else rated.Rated(self, seed)
         if self.rated:
             self.callers.rated = {"rate": rated.NAME, "weight": self.rated.weight}
+        if self.keyed and (limiter := self.permits or self.rated):
+            self.world.sweeper = lambda ports: (outbox.sweep(ports), limiter.sweep(ports))
         self.world.task_handlers["batch_expand"] = _run_batch_task
         self.world.task_handlers["painter"] = self._paint
         self.world.queue.on_reuse = self._reuse
