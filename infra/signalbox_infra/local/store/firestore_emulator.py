@@ -11,10 +11,12 @@ memory.
 """
 
 import atexit
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -93,10 +95,35 @@ class Emulator:
 
     def command(self, port: int, functions_port: int | None = None, seed: Path | None = None) -> list[str]:
         """Return the command line; events go to `functions_port` of 127.0.0.1, records come from the export `seed`."""
-        flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", NO_SAMPLES, HEAP, "-Duser.language=en"]
+        archive = [f"-XX:SharedArchiveFile={self.class_archive}"] if self.class_archive.exists() else []
+        flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", NO_SAMPLES, HEAP, "-Duser.language=en", *archive]
         events = [f"--functions_emulator=127.0.0.1:{functions_port}"] if functions_port else []
         target = ["--host=127.0.0.1", f"--port={port}", *events, *([f"--seed_from_export={seed}"] if seed else [])]
         return [self.java, *flags, "-cp", str(self.jar), MAIN_CLASS, "start", *target]
+
+    @property
+    def class_archive(self) -> Path:
+        """The file from which Java loads the emulator's classes, if `archive_classes` has made it.
+
+        With it the emulator starts in half of the time. Java ignores it if Java or the jar has changed.
+        """
+        key = hashlib.sha256(f"{self.java} {self.jar}".encode()).hexdigest()[:12]
+        return Path(sys.prefix, f"firestore-emulator-{key}.jsa")
+
+    def archive_classes(self) -> None:
+        """Make `class_archive`: start the emulator, let it load its classes, and end it. Raises `EmulatorError`."""
+        self.class_archive.unlink(missing_ok=True)
+        host = f"127.0.0.1:{processes.free_port()}"
+        java, *options = self.command(int(host.rpartition(":")[2]))
+        with tempfile.TemporaryDirectory(dir=sys.prefix) as folder, Path(folder, "log").open("wb") as log:
+            archive = Path(folder, "classes.jsa")
+            command = [java, f"-XX:ArchiveClassesAtExit={archive}", *options]
+            running = Running(host, processes.start(command, output=log))
+            _wait_until_ready(running, Path(log.name))
+            assert running.process, "it was just started"
+            _load_classes(host)
+            processes.stop(running.process, grace_seconds=READY_SECONDS)
+            archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
         """Start it and wait until it answers. It ends with `stop`, with this process, or with the thread that called.
@@ -146,6 +173,16 @@ def _wait_until_ready(running: Running, log: Path) -> None:
         raise EmulatorError(f"The Firestore emulator did not come up at {running.host}: {processes.tail(log)}")
 
 
+def _load_classes(host: str) -> None:
+    """Write and query a record, for which the emulator loads nearly all classes that it needs."""
+    documents = f"http://{host}/v1/projects/demo-classes/databases/(default)/documents"
+    name = documents.partition("/v1/")[2] + "/a/b"
+    write = {"writes": [{"update": {"name": name, "fields": {"n": {"integerValue": "1"}}}}]}
+    query = {"structuredQuery": {"from": [{"collectionId": "a"}]}}
+    for method, body in (("commit", write), ("runQuery", query)):
+        http_client.send_json("POST", f"{documents}:{method}", body, timeout_seconds=READY_SECONDS)
+
+
 def _java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     return (shutil.which("java", path=str(Path(home, "bin"))) if home else None) or shutil.which("java")
@@ -190,3 +227,7 @@ def _sdk_homes() -> Iterator[Path]:
     if gcloud := shutil.which("gcloud"):
         yield Path(gcloud).resolve().parent.parent
     yield from (Path(home).expanduser() for home in SDK_HOMES)
+
+
+if __name__ == "__main__" and (installed := find_installed()):
+    installed.archive_classes()
