@@ -23,6 +23,9 @@ BY_TYPE = tuple({"type": name} for name in TYPES)
 EARLY_COUNTRIES = 1
 """Countries, those with the most cities first, that a load puts after their cities."""
 
+READ_EVERY = 10
+"""Of so many documents, the last step reads one by its key."""
+
 MISSING = tuple({f"{field}.link_missing": True} for field in ("country", "continent", "country.continent"))
 
 
@@ -138,8 +141,9 @@ def _query_by_copies(documents: Documents) -> Step:
 
 
 def _verify(documents: Documents) -> Step:
-    summary = "every document read back, one by one and by its type"
-    return Step("verify all", summary, documents, documents, queries=BY_TYPE, reads=tuple(documents))
+    """Read every document back by its type, and some of all types one by one: a list returns what a read returns."""
+    summary = f"every document read back by its type, and each {READ_EVERY}th by its key"
+    return Step("verify all", summary, documents, documents, queries=BY_TYPE, reads=tuple(documents)[::READ_EVERY])
 
 
 def _largest_continent(documents: Documents) -> str:
