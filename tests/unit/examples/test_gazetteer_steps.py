@@ -7,7 +7,7 @@ import pytest
 from examples.gazetteer.checks import check_query, check_reads
 from examples.gazetteer.cost import Counts, Spent
 from examples.gazetteer.data import Document, gazetteer, matching, shown
-from examples.gazetteer.steps import Step, plan, removal
+from examples.gazetteer.steps import TYPES, Step, plan, removal
 
 Answers = dict[str, Document]
 
@@ -63,8 +63,10 @@ def test_a_rename_of_a_continent_reaches_its_countries_and_their_cities(steps: d
     assert asked == set(step.affected())
 
 
-def test_every_document_is_read_back_at_the_end(steps: dict[str, Step]) -> None:
-    assert set(steps["verify all"].reads) == set(steps["load"].after)
+def test_every_document_is_read_back_at_the_end_and_some_of_each_type_by_their_keys(steps: dict[str, Step]) -> None:
+    last, documents = steps["verify all"], steps["load"].after
+    assert last.queries == tuple({"type": name} for name in TYPES)
+    assert {documents[key]["type"] for key in last.reads} == set(TYPES)
 
 
 def test_a_removal_takes_the_documents_that_link_before_those_they_link_to() -> None:
