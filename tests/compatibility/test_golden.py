@@ -310,6 +310,7 @@ def differences(seeds: int, worlds: Iterable[str] = tuple(WORLDS)) -> list[str]:
     return sorted(different)
 
 
+@pytest.mark.slow
 def test_no_shape_is_written_that_the_golden_records_do_not_show() -> None:
     assert differences(SEEDS_QUICK) == [], HINT
 

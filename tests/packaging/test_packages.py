@@ -21,6 +21,8 @@ from signalbox_infra.packaging.package import OPTIONAL, Package, package
 from tests.packaging.conftest import Packaged, Project
 from tests.packaging.sources import PROJECT, copy_of_the_project
 
+pytestmark = pytest.mark.slow  # each test builds all zips, or many
+
 CATALOGUE = load()
 LIBRARY = PROJECT / "shared"
 LISTS_OF_NAMES = {f"signalbox/{folder}__init__.py" for folder in ("", "client/", "testing/")}
@@ -57,7 +59,6 @@ def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, 
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
-@pytest.mark.slow
 def test_other_times_modes_folders_and_time_zones_build_the_same_bytes(tmp_path: Path) -> None:
     copy = copy_of_the_project(tmp_path / "a copy")
     for path in copy.rglob("*.py"):

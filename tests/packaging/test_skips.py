@@ -45,6 +45,7 @@ def run_pytest(folder: Path, text: str, no_skips: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> None:
     result = run_pytest(tmp_path, SKIPS, "1")
     assert result.returncode == 1
@@ -52,12 +53,14 @@ def test_a_skip_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> Non
     assert "Nothing may be skipped here. Skipped: no emulator here" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_module_that_skips_itself_is_an_error_where_nothing_may_be_skipped(tmp_path: Path) -> None:
     result = run_pytest(tmp_path, "import pytest\npytest.importorskip('nowhere_to_be_had')\n", "1")
     assert result.returncode == 2
     assert "Nothing may be skipped here. Skipped: could not import 'nowhere_to_be_had'" in result.stdout
 
 
+@pytest.mark.slow
 def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
     result = run_pytest(tmp_path, SKIPS, "")
     assert result.returncode == 0
@@ -76,6 +79,7 @@ def test_inside(one): TERRAFORM.require()
 """
 
 
+@pytest.mark.slow
 def test_the_summary_has_a_line_for_each_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CHROMIUM", raising=False)

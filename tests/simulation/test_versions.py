@@ -169,6 +169,7 @@ CHANGES: tuple[tuple[str, Change], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "change"), CHANGES, ids=lambda each: getattr(each, "__name__", each))
 def test_a_change_that_the_last_release_cannot_read_is_noticed(world: str, change: Change) -> None:
     with change():

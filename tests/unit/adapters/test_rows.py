@@ -187,6 +187,7 @@ def test_a_batch_from_files_with_its_results_in_a_file(harness: Harness) -> None
     assert sorted(row["result"] for row in read_rows("gs://shop/results.ndjson")) == [2 * each for each in range(300)]
 
 
+@pytest.mark.slow
 def test_a_repeat_continues_a_batch_that_died_while_it_was_populated(harness: Harness, tmp_path: Path) -> None:
     app = Function("imports")
 

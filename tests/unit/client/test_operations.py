@@ -117,6 +117,7 @@ def harness(stack: tuple[Harness, str]) -> Harness:
     return stack[0]
 
 
+@pytest.mark.slow
 def test_each_operation_is_called(client: Any, harness: Harness) -> None:
     for part in (documents, transforms, semaphores, rates, batches, tasks, things, runs, standings):
         part(client, harness)

@@ -150,6 +150,7 @@ def total(costs: list[Cost]) -> Cost:
     )
 
 
+@pytest.mark.slow
 def test_a_copy_in_a_fan_out_costs_one_read_one_write_and_little_else(world: OperationsPlatform) -> None:
     copies = LINKS_LIMITS.page_copies_first + LINKS_LIMITS.page_copies_max
     world.store.commit([Change("documents/t", {model.LINKED: True})])

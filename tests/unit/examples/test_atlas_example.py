@@ -8,6 +8,7 @@ from examples.local import atlas
 from signalbox.testing import Harness
 
 
+@pytest.mark.slow
 def test_every_answer_of_the_atlas_equals_the_input() -> None:
     assert atlas.run(60) == []
 

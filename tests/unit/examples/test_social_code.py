@@ -230,6 +230,7 @@ def test_cycles_and_diamonds_have_each_function_once(harness: Harness) -> None:
     assert shown(harness, "Even")["dependants"] == ["Left", "Odd", "Right"]
 
 
+@pytest.mark.slow
 def test_functions_that_exclude_each_others_implementations_come_to_rest(harness: Harness) -> None:
     """A's first passes with B's first only, which passes with A's second only, and so on: no choice is right."""
     for name, other, wanted in (("A", "B", (1, 2)), ("B", "A", (2, 1))):
@@ -313,6 +314,7 @@ def test_versions_that_follow_each_other_quickly_are_tested_together(harness: Ha
     assert len(harness.get("social-code/flows/publishing").json["flows"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults",
     [Faults(), Faults(duplicate=0.2, late=0.1, lose_answer=0.2, unavailable=0.2, reorder=True, seed=1)],

@@ -57,7 +57,9 @@ def rush(seconds: int, value: Value = None) -> Rush:
     return made
 
 
-@pytest.fixture(scope="module", params=[12, pytest.param(60, marks=pytest.mark.marathon)])
+@pytest.fixture(
+    scope="module", params=[pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.marathon)]
+)
 def hot(request: pytest.FixtureRequest) -> tuple[Rush, int]:
     return rush(request.param), request.param
 
