@@ -78,17 +78,17 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as `write_rows` does, and create the folders of a file.
 
-    An object that exists is left as it is: an earlier delivery has written it as a whole, and a bucket with a retention
-    policy refuses to replace it. Outside of the cloud, an object is a file below `Settings.archives`, unless Google's
+    What exists is left as it is: an earlier delivery has written it as a whole. A late one may have read the log of
+    another run under the id, and a bucket with a retention policy refuses to replace an object. Outside of the cloud, an object is a file below `Settings.archives`, unless Google's
     client has an emulator: a test and the local stack write into no bucket of a deployment. Raises `BadRows`.
     """
     place = target
     if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):
         place = str(Path(settings().archives, target.removeprefix(CLOUD)))
+    if _blob(place).exists() if place.startswith(CLOUD) else Path(place).exists():
+        return
     if not place.startswith(CLOUD):
         Path(place).parent.mkdir(parents=True, exist_ok=True)
-    elif _blob(place).exists():
-        return
     write_rows(place, rows)
 
 

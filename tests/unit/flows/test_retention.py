@@ -377,7 +377,7 @@ def test_a_bucket_is_a_folder_outside_of_the_cloud(harness: Harness, tmp_path: P
     async def sale() -> None: ...
 
     harness.add(app)
-    before = settings.bind(replace(settings.settings(), archives=str(tmp_path)))
+    before = settings.bind(replace(settings.settings(), archives=str(tmp_path), storage_emulator=""))
     try:
         sale.start("1")
         harness.run()
