@@ -79,8 +79,9 @@ def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as `write_rows` does, and create the folders of a file.
 
     What exists is left as it is: an earlier delivery has written it as a whole. A late one may have read the log of
-    another run under the id, and a bucket with a retention policy refuses to replace an object. Outside of the cloud, an object is a file below `Settings.archives`, unless Google's
-    client has an emulator: a test and the local stack write into no bucket of a deployment. Raises `BadRows`.
+    another run under the id, and a bucket with a retention policy refuses to replace an object. Outside of the cloud,
+    an object is a file below `Settings.archives`, unless Google's client has an emulator: a test and the local stack
+    write into no bucket of a deployment. Raises `BadRows`.
     """
     place = target
     if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):
