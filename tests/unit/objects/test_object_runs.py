@@ -187,7 +187,7 @@ def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_
     [task] = objects.wake_ups()
     objects.world.pass_time(10)
     [header] = objects.ports.store.read(header_path("objects/Counter~a"))
-    marked = service._marked
+    marked, store = service._marked, objects.ports.store
 
     def outrun(*of_run: Any) -> Any:
         """Another turn, which read the mailbox before the call was posted, commits while the call is applied."""
