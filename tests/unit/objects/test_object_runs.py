@@ -192,11 +192,9 @@ def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_
     def outrun(*of_run: Any) -> Any:
         """Another turn, which read the mailbox before the call was posted, commits while the call is applied."""
         begun = marked(*of_run)
-        if objects.ports.store.read(header.path)[0].data is None:
+        if store.read(header.path)[0].data is None:
             for revision in (1, 1 << 62):  # the turn that created the header is not trusted
-                objects.ports.store.commit(
-                    [header_put(objects.ports.store.read(header.path)[0], {"state": None}, revision)]
-                )
+                store.commit([header_put(store.read(header.path)[0], {"state": None}, revision)])
         return begun
 
     monkeypatch.setattr(service, "_marked", outrun)
