@@ -6,8 +6,9 @@ import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
-from signalbox.core.problems import OtherBody
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, deletion, method_call
 from signalbox.objects.service import Code
 from tests.unit.objects import accounts
@@ -122,6 +123,8 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
                 break
             except KeyboardInterrupt:
                 continue
+            except Unavailable:  # after the last start
+                objects.world.pass_time(LIMITS.call_mark_seconds)
     finally:
         accounts.CODE = code
     objects.run_all()
