@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,24 @@ def test_a_usable_environment_is_kept(tmp_path: Path) -> None:
     (tmp_path / ".venv/kept").touch()
     assert set_up(tmp_path, path, "a.txt").stderr == "Bringing .venv up to date with the locks\n"
     assert (tmp_path / ".venv/kept").exists()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a name", "a part", "half a file"])
+def test_an_environment_in_which_an_installation_was_killed_is_made_again(tmp_path: Path, left: str) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / ".venv"], check=True)
+    [packages] = (tmp_path / ".venv/lib").glob("*/site-packages")
+    named = packages / "half-1.dist-info"
+    if left != "nothing":
+        named.mkdir()
+    if left in ("a part", "half a file"):
+        (named / "METADATA").write_text("Name: half\nVersion: 1\n")
+        (named / "RECORD").write_text("half.py,,4\nhalf-1.dist-info/METADATA,,\nhalf-1.dist-info/RECORD,,\n")
+    if left == "half a file":
+        (packages / "half.py").write_text("a")
+    (tmp_path / ".venv/kept").touch()
+    assert set_up(tmp_path, Path(f"{Path(sys.executable).parent}:/usr/bin:/bin"), "a.txt").returncode == 0
+    assert (tmp_path / ".venv/kept").exists() == (left == "nothing")
+    assert not named.exists()
 
 
 def test_make_alone_lists_every_target_with_what_it_does() -> None:

@@ -18,6 +18,7 @@ const RECONNECT_SECONDS = 1;
 export async function* events(
   send: (request: Request) => Promise<Response>,
   url: string,
+  errorOf: (refusal: Response) => Promise<Error>,
   signal?: AbortSignal,
 ): AsyncGenerator<ServerSentEvent> {
   const at = { id: "" };
@@ -25,7 +26,7 @@ export async function* events(
     const headers = { Accept: "text/event-stream", ...(at.id && { "Last-Event-ID": at.id }) };
     const response = await send(new Request(url, { headers, ...(signal && { signal }) }));
     if (response.status === 204) return;
-    if (!response.ok || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
+    if (!response.ok || !response.body) throw await errorOf(response);
     try {
       for await (const event of parsed(response.body, at)) {
         yield event;

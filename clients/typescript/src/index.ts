@@ -62,7 +62,7 @@ export function connect(options: Options = {}): Client {
   const client = createClient<paths>({ baseUrl, fetch: send, querySerializer: { array: { style: "form", explode: true } } });
   return Object.assign(client, {
     events: (path: string, { signal }: { readonly signal?: AbortSignal } = {}) =>
-      events(send, `${baseUrl}/${path.replace(/^\//, "")}`, signal),
+      events(send, `${baseUrl}/${path.replace(/^\//, "")}`, errorOf, signal),
   });
 }
 
@@ -72,7 +72,20 @@ export async function ok<T>(
 ): Promise<T> {
   const { data, error, response } = await answer;
   if (response.ok) return data as T;
-  throw new ApiError(response.status, isProblem(error) ? error : { detail: String(error ?? "").slice(0, 300) });
+  throw apiError(response.status, error);
+}
+
+const apiError = (status: number, error: unknown): ApiError =>
+  new ApiError(status, isProblem(error) ? error : { detail: String(error ?? "").slice(0, 300) });
+
+/** Return the error of an unsuccessful answer whose body was not read. */
+async function errorOf(response: Response): Promise<ApiError> {
+  const text = await response.text();
+  try {
+    return apiError(response.status, JSON.parse(text));
+  } catch {
+    return apiError(response.status, text);
+  }
 }
 
 /** Return when an answer asks to try again; 0 if it does not say. A refused acquire of a semaphore or of a rate does. */

@@ -1,6 +1,6 @@
 /** Reads streams that the server ends or that break, without a server; the process fails if one is read in another way. */
 import assert from "node:assert/strict";
-import { connect } from "../src/index.js";
+import { ApiError, connect } from "../src/index.js";
 
 const paused: number[] = [];
 globalThis.setTimeout = ((resume: () => void, milliseconds: number) => {
@@ -58,3 +58,12 @@ assert.deepEqual(await read([complete]), { ids: ["9"], begun: [null], paused: []
 assert.deepEqual(await read([unit(1)]), { ids: ["1"], begun: [null, "1"], paused: [500] });
 // without ids it cannot continue
 assert.deepEqual(await read(["data: 1\n\n"]), { ids: [""], begun: [null], paused: [] });
+// a refusal is an `ApiError`, as with any other call; another page than the API's is its detail
+for (const [status, text, slug, detail] of [
+  [404, '{"type":"urn:signalbox:problem:not-found","title":"Not found","detail":"no b"}', "not-found", "no b"],
+  [500, "<html>oh no</html>", "", "<html>oh no</html>"],
+] as const)
+  await assert.rejects(
+    connect({ fetch: async () => new Response(text, { status }) }).events("batches/b/events").next(),
+    (error) => error instanceof ApiError && error.status === status && error.slug === slug && error.problem.detail === detail,
+  );

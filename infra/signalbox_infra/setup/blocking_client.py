@@ -28,7 +28,7 @@ NAMES = {
     "__aexit__": "__exit__",
     "aclose": "close",
     "aread": "read",
-    "aiter_lines": "iter_lines",
+    "aiter_text": "iter_text",
     "client.aio": "client.blocking",
 }
 PATTERN = re.compile(r"\bawait |" + "|".join(rf"\b{re.escape(name)}\b" for name in NAMES))

@@ -5,7 +5,8 @@
 #
 # Python is the first of python3.13, python3.12, python3.11 and python3 that runs, is at least 3.11 and can make a virtual
 # environment; PYTHON=... chooses another. Every package must match a hash in its lock. A changed lock is installed into
-# the existing environment: packages that have left the locks stay until `make clean`.
+# the existing environment: packages that have left the locks stay until `make clean`. An installation that was killed may
+# leave a package with its name and without its files, which uv and pip take for installed: then the environment is made again.
 set -eu
 
 environment=.venv
@@ -16,6 +17,19 @@ trap 'exit 130' INT TERM
 
 is_recent='import sys; sys.exit(sys.version_info < (3, 11))'
 can_make_environments='import ensurepip, venv'
+
+is_whole='
+import os, sys, sysconfig
+from importlib.metadata import distributions
+
+def has_its_size(file):
+    try:
+        return file.suffix == ".pyc" or file.size in (None, os.stat(file.locate()).st_size)
+    except OSError:
+        return False
+
+installed = distributions(path=[sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+sys.exit(not all(package.files and all(map(has_its_size, package.files)) for package in installed))'
 
 fail() {
     echo "$1" >&2
@@ -48,15 +62,20 @@ find_python() {
 
 is_usable() {
     "$environment/bin/python" -c "$is_recent" >/dev/null 2>&1 &&
-        "$environment/bin/python" -m pip --version >/dev/null 2>&1
+        "$environment/bin/python" -m pip --version >/dev/null 2>&1 &&
+        "$environment/bin/python" -c "$is_whole" >/dev/null 2>&1
+}
+
+make_anew() {
+    find_python
+    echo "Setting up $environment (once: about 700 MB of packages, under a minute)" >&2
+    quietly "$python" -m venv --clear "$environment"
 }
 
 if is_usable; then
     echo "Bringing $environment up to date with the locks" >&2
 else
-    find_python
-    echo "Setting up $environment (once: about 700 MB of packages, under a minute)" >&2
-    quietly "$python" -m venv --clear "$environment"
+    make_anew
 fi
 
 pip_install() {
@@ -75,7 +94,10 @@ for lock in "$@"; do
 done
 # uv takes ten seconds where pip takes a minute, but it does not read pip's settings. If it fails without them, or is
 # not in the locks, pip installs the packages.
-uv_install "$@" >/dev/null 2>&1 </dev/null || quietly pip_install "$@"
+uv_install "$@" >/dev/null 2>&1 </dev/null || {
+    is_usable || make_anew
+    quietly pip_install "$@"
+}
 
 # The project's two packages, as paths relative to the folder of this file: `python -m signalbox_infra.local` finds them.
 packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

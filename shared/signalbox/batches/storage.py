@@ -46,8 +46,13 @@ def read_header_at(ports: Ports, batch: str) -> tuple[BatchRun, Header, datetime
 
 def read_header_of_run(ports: Ports, run: BatchRun) -> Header | None:
     """Return the header of a run, or None if the run has been removed."""
+    return read_header_of_run_at(ports, run)[0]
+
+
+def read_header_of_run_at(ports: Ports, run: BatchRun) -> tuple[Header | None, datetime]:
+    """Return the header of a run, or None if the run has been removed, and the server's time."""
     [read] = ports.store.read(run.header_path)
-    return header_of_run(read.data, run)
+    return header_of_run(read.data, run), read.read_time
 
 
 def no_such_batch(batch: str) -> NotFound:

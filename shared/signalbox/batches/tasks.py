@@ -33,7 +33,8 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
             case "check", _:
                 propagation.check_right_edge(ports, run)
             case "retry", {"chain": dict(chain)}:
-                units.run_chain(ports, run, Retries.from_record(chain), payload.get("chains", 1))
+                chains, looks = payload.get("chains", 1), payload.get("looks", 0)
+                units.run_chain(ports, run, Retries.from_record(chain), chains, looks)
             case "retry", {"after": int(after)}:
                 units.retry_page(ports, run, _retries_of(payload), after)
             case "retry", {"units": [*indexes]}:

@@ -16,6 +16,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 RETRIED = frozenset({429, 502, 503, 504})
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 8.0
+DOUBLINGS_MAX = 10
+"""Doublings of the pause, after which it is longer than the longest one. A call may be tried for hours."""
+
 LOAD_DOCUMENTS_MAX = 500
 LOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of a request of a load: half of what the function accepts."""
@@ -37,8 +40,8 @@ class Attempts:
         self.had_no_answer |= answered.status in (0, 502, 504)
         if answered.status not in (0, *RETRIED):
             raise self.raised_for(answered)
-        pause: float = PAUSE_SECONDS * 2**self.number
-        pause = max(answered.retry_after_seconds, jitter * min(pause, PAUSE_SECONDS_MAX))
+        most = min(PAUSE_SECONDS * 2 ** min(self.number, DOUBLINGS_MAX), PAUSE_SECONDS_MAX)
+        pause: float = max(answered.retry_after_seconds, jitter * most)
         self.number += 1
         if now + pause > self.ends_at:
             raise self.raised_for(answered)

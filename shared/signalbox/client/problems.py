@@ -18,11 +18,15 @@ class ApiError(Exception):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.problem = dict(problem)
-        self.slug = str(problem.get("type", "")).removeprefix(TYPE_PREFIX)
-        self.title = str(problem.get("title", ""))
-        self.detail = str(problem.get("detail", ""))
+        self.slug, self.title, self.detail = (_text(problem, name) for name in ("type", "title", "detail"))
         self.field: str | None = problem.get("field")
         super().__init__(": ".join(filter(None, [f"{status} {self.slug or self.title}".strip(), self.detail])))
+
+
+def _text(problem: Mapping[str, Any], name: str) -> str:
+    """Return a field as text: empty if it is absent or null."""
+    found = problem.get(name)
+    return "" if found is None else str(found).removeprefix(TYPE_PREFIX)
 
 
 class NotFound(ApiError):

@@ -31,8 +31,8 @@ def lazy_dataclass(
 ) -> Callable[[Class], Class]:
     """Return a decorator that makes a class a dataclass. The options mean what they mean to `dataclasses.dataclass`.
 
-    The decorator raises `TypeError` for a class with an `InitVar`, or with a method of its own that an option
-    generates, such as `__setattr__` with `frozen`.
+    The decorator raises `TypeError` for a class with an `InitVar`, with a field without a default after one that has
+    one, or with a method of its own that an option generates, such as `__setattr__` with `frozen`.
     """
 
     with_fields: Any = partial(dataclasses.dataclass, init=False, repr=False, eq=False)
@@ -49,6 +49,7 @@ def lazy_dataclass(
             cls
         )
         _refuse_init_variables(made)
+        _check_order(made)
         if eq and not has_hash:
             lazy += ["__hash__"] if frozen else ()
             made.__hash__ = None
@@ -77,6 +78,20 @@ def _refuse_init_variables(cls: Any) -> None:
     for name, field in cls.__dataclass_fields__.items():
         if name not in kept and "InitVar" in str(field.type):
             raise TypeError(f"{cls.__qualname__}.{name} is an InitVar: use `dataclasses.dataclass`.")
+
+
+def _check_order(cls: Any) -> None:
+    """Raise the `TypeError` with which `__init__` could not be generated, where the class is written."""
+    has_default = ""
+    for field in dataclasses.fields(cls):
+        if not field.init or field.kw_only:
+            continue
+        if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING:
+            has_default = field.name
+        elif has_default:
+            raise TypeError(
+                f"{cls.__qualname__}: the field {field.name!r} has no default, and {has_default!r} has one."
+            )
 
 
 class _Late:

@@ -307,9 +307,12 @@ class Mark:
         return self.attempts >= LIMITS.call_attempts_max
 
     def next(self, run: str, now: datetime) -> "Mark":
-        """Return the mark of one more start. Raises `Unavailable` while another run has the call."""
-        if self.until is not None and self.run != run and now < self.until:
-            raise Unavailable("another run may still be applying this call")
+        """Return the mark of one more start. Raises `Unavailable` while another run has the call.
+
+        After the last start every run waits: the delivery that made it may still be applying the call.
+        """
+        if self.until is not None and (self.run != run or self.is_spent) and now < self.until:
+            raise Unavailable("another delivery may still be applying this call")
         return Mark(self.attempts + 1, run, now + timedelta(seconds=LIMITS.call_mark_seconds))
 
 

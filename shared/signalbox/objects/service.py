@@ -291,7 +291,11 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
     def turn(mailbox: Mailbox) -> bool:
         return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
-    mailboxes.run(ports, delivery, next_wake, turn)
+    def has_marked(_: Snapshot) -> bool:
+        """Return whether this delivery has marked a message that it has not applied. It must not leave it to others."""
+        return bool(started)
+
+    mailboxes.run(ports, delivery, next_wake, turn, has_marked)
 
 
 def _turn(
@@ -299,8 +303,8 @@ def _turn(
 ) -> bool:
     """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
 
-    `started` contains the ids of the messages that this delivery has marked. Raises `Conflict` if another process was
-    faster.
+    `started` contains the id of a message that this delivery has marked and not applied. Raises `Conflict` if another
+    process was faster.
     """
     address = ObjectAddress.of_base(delivery.wake.mailbox)
     careful = delivery.deliveries >= LIMITS.careful_deliveries or Mark.from_record(mailbox.waiting[0].data) is not None
@@ -310,6 +314,7 @@ def _turn(
     begun = _marked(ports, delivery, mailbox, page[0], started) if careful else page[0]
     spent, page = begun is None, (begun or page[0], *page[1:])
     _, more = _committed(ports, code, address, mailbox, page, out_of_time, spent=spent)
+    started.clear()
     return careful and more and not out_of_time()
 
 

@@ -115,8 +115,7 @@ def rank(request: Request, kind: str, id: str) -> Response:
 @standing_routes.on("POST", "/{kind}/{id}/recount")
 def recount(_: Request, kind: str, id: str) -> Response:
     ports = runtime.ports()
-    shown = standings.get_standing(ports, standing_key(kind, id))
-    standings.begin_recount(ports, ports.store.new_id(), shown.key)
+    standings.begin_recount(ports, ports.store.new_id(), standing_key(kind, id))
     return Response(202)
 
 

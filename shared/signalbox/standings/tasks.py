@@ -235,9 +235,16 @@ def _give_up(ports: Ports, run_: str, key: StandingKey) -> None:
 
 
 def take_turn(ports: Ports, run_: str, key: StandingKey, turn: str = "") -> Turn:
-    """Add up the next pages of a standing's yokes, and repair the standing after the last. Raises `Unavailable`."""
+    """Add up the next pages of a standing's yokes, and repair the standing after the last. Raises `Unavailable`.
+
+    A standing that cannot be read is replaced by an empty one first, since its yokes and fold runs cannot change it.
+    """
     [read] = ports.store.read(key.path)
-    held = Standing.from_record(read.data)
+    try:
+        held = Standing.from_record(read.data)
+    except machine.OF_A_RECORD as error:
+        ports.log.error("standing cannot be read, emptied", standing=key.text, reason=str(error))
+        return _written(ports, read, Standing(), Turn(turn, moved=True), turn)
     mine = held.recount if held.recount and held.recount.run == run_ else None
     if turn != (mine.turn if mine else ""):
         return Turn(mine.turn) if mine else OVER

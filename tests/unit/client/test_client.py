@@ -159,6 +159,13 @@ def test_an_answer_of_the_platform_is_shown_as_it_is(text: str) -> None:
     assert (failed.value.status, failed.value.slug, failed.value.detail) == (403, "", text[:300])
 
 
+def test_a_problem_with_a_null_has_no_text_there() -> None:
+    answer = httpx.Response(400, json={"type": None, "title": "Bad request", "detail": None, "field": None})
+    with Function(answer).client() as client, pytest.raises(ApiError) as failed:
+        client.documents.get("a")
+    assert (str(failed.value), failed.value.slug, failed.value.detail) == ("400 Bad request", "", "")
+
+
 def test_problems_have_their_fields() -> None:
     function = Function(problem(400, "bad-key", detail="No.", field="key", more=1))
     with function.client() as client, pytest.raises(ApiError, match=r"400 bad-key: No\.") as failed:
@@ -194,6 +201,21 @@ def test_events_are_read_line_by_line() -> None:
     lines = ["id: 1", "event: unit", 'data: {"a":', "data: 1}", "", ": a comment", "", "data:2", ""]
     found = [event for line in lines if (event := reader.line(line))]
     assert found == [{"event": "unit", "id": "1", "data": {"a": 1}}, {"event": "message", "id": "1", "data": 2}]
+
+
+@pytest.mark.parametrize("letter", ["\u2028", "\u2029", "\x85", "\U0001f6a6"])
+def test_a_text_in_a_stream_may_have_any_letter(letter: str) -> None:
+    shown = json.dumps({"index": 0, "state": "succeeded", "attempt": 0, "result": letter}, ensure_ascii=False).encode()
+    stream = b"id: 8\r\nevent: complete\r\ndata: " + shown + b"\r\n\r\n"
+    function = Function(*(httpx.Response(200, content=cut_small(body)) for body in (stream, shown + b"\n" + shown)))
+    with function.client() as client:
+        assert [event["data"]["result"] for event in client.batch("b").watch()] == [letter]
+        assert [unit["result"] for unit in client.batch("b").results()] == [letter, letter]
+
+
+def cut_small(content: bytes) -> Iterator[bytes]:
+    """Iterate over parts of a body, which end within letters and lines."""
+    yield from (content[at : at + 3] for at in range(0, len(content), 3))
 
 
 @pytest.mark.parametrize("torn", [b"", b"event: unit\nid: 8\n", b"event: unit\nid: 8\ndata: 2\n"])
@@ -357,6 +379,7 @@ def test_pauses_grow_and_have_an_end() -> None:
     pauses = [attempts.pause_seconds(0.0, 0.99, Answered(503)) for _ in range(12)]
     assert pauses == sorted(pauses)
     assert pauses[-1] < 8
+    assert all(attempts.pause_seconds(0.0, 0.99, Answered(503)) < 8 for _ in range(2_000))
     patience = Patience(ends_at=5.0)
     assert patience.next_pause(4.9, "it") == pytest.approx(0.1)
     assert patience.next_pause(0.0, "it", least=3.0) == 3.0

@@ -152,6 +152,22 @@ def test_a_method_that_is_held_before_the_first_use_is_the_generated_one() -> No
     assert held is place.__repr__
 
 
+@pytest.mark.parametrize("made", [lazy_dataclass, dataclasses.dataclass])
+def test_a_field_without_a_default_after_one_with_a_default_is_refused_where_the_class_is_made(made: Any) -> None:
+    with pytest.raises(TypeError, match="default"):
+
+        @made(frozen=True)
+        class Town(place_class(made)):  # type: ignore[misc]  # a class that is a value
+            mayor: str
+
+    @made(frozen=True)
+    class Port(place_class(made)):  # type: ignore[misc]  # a class that is a value
+        ships: int = field(kw_only=True)
+        drawn: int = field(init=False)
+
+    assert Port("p", ships=2).ships == 2
+
+
 def test_a_field_may_be_called_self() -> None:
     @lazy_dataclass(frozen=True, slots=True)
     class Person:

@@ -60,3 +60,32 @@ def test_any_number_of_requests_share_a_thread() -> None:
         for _ in range(20):
             requests.enter_context(time_outs.ended_after(LONG_SECONDS))
         assert threading.active_count() == before + 1
+
+
+def test_a_request_that_could_not_start_the_thread_is_forgotten_and_the_next_one_starts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_threads_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    time_outs = TimeOuts()
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", no_threads_left)
+        with pytest.raises(RuntimeError, match="can't start"), time_outs.ended_after(SHORT_SECONDS):
+            pass
+    with pytest.raises(RequestTimeoutException):
+        work_until_ended(time_outs, 2 * SHORT_SECONDS)
+    for _ in range(100):
+        time.sleep(SHORT_SECONDS / 50)  # an exception of the first request would be raised here
+
+
+def test_calls_within_a_call_that_end_at_the_same_time_are_interrupted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer, raised = TimeOuts(), list[int]()
+    monkeypatch.setattr("signalbox_infra.local.functions.time_outs._raise_in", raised.append)
+    monkeypatch.setattr("signalbox_infra.local.functions.time_outs.time.monotonic", lambda: 0.0)
+    with outer.ended_after(SHORT_SECONDS), outer.ended_after(SHORT_SECONDS):
+        monkeypatch.setattr("signalbox_infra.local.functions.time_outs.time.monotonic", lambda: 1.0)
+        while not raised:
+            time.sleep(SHORT_SECONDS / 50)
+        time.sleep(SHORT_SECONDS)
+    assert raised == [threading.get_ident()]

@@ -1,15 +1,22 @@
 """Calls of objects: at once or posted, in order, once; what they send; messages that follow a call."""
 
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from signalbox.adapters.meter import Cost
 from signalbox.core.calls import Call
-from signalbox.core.problems import OtherBody
+from signalbox.core.effects import WakeUp
+from signalbox.core.ports import Conflict
+from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
+from signalbox.mailboxes.model.messages import Delivery
+from signalbox.mailboxes.storage import read_mailbox
+from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, deletion, method_call
-from signalbox.objects.service import Code
+from signalbox.objects.service import Code, _marked
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import Objects, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform
@@ -100,6 +107,37 @@ def test_a_call_for_a_year_ahead_is_woken_though_the_queue_cannot_look_so_far(ob
     assert result_of(objects.get("a", "later")) == 1
 
 
+def test_the_first_delivery_of_another_wake_up_counts_its_start_of_a_call_with_a_mark(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadly(*_: Any) -> Applied:
+        raise KeyboardInterrupt
+
+    objects.post("a", "p", method_call("add", {"who": "x"}))
+    [task] = objects.wake_ups()
+    monkeypatch.setattr(accounts, "CODE", Code("counters", deadly, accounts.function_of))
+    objects.world.pass_time(10)
+    for number, (wake_up, deliveries) in enumerate(
+        [(task, LIMITS.careful_deliveries), (replace(task, name="b"), 0)], 1
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            objects.run(wake_up, deliveries)
+        assert objects.world.record("objects/Counter~a/mailbox/p")["mark"]["attempts"] == number
+        objects.world.pass_time(LIMITS.call_mark_seconds + 1)
+
+
+def test_of_two_runs_that_have_read_a_call_one_marks_it(objects: Objects) -> None:
+    objects.post("a", "p", method_call("add", {"who": "x"}))
+    [task] = objects.wake_ups()
+    mailbox = read_mailbox(objects.ports.store, "objects/Counter~a", 10)
+    runs = [
+        Delivery(WakeUp.from_payload(task.payload), name, LIMITS.careful_deliveries) for name in ("first", "second")
+    ]
+    _marked(objects.ports, runs[0], mailbox, mailbox.waiting[0], set())
+    with pytest.raises(Conflict):
+        _marked(objects.ports, runs[1], mailbox, mailbox.waiting[0], set())
+
+
 def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(objects: Objects) -> None:
     for number in range(3):
         objects.post("a", f"p{number}", method_call("add", {"who": str(number)}))
@@ -122,6 +160,8 @@ def test_a_call_that_kills_its_process_is_given_up_and_its_neighbours_are_not(ob
                 break
             except KeyboardInterrupt:
                 continue
+            except Unavailable:  # after the last start
+                objects.world.pass_time(LIMITS.call_mark_seconds)
     finally:
         accounts.CODE = code
     objects.run_all()

@@ -9,14 +9,16 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Store
+from signalbox.core.ports import Change, Store
 from signalbox.core.problems import Unavailable
 from signalbox.mailboxes import service as mailboxes
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
-from signalbox.mailboxes.storage import Mailbox, read_mailbox
+from signalbox.mailboxes.model.messages import header_path
+from signalbox.mailboxes.storage import Mailbox, header_put, read_mailbox
+from signalbox.objects import service
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
-from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, method_call
+from signalbox.objects.model import Applied, Mark, Message, call_on_result, continuation_message, method_call
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.service import failures
 from signalbox.testing.limits import replaced
@@ -116,6 +118,7 @@ def test_a_call_on_a_result_whose_class_is_gone_is_given_up_and_blocks_nothing(
     for delivery in range(12):
         with pytest.raises(BadObjectCall):
             objects.run(task, delivery)
+    objects.world.pass_time(OBJECTS_LIMITS.call_mark_seconds + 1)
     objects.run(task, 12)
     assert error_of(objects.get("a", "behind"))["type"] == "gave-up"
     assert result_of(objects.call("a", "c", "add", who="x")) == 1
@@ -161,6 +164,42 @@ def test_a_held_call_loses_its_mark_so_that_another_run_may_take_it_when_it_wait
     objects.run_all()
     assert objects.world.now < due_at(first) + timedelta(seconds=OBJECTS_LIMITS.call_mark_seconds)
     assert result_of(objects.get("a", "held")) == 1
+
+
+def test_a_wake_up_that_is_delivered_twice_at_once_does_not_give_up_the_call_that_it_applies(objects: Objects) -> None:
+    objects.post("a", "c", method_call("add", {"who": "x"}))
+    [task] = objects.wake_ups()
+    objects.world.pass_time(1)
+    marked = Mark(OBJECTS_LIMITS.call_attempts_max - 1).next(task.name, objects.world.now).to_record()
+    objects.ports.store.commit([Change("objects/Counter~a/mailbox/c", {("mark",): marked})])
+    with pytest.raises(Unavailable):
+        objects.run(task, OBJECTS_LIMITS.call_attempts_max)
+    objects.world.pass_time(OBJECTS_LIMITS.call_mark_seconds + 1)
+    objects.run(task, OBJECTS_LIMITS.call_attempts_max)
+    assert error_of(objects.get("a", "c"))["type"] == "gave-up"
+
+
+def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_that_it_has_marked(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise no other run may apply the call for a minute."""
+    objects.post("a", "c", method_call("add", {"who": "x"}))
+    [task] = objects.wake_ups()
+    objects.world.pass_time(10)
+    [header] = objects.ports.store.read(header_path("objects/Counter~a"))
+    marked, store = service._marked, objects.ports.store
+
+    def outrun(*of_run: Any) -> Any:
+        """Another turn, which read the mailbox before the call was posted, commits while the call is applied."""
+        begun = marked(*of_run)
+        if store.read(header.path)[0].data is None:
+            for revision in (1, 1 << 62):  # the turn that created the header is not trusted
+                store.commit([header_put(store.read(header.path)[0], {"state": None}, revision)])
+        return begun
+
+    monkeypatch.setattr(service, "_marked", outrun)
+    objects.run(task, OBJECTS_LIMITS.careful_deliveries)
+    assert result_of(objects.get("a", "c")) == 1
 
 
 def test_a_message_that_was_applied_since_it_was_read_is_not_applied_again_under_a_newer_header(

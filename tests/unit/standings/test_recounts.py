@@ -162,5 +162,14 @@ def test_a_standing_that_cannot_be_read_does_not_hold_up_the_recount_of_the_othe
     tasks.recount_page(world.ports, "run", "item", "")
     while waiting := turns(world):
         world.run_task(waiting[0])
-    assert [message for message, _ in world.reported] == ["standing refused, not recounted", DRIFTED]
+    assert [message for message, _ in world.reported] == ["standing cannot be read, emptied", DRIFTED]
+    assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)
+    assert Standing.from_record(world.store.read(StandingKey("item", "a").path)[0].data) == Standing()
+
+
+@pytest.mark.parametrize("broken", [{}, {"yokes": 1}, {"crossed": 3}, {"yokes": "many"}])
+def test_a_recount_repairs_a_standing_that_cannot_be_read(world: StandingsPlatform, broken: dict[str, object]) -> None:
+    world.store.commit([Put(TEA.path, broken)])
+    standings.begin_recount(world.ports, "run", TEA)
+    world.fold()
     assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)

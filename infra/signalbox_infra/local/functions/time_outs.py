@@ -27,7 +27,7 @@ class _Running:
 
 
 class TimeOuts:
-    """Ends requests at their time-outs. The first request starts its thread, so the process may fork before."""
+    """Ends requests at their time-outs. The first request of a process starts its thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # requests take it without the condition: the exception could leave that locked
@@ -43,8 +43,8 @@ class TimeOuts:
         Code that blocks outside Python is interrupted once it returns.
         """
         request = _Running(threading.get_ident(), time.monotonic() + seconds)
-        self._begin(request)
         try:
+            self._begin(request)
             yield
         except RequestTimeoutException:
             log.warning("request ended at its time-out of %g seconds", seconds)
@@ -59,17 +59,19 @@ class TimeOuts:
             if request.ends_at < self._next_at:
                 self._next_at = request.ends_at
                 self._changed.notify()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="time-outs", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():  # a fork has not copied it
+                thread = threading.Thread(target=self._run, name="time-outs", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         with self._changed:
             while True:
                 now = time.monotonic()
-                for request in [request for request in self._running if request.ends_at <= now]:
-                    self._running.discard(request)
-                    _raise_in(request.thread)
+                over = {request for request in self._running if request.ends_at <= now}
+                self._running -= over
+                for thread in {request.thread for request in over}:  # calls within a call end together
+                    _raise_in(thread)
                 self._next_at = min((request.ends_at for request in self._running), default=math.inf)
                 self._changed.wait(None if self._next_at == math.inf else self._next_at - now)
 

@@ -35,7 +35,7 @@ from typing import Any
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.batches import Header, Page
 from signalbox.batches.model.groups import Group
-from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, rated_record
+from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, rated_record, spread
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -118,6 +118,15 @@ def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries
         replace(chain, after=f"{incarnation}-{after}", until=f"{incarnation}-{until}")
         for after, until in pairwise(ends)
     ]
+
+
+def chain_from(unit: PlacedUnit) -> Retries:
+    """Return the part of a chain of retries that begins with a unit, whose own chain begins after it."""
+    assert isinstance(unit.chain, Retries), "a retry"
+    if unit.chain.rest is not None:
+        return replace(unit.chain, rest=(unit.index, *unit.chain.rest))
+    before = int(spread(unit.index), 16) - 1
+    return replace(unit.chain, after=f"{unit.incarnation}-{f'{before:08x}' if before >= 0 else ''}")
 
 
 def is_retried_by(retries: Retries, recorded_at: datetime) -> bool:

@@ -11,7 +11,7 @@ an outcome. So at least one of the two sees the other's commit. If both do, they
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from signalbox.batches import storage
@@ -384,12 +384,12 @@ def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, 
         ports.queue.create([run.effect_for("retry", chain.call, chain=whole.to_record(), chains=chains)])
 
 
-def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int) -> None:
-    """Begin a chain of retries, or divide it into several."""
+def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
+    """Begin a chain of retries, continue it after so many looks at its next unit, or divide it into several."""
     if chains > 1:
         _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))
     else:
-        retry_next(ports, run, chain)
+        retry_next(ports, run, chain, looks)
 
 
 def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> None:
@@ -398,27 +398,36 @@ def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> No
         ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
 
 
-def retry_next(ports: Ports, run: BatchRun, chain: Retries) -> None:
+def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> None:
     """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it.
 
-    A task that exists may belong to another call, and then continues only that call's chain. So this chain looks again
-    later.
+    A task that exists may belong to another call, and then continues only that call's chain; so may a sub-batch. So
+    this chain looks again later; it has looked `looks` times at the unit that was its next one.
     """
     for following, rest in _failed_units(ports, run, chain):
-        [page] = ports.store.read(run.page_path(following.page))
-        tasks = _unit_tasks([following.next_attempt(rest)], [page], chain.payload)
-        if ports.queue.create(tasks):
-            _look_again(ports, following.next_attempt(), chain, page.read_time)
+        unit = following.next_attempt(rest)
+        page, child = ports.store.read(unit.page_path, header_path(unit.sub_batch_id()))
+        has_begun = storage.has_sub_batch(ports, unit, header_of(child.data))
+        if has_begun or ports.queue.create(_unit_tasks([unit], [page], chain.payload)):
+            look_again(ports, unit, looks if machine.chain_from(unit) == chain else 0)
         return
 
 
-def _look_again(ports: Ports, unit: PlacedUnit, chain: Retries, now: datetime) -> None:
-    """Enqueue a task that looks again later, and continues the chain if its next unit has ended by then."""
-    if unit_is_live(ports, unit):
-        seconds = LIMITS.look_again_seconds
-        period = int(now.timestamp() // seconds)
-        look = unit.run.effect_for("retry", chain.call, unit.operation, period, chain=chain.to_record())
-        ports.queue.create([replace(look, not_before=now + timedelta(seconds=seconds))])
+def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
+    """Enqueue a task that looks again at a retry later, and continues its chain if the unit has ended by then.
+
+    Each pause is as long as all before it, within limits, so a unit that waits for days costs a few looks. Looks of one
+    call at one unit that are due at about the same time are one task.
+    """
+    if not isinstance(unit.chain, Retries):
+        return
+    header, now = storage.read_header_of_run_at(ports, unit.run)
+    if machine.may_start(header, unit.attempt):
+        due_at = now + timedelta(seconds=min(LIMITS.look_again_seconds * 2**looks, LIMITS.look_again_seconds_max))
+        period = int(2 * due_at.timestamp() // LIMITS.look_again_seconds)
+        again = {"chain": machine.chain_from(unit).to_record(), "looks": looks + 1}
+        look = unit.run.effect_for("retry", unit.chain.call, unit.operation, period, **again)
+        ports.queue.create([replace(look, not_before=due_at)])
 
 
 def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[PlacedUnit, Retries]]:
@@ -437,8 +446,12 @@ def _failure(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
 
 
 def _is_retried(snapshot: Snapshot, retries: Retries) -> bool:
+    assert snapshot.data is not None, "a unit that failed has a record"
     assert snapshot.update_time is not None, "a record that exists has one"
-    return machine.is_retried_by(retries, snapshot.update_time)
+    recorded_at = snapshot.update_time
+    if snapshot.data.get(AHEAD) is False:  # its chain has reached it, and updated it
+        recorded_at = snapshot.data.get(ENDED_AT, recorded_at)
+    return machine.is_retried_by(retries, recorded_at)
 
 
 def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:

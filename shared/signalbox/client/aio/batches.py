@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from signalbox.client.aio.paging import pages
-from signalbox.client.aio.transport import Transport
+from signalbox.client.aio.transport import Transport, lines_of
 from signalbox.client.aio.waiting import sleep
 from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
@@ -90,7 +90,7 @@ class Batch:
         """Iterate over all units with an outcome, downloaded as one stream."""
         asked = request("GET", "batches", self.id, "results", parameters={"state": state})
         async with self._transport.stream(asked) as response:
-            async for line in response.aiter_lines():
+            async for line in lines_of(response):
                 found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
                 yield found.shaped(UnitShown)
 

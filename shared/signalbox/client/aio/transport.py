@@ -77,7 +77,7 @@ class Transport:
                         await response.aread()
                         answered = _answered(response)
                     else:
-                        async for line in response.aiter_lines():
+                        async for line in lines_of(response):
                             is_alive |= line.startswith("id:")
                             if (event := reader.line(line)) is not None:
                                 is_alive = True
@@ -125,6 +125,17 @@ class Transport:
             return dict(asked.headers)
         token = await in_thread(self._tokens.token, self.base_url + asked.function)
         return {**asked.headers, "Authorization": f"Bearer {token}"}
+
+
+async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
+    """Iterate over the lines of an answer. httpx would end a line at U+2028, too, which a text in JSON may contain."""
+    rest = ""
+    async for part in response.aiter_text():
+        *lines, rest = (rest + part).split("\n")
+        for line in lines:
+            yield line.removesuffix("\r")
+    if rest:
+        yield rest
 
 
 def _answered(response: httpx.Response) -> Answered:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from signalbox.client.blocking.paging import pages
-from signalbox.client.blocking.transport import Transport
+from signalbox.client.blocking.transport import Transport, lines_of
 from signalbox.client.blocking.waiting import sleep
 from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
@@ -89,7 +89,7 @@ class Batch:
         """Iterate over all units with an outcome, downloaded as one stream."""
         asked = request("GET", "batches", self.id, "results", parameters={"state": state})
         with self._transport.stream(asked) as response:
-            for line in response.iter_lines():
+            for line in lines_of(response):
                 found = Answer.read(str(asked), response.status_code, line.encode(), response.headers)
                 yield found.shaped(UnitShown)
 

@@ -78,7 +78,7 @@ class Transport:
                         response.read()
                         answered = _answered(response)
                     else:
-                        for line in response.iter_lines():
+                        for line in lines_of(response):
                             is_alive |= line.startswith("id:")
                             if (event := reader.line(line)) is not None:
                                 is_alive = True
@@ -126,6 +126,17 @@ class Transport:
             return dict(asked.headers)
         token = in_thread(self._tokens.token, self.base_url + asked.function)
         return {**asked.headers, "Authorization": f"Bearer {token}"}
+
+
+def lines_of(response: httpx.Response) -> Iterator[str]:
+    """Iterate over the lines of an answer. httpx would end a line at U+2028, too, which a text in JSON may contain."""
+    rest = ""
+    for part in response.iter_text():
+        *lines, rest = (rest + part).split("\n")
+        for line in lines:
+            yield line.removesuffix("\r")
+    if rest:
+        yield rest
 
 
 def _answered(response: httpx.Response) -> Answered:

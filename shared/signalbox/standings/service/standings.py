@@ -47,7 +47,8 @@ def begin_walk(ports: Ports, run: str) -> None:
 
 
 def begin_recount(ports: Ports, run: str, key: StandingKey) -> None:
-    """Enqueue a recount of one standing."""
+    """Enqueue a recount of one standing, also of one that cannot be read. Raises `NoStanding` for an unknown kind."""
+    read_declarations(ports).check(key.kind)
     ports.queue.create([recount_task(run, key, "", RECOUNT_ATTEMPTS_MAX)])
 
 

@@ -258,6 +258,8 @@ def _wait_for_rate(ports: Ports, unit: PlacedUnit, record: Mapping[str, Any], at
     else:
         if answer.state == "cancelled":
             _fail(ports, unit, f"The wait for a permit of {_limiter(record)} was cancelled.")
+        else:
+            units.look_again(ports, unit)
 
 
 def _run_unit_with_lease(
@@ -281,10 +283,12 @@ def _run_unit_with_lease(
 def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:
     """Make a unit's wait, whose grant runs the unit. If it is refused, record the unit as failed and return None."""
     try:
-        return semaphores.wait(ports, semaphore, request)
+        answer = semaphores.wait(ports, semaphore, request)
     except Problem as problem:
         _fail(ports, unit, problem.detail)
         return None
+    units.look_again(ports, unit)
+    return answer
 
 
 def _release(ports: Ports, lease: Lease | Mapping[str, Any]) -> None:

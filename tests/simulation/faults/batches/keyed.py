@@ -9,16 +9,18 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.machine.units import chains_of_all
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.model.units import Retries
+from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.requests import RetryRequest
 from signalbox.batches.tasks import LATEST
 from signalbox.core.ports import Ports
+from signalbox.tasks.model import Attempt
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
 
 retry = original("batches.retry")
 begin_chains = original("batches.begin_chains")
 retries_of = original("batches._retries_of")
+wait_for_rate = original("tasks._wait_for_rate")
 enqueue_retries = original("batches._enqueue_retries")
 
 
@@ -44,6 +46,10 @@ def _divided_by_each_request(
         )
 
 
+def _never_looked_at_again(ports: Ports, unit: PlacedUnit, record: Mapping[str, Any], attempt: Attempt) -> None:
+    wait_for_rate(ports, replace(unit, chain=None), record, attempt)
+
+
 def _the_first_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> None:
     enqueue_retries(ports, run, retries, storage.read_outcomes(ports, run, "failed", None if after < 0 else after))
 
@@ -53,5 +59,6 @@ FAULTS = (
     in_batches("batch-22", "the time of the call in its tasks", "batches._retries_of", _with_the_time_of_the_delivery),
     in_batches("batch-22", "one division into chains", "batches.begin_chains", _divided_by_each_request),
     in_batches("batch-22", "the next page of a retry", "batches.retry_page", _the_first_page),
-    in_batches("batch-22", "looking again at a unit that another call retries", "batches._look_again", lambda *_: None),
+    in_batches("batch-22", "looking again at a unit that another call retries", "batches.look_again", lambda *_: None),
+    in_batches("batch-22", "looking again at a unit that waits", "tasks._wait_for_rate", _never_looked_at_again),
 )

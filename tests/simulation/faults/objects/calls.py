@@ -51,6 +51,11 @@ def _given_up_at_once(self: Mark, run: str, now: datetime) -> Mark:
     return mark_next(replace(self, until=None) if self.is_spent else self, run, now)
 
 
+def _given_up_by_its_run(self: Mark, run: str, now: datetime) -> Mark:
+    """A second delivery of the wake-up whose run made the last start gives the call up."""
+    return mark_next(replace(self, until=None) if self.run == run else self, run, now)
+
+
 def _not_owned(self: Mark, run: str, now: datetime) -> Mark:
     return mark_next(replace(self, until=None), run, now)
 
@@ -151,6 +156,7 @@ FAULTS = (
     in_objects("obj-7", "marks on the call, not on the run", "objects._marked", _marked_by_deliveries),
     in_objects("obj-7", "a mark's owner", "objects.Mark.next", _not_owned),
     in_objects("obj-7", "the time of the last start", "objects.Mark.next", _given_up_at_once),
+    in_objects("obj-7", "the last start of another delivery", "objects.Mark.next", _given_up_by_its_run),
     in_objects("obj-7", "one start a delivery", "objects._has_started", _never_started),
     in_objects("obj-7", "all attempts of a call", "objects.Mark.is_spent", property(_is_spent_early)),
     in_objects("obj-7", "one call at a time", "objects._page", _whole_page),

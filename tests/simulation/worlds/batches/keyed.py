@@ -34,7 +34,7 @@ CHAINED_RATE = 0.6
 REPEATS_MAX = 2
 FAILING_ATTEMPTS_MAX = 4
 EARLY_RATE, SECOND_RATE, UNKEYED_RATE, NAMED_RATE = 0.5, 0.3, 0.3, 0.3
-CANCELLED_RATE, COMPLETED_RATE = 0.15, 0.3
+CANCELLED_RATE, COMPLETED_RATE, PAUSED_RATE = 0.15, 0.3, 0.5
 
 
 def is_keyed(seed: int) -> bool:
@@ -48,6 +48,7 @@ class Keyed:
     def __init__(self, batches: BatchesWorld, seed: int) -> None:
         self._batches = batches
         self._random = Random(f"keyed retries {seed}")
+        self._own = Random(f"pauses of rates {seed}")
         self._failing = [self._random.randint(1, FAILING_ATTEMPTS_MAX) for _ in range(batches.kind.units_max)]
         self._requested: set[str] = set()
         self._failed_before: dict[str, dict[int, int]] = {}
@@ -66,18 +67,21 @@ class Keyed:
         return self.calls(size) if self._random.random() < EARLY_RATE else []
 
     def calls(self, size: int) -> list[Callable[[], None]]:
-        """Return, in random order, retries under one or two keys, and in some worlds other calls."""
+        """Return, in random order, retries under one or two keys, and in some worlds other calls.
+
+        In some worlds the rate of the units is paused before, and the first key retries some of them only.
+        """
         random, calls = self._random, list[Callable[[], None]]()
-        for key in ("k", "l") if random.random() < SECOND_RATE else ("k",):
-            units = (
-                random.sample(range(size), random.randint(1, size)) if size and random.random() < NAMED_RATE else None
-            )
+        rated = self._batches.rated if self._own.random() < PAUSED_RATE else None
+        for key in ("k", "l") if random.random() < SECOND_RATE or rated else ("k",):
+            named = size and (random.random() < NAMED_RATE or (rated and key == "k"))
+            units = random.sample(range(size), random.randint(1, size)) if named else None
             calls += [partial(self._retry, f"{key} {len(self._requested)}", units)] * random.randint(1, REPEATS_MAX)
         if random.random() < UNKEYED_RATE:
             calls.append(self._batches.callers.retry)
         if size and random.random() < COMPLETED_RATE:
             calls.append(partial(self._batches.callers.complete, random.randrange(size)))
-        return random.sample(calls, len(calls))
+        return [*([rated.pause_for_hours] if rated else []), *random.sample(calls, len(calls))]
 
     def _retry(self, key: str, units: list[int] | None) -> None:
         batches = self._batches

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from signalbox.rates.model import waits_of
 from signalbox.rates.problems import NoRate
 from signalbox.rates.requests import RateSettings
 from signalbox.rates.storage import wait_of
-from tests.simulation.reach import RATED_UNITS, RATES_AGAIN, REACHED, UNITS_FAILED_BY_HAND
+from tests.simulation.reach import RATED_UNITS, RATES_AGAIN, RATES_PAUSED, REACHED, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ BY_HAND_RATE = 0.7
 
 STEPS_MAX = 60
 """Round trips before an operator acts."""
+
+PAUSED_HOURS = (3, 8, 30)
+"""How long an operator pauses the rate."""
+
+OPERATOR = "operator"
 
 FAST, SLOWER, SLOW = RateSettings(600, 2), RateSettings(60, 1), RateSettings(1 / 4, 1)
 """Of a world, of an operator who lowers it, and of a world whose batch is cancelled: a permit every four minutes."""
@@ -68,6 +73,7 @@ class Rated:
         slow = RateSettings(SLOW.per_minute, self.weight)
         service.put(self._world.reliable_ports(), NAME, slow if batches.kind.cancelled else FAST)
         self._world.task_handlers["semaphore_admit"] = self._admit
+        self._world.task_handlers[OPERATOR] = self._resume
         self._world.observers.append(self._observe)
 
     # --- units ---
@@ -114,6 +120,21 @@ class Rated:
             return []
         actions = [self._lower, self._cancel_a_wait, self._delete, self._delete_and_create]
         return self._random.sample(actions, self._random.randint(1, 2))
+
+    def pause_for_hours(self) -> None:
+        """An operator pauses the rate, and resumes it when names of tasks that have ended are free."""
+        hours = self._random.choice(PAUSED_HOURS)
+
+        def act() -> None:
+            at = self._world.now() + timedelta(hours=hours)
+            self._world.tasks.append(Effect("resume the rate", "people", OPERATOR, "resume", {}, not_before=at))
+            service.pause(self._world.ports, NAME)
+
+        REACHED[RATES_PAUSED] += 1
+        self._world.start("pauses the rate", act)
+
+    def _resume(self, ports: Ports, _: Effect) -> None:
+        service.resume(ports, NAME)
 
     def _lower(self) -> None:
         def act() -> None:

@@ -98,7 +98,11 @@ STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (
 SLOW_STEPS = (5, 20, 60)
 OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 1
-"""In a world of slow calls nothing fails, so a healthy call is started once, however many races its run loses."""
+"""In a world of slow calls nothing fails, so a healthy call is started once, however many races its run loses, and
+however often its wake-up is delivered meanwhile."""
+
+ONLY_DUPLICATES = FaultRates(0, 0, 0, 0.3, 0, 0, 0)
+"""The faults of a world of slow calls."""
 
 ATTEMPTS_OF_LOSERS = 2
 """Of slow calls where a delivery ends with the first race that it loses, or processes of the last release run, which
@@ -164,6 +168,8 @@ class ObjectsWorld:
     def _set_up(self, kind: Worlds) -> None:
         world, random, slow, soon = self.world, self.world.random, kind is Worlds.SLOW, kind is Worlds.SOON
         world.fault_rates.left = 0 if random.random() < 0.3 or slow or soon else faults(random.choice((3, 6)))
+        if slow and LIMITS.rounds_max > 1 and not self.world.versions:
+            world.fault_rates = replace(ONLY_DUPLICATES)
         steps = {Worlds.RESULTS: STEPS_OF_RESULTS, Worlds.SOON: STEPS_SOON}
         world.step_microseconds_max = random.choice(steps.get(kind, STEPS))
         world.time_jumps = (0.05, 0.2, 1.0) if slow else (0.05, 0.2, 1.0, 70.0)
