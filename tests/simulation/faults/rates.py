@@ -46,8 +46,8 @@ def _left_unguarded(name: str, wait: RateWait, now: datetime) -> Any:
 
 
 def _whole_permits(rate: Rate, weight: int, slot: datetime) -> Rate:
-    owed = max(0, rate.full_at - microseconds(slot)) // rate.interval
-    return replace(rate, full_at=microseconds(slot) + (owed + weight) * rate.interval)
+    owed = max(0, rate.full_at - microseconds(slot)) // machine.interval(rate)
+    return replace(rate, full_at=microseconds(slot) + (owed + weight) * machine.interval(rate))
 
 
 def _one_permit(rate: Rate, _: int, slot: datetime) -> Rate:
@@ -59,7 +59,7 @@ def _owed_in_time(rate: Rate, wanted: Any, _: datetime) -> Rate:
 
 
 def _passing_the_heavy(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> Any:
-    light = [wait for wait in waiting if rate.slot(wait.weight, now) <= now + machine.AHEAD]
+    light = [wait for wait in waiting if machine.slot(rate, wait.weight, now) <= now + machine.AHEAD]
     return grant(rate, light, now)
 
 
