@@ -84,7 +84,7 @@ def sections(state: str) -> list[Section]:
 
 def state_of(section: Section) -> str:
     if section.run is not None:
-        return section.run.phase(NOW).name.lower()
+        return transitions.phase(section.run, NOW).name.lower()
     return "idle" if section.next is None else "waiting"
 
 

@@ -8,8 +8,8 @@ from signalbox.adapters.meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
-from signalbox.standings import tasks
-from signalbox.standings.model.standings import Recount, Standing
+from signalbox.standings import machine, tasks
+from signalbox.standings.model.standings import Standing
 from signalbox.standings.model.yokes import StandingKey
 from signalbox.standings.service import standings
 from signalbox.standings.storage import FoldReads
@@ -139,7 +139,7 @@ def test_the_night_recounts_a_large_standing_by_tasks_of_its_own(world: Standing
 def test_a_standing_whose_yokes_never_rest_is_reported_and_left(
     world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recount, "rests_under", lambda *_: False)
+    monkeypatch.setattr(machine, "is_at_rest", lambda *_: False)
     standings.begin_recount(world.ports, "run", TEA)
     world.fold()
     assert [message for message, _ in world.reported] == ["standing is busy, not recounted"]

@@ -281,15 +281,6 @@ class Recount:
         """Return the recount after pages up to a cursor, or up to the end if it is None."""
         return replace(self, cursor=cursor or (self.until, LAST_ID), tally=self.tally + tally)
 
-    def rests_under(self, walked: "Recount", adjustments: Iterable[Adjustment]) -> bool:
-        """Return whether no adjustment is of a yoke in the walked pages, so that the standing includes all of them."""
-        return not any(
-            adjustment.moves is None or self._are_new(walked, adjustment.moves) for adjustment in adjustments
-        )
-
-    def _are_new(self, walked: "Recount", moves: Moves) -> bool:
-        return any(walked.covers(move.place) and not self.covers(move.place) for move in moves)
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -357,28 +348,10 @@ class Standing:
         recount, neutral = self.recount and self.recount.moved(moves), self.neutral + (tally == ZERO)
         return replace(self, tally=self.tally + tally, recount=recount, neutral=neutral)
 
-    def needs_extremes(self, removed: Value) -> bool:
-        """Return whether a removed value may have been the smallest or the largest."""
-        if removed is None:
-            return False
-        return self.min is None or self.max is None or removed <= self.min or removed >= self.max
-
     def with_extremes(self, values: Iterable[Value]) -> Self:
         """Return the standing with the extremes of these values."""
         numbers = [value for value in values if value is not None]
         return replace(self, min=min(numbers, default=None), max=max(numbers, default=None))
-
-    def cross(self, thresholds: Iterable[Threshold]) -> tuple[Self, tuple[Threshold, ...]]:
-        """Return the standing with the thresholds that it has reached for the first time, and these thresholds."""
-        shown = self.to_json()
-        reached = tuple(
-            threshold
-            for threshold in thresholds
-            if threshold.name not in self.crossed
-            and shown[threshold.field] is not None
-            and shown[threshold.field] >= threshold.reaches
-        )
-        return replace(self, crossed=(*self.crossed, *(threshold.name for threshold in reached))), reached
 
 
 Entries = Mapping[StandingKey, Value]
