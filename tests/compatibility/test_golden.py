@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from signalbox.batches.model import batches, units
+from signalbox.batches.model import pages, units
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
@@ -79,7 +80,7 @@ def _waiter(data: Data) -> Data:
 
 
 def _page(data: Data) -> Data:
-    found = batches.loaded(data)
+    found = pages.loaded(data)
     assert found is not None
     return found.to_record()
 
@@ -169,7 +170,7 @@ def _rate_wait(data: Data) -> Data:
 
 READERS: Mapping[str, Callable[[Data], Data]] = {
     "attempts/*": _attempts,
-    "batches/*": lambda data: batches.Header.from_record(data).to_record(),
+    "batches/*": lambda data: Header.from_record(data).to_record(),
     "batches/*/counters/*": _counter,
     "batches/*/pages/*": _page,
     "batches/*/units/*": lambda data: units.UnitRecord.from_record(data).to_record(),

@@ -33,7 +33,7 @@ from signalbox import Function, flow, objects
 from signalbox.adapters import runtime
 from signalbox.adapters import settings as kit_settings
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.catalogue.reading import load
 from signalbox.core.calls import Call
 from signalbox.core.problems import BadArgument
@@ -144,8 +144,8 @@ def filled(created: Harness) -> Harness:
         service.put(ports, name, SemaphoreSettings(2, 60))
         transforms_service.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
     paint = Call("quilt", "paint", {})
-    batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
-    batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
+    population.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
+    population.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:
         attempt = Attempt(name, {}, function="quilt", task="paint", payload={"square": 1})
         failures.keep(ports, attempt, Start(1), BadArgument("no"))

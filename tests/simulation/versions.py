@@ -72,6 +72,18 @@ PORTS = ("tests.simulation.ports", "contextlib")
 MOVED = {
     "adapters.gathering": ("adapters.grouped_requests",),
     "adapters.line": ("adapters.waiting_requests",),
+    "batches.http.batches": ("batches.http.routes", "batches.http.watch_feeds"),
+    "batches.machine.lifecycle": ("batches.machine.pages",),
+    "batches.model.batches": ("batches.machine.pages", "batches.model.headers", "batches.model.pages"),
+    "batches.service.batches": (
+        "batches.service.lifecycle",
+        "batches.service.lists",
+        "batches.service.pages",
+        "batches.service.population",
+        "batches.service.retries",
+        "batches.service.sub_batches",
+    ),
+    "batches.service.units": ("batches.service.retries",),
     "core.listings": ("core.paging",),
     "core.reads": ("core.due_records", "core.polling", "core.ports"),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),

@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.batches import Header, cut, digest, json_text
+from signalbox.batches.machine.pages import cut
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import digest, json_text
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from signalbox.batches.service.batches import get as get_batch
-from signalbox.batches.service.batches import populate_whole
+from signalbox.batches.service.lifecycle import get as get_batch
+from signalbox.batches.service.population import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order

@@ -12,7 +12,7 @@ from signalbox.adapters.meter import Cost, measure
 from signalbox.batches.api import forget_liveness
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -283,7 +283,7 @@ def total_of(name: str) -> Cost:
     world = BatchHarness()
     service.put(world.ports, "openai", RateSettings(60, 2))
     spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, rate=name)
-    batches.populate(world.ports, "b", spec)
+    population.populate(world.ports, "b", spec)
     run_batch_task(world.ports, "expand", world.tasks.pop(0).payload)
     world.tasks.remove(next(task for task in world.tasks if task.task == "paint"))
     with measure() as cost:

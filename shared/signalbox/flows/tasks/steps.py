@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any, Self
 
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
-from signalbox.batches.service.batches import populate_whole
+from signalbox.batches.service import lifecycle
+from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json, complete_wake_ups
 from signalbox.core.lazy_dataclasses import dataclass
@@ -303,7 +303,7 @@ def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
 
 def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
-        batches.cancel(ports, _child_id(payload))
+        lifecycle.cancel(ports, _child_id(payload))
 
 
 def _post_error(ports: Ports, payload: Mapping[str, Any], problem: Problem) -> None:

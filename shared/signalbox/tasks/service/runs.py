@@ -30,7 +30,7 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import groups, units
-from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.batches.service.sub_batches import populate_sub_batch
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -166,7 +166,7 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
 
 @contextmanager
 def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
-    """Release the permit before an error leaves, or keep it for the retry. `named` are further values of the log line."""
+    """Release the permit before an error leaves, or keep it for the retry. `named` are added to the log line."""
     try:
         yield
     except Exception as error:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from signalbox.batches.model.batches import Header
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import UNITS, BatchRun, Counter
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.service import groups

@@ -6,16 +6,16 @@ import secrets
 from dataclasses import replace
 from datetime import datetime
 
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
-from signalbox.batches.service import batches
+from signalbox.batches.service import sub_batches
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
 from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.points import original
 
 end_tasks = original("batches.end_tasks")
-populate_next = batches.populate_next
+populate_next = sub_batches.populate_next
 
 
 def _nothing_follows(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from signalbox.batches.machine.lifecycle import Decided
 from signalbox.batches.machine.units import may_overwrite
 from signalbox.batches.model import tree
-from signalbox.batches.model.batches import Counts, Header, header_of_run
+from signalbox.batches.model.headers import Counts, Header, header_of_run
 from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import SealRequest
@@ -127,6 +127,7 @@ FAULTS = (
         "the check in the seal's commit",
         ("batches._sealing", _no_check),
         ("batches.seal", _checked_once),
+        ("batches.seal in population", _checked_once),
     ),
     in_batches("batch-2", "the check of the last node", "batches.last_of_level_2", _first_of_level_2),
     in_batches("batch-2", "reading the header after the write", "batches.propagate_node", _header_read_first),

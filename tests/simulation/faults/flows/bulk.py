@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import EPOCH, rfc3339

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service.batches import populate_whole
+from signalbox.batches.service.population import populate_whole
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of

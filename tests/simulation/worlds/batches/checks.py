@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from signalbox.batches.machine.units import outcome_of_sub_batch
-from signalbox.batches.model.batches import REPLACED, Header
+from signalbox.batches.model.headers import REPLACED, Header
 from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
 from signalbox.batches.model.units import UnitOutcome
 from signalbox.core import outbox

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from signalbox.batches.model.batches import header_of_run
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import header_of_run
 from signalbox.batches.model.tree import PageNode
 from signalbox.batches.model.units import PlacedUnit, Unit
 from signalbox.batches.service import units

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from signalbox.batches.model.tree import header_path
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import RetryRequest
-from signalbox.batches.service import batches as service
+from signalbox.batches.service import retries
 from tests.simulation.reach import REACHED, RETRIED_BY_KEY
 from tests.simulation.world import Violation
 
@@ -85,7 +85,7 @@ class Keyed:
 
         def work() -> None:
             failed = self._failed_before.setdefault(key, self._failed(units))
-            service.retry(batches.world.ports, "b", RetryRequest(units), key)
+            retries.retry(batches.world.ports, "b", RetryRequest(units), key)
             self._answered.add(key)
             REACHED[RETRIED_BY_KEY] += len(failed)
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.effects import Effect

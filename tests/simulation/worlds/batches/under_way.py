@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signalbox.batches.model.batches import header_of_run
+from signalbox.batches.model.headers import header_of_run
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitRecord
 from signalbox.core.ports import Store
 from tests.simulation.world import Violation

@@ -11,7 +11,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.core import outbox
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp

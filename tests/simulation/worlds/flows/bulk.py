@@ -26,10 +26,11 @@ from greenlet import greenlet
 
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches import tasks
-from signalbox.batches.model.batches import Header, Page, header_of, loaded
+from signalbox.batches.model.headers import Header, header_of
+from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import lifecycle, units
 from signalbox.core import outbox
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -380,7 +381,7 @@ class BulkWorld:
 
     def _check_rest(self, request: Request) -> None:
         [read] = self.world.store.read(batch_path(request.batch))
-        status = batches.get(self.world.reliable_ports(), request.batch)
+        status = lifecycle.get(self.world.reliable_ports(), request.batch)
         if status.state != "completed":
             raise Violation(f"the batch of {request.wanted} is {status.state}")
         ids = list(self._ids(BatchRun(request.batch, Header.from_record(read.data or {}).incarnation)))
