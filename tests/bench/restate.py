@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from tests.emulator.waiting import eventually
 
 FOLDER = Path(__file__).parent / "rivals"
@@ -38,7 +38,7 @@ def are_installed() -> bool:
 @contextmanager
 def serving(script: str) -> Iterator[Call]:
     """Start Restate and a script of `FOLDER`; yield the function that calls its handlers."""
-    ingress, admin, inner, code = processes.free_ports(4)
+    ingress, admin, inner, code = child_processes.free_ports(4)
     settings = {
         "RESTATE_INGRESS__BIND_PORT": ingress,
         "RESTATE_ADMIN__BIND_PORT": admin,
@@ -51,10 +51,10 @@ def serving(script: str) -> Iterator[Call]:
         environment = {"RESTATE_BASE_DIR": folder} | {name: str(value) for name, value in settings.items()}
         log = exits.enter_context((Path(folder) / "log").open("wb"))
         for command in ((str(next(PACKAGES.glob(SERVER))),), ("node", str(FOLDER / script), str(code))):
-            exits.callback(processes.stop, processes.start(command, output=log, environment=environment))
+            exits.callback(child_processes.stop, child_processes.start(command, output=log, environment=environment))
         http = exits.enter_context(httpx.Client(timeout=SECONDS_MAX))
         for port in (ingress, admin, code):
-            eventually(partial(processes.listens, port), SECONDS_MAX)
+            eventually(partial(child_processes.listens, port), SECONDS_MAX)
         eventually(lambda: _declared(http, admin, code), SECONDS_MAX)
 
         def call(*path: str, body: Any = None) -> Any:

@@ -23,9 +23,9 @@ from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import Content
-from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store.triggers import EmulatorEvents
+from signalbox_infra.local.store.emulator_triggers import EmulatorEvents
 
 SEED_PAGE = 400
 IDLE_SECONDS_MAX = 600.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from tests.required_programs import CURL
 
 PROJECT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def serving(folder: Path, port: int, output: int = subprocess.DEVNULL) -> Iterat
     environment = {**os.environ, "PORT": str(port)}
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, start_new_session=True)
     try:
-        assert processes.wait_until(lambda: is_serving(port), process, timeout_seconds=READY_SECONDS_MAX)
+        assert child_processes.wait_until(lambda: is_serving(port), process, timeout_seconds=READY_SECONDS_MAX)
         yield process
     finally:
         if process.poll() is None:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.services.supervisor import Service, Supervisor
 from signalbox_infra.local.stack import Stack, StackError
 from tests.emulator.waiting import eventually
@@ -322,6 +322,6 @@ def test_a_service_that_keeps_crashing_stops_the_others_too(tmp_path: Path) -> N
 
 
 def test_a_stopped_process_takes_what_it_started_with_it() -> None:
-    child = processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
-    processes.stop(child)
+    child = child_processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
+    child_processes.stop(child)
     eventually(lambda: not group_lives(child.pid))

@@ -20,7 +20,7 @@ from google.cloud import firestore
 
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
-from signalbox_infra.local.services.environment import settings_of
+from signalbox_infra.local.services.function_settings import settings_of
 from signalbox_infra.local.stack import Stack
 from tests.emulator.waiting import eventually
 from tests.required_programs import EMULATOR

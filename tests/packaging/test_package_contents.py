@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.catalogue.refusals import CatalogueError
-from signalbox_infra.packaging.imports import PackagingError, library_files
+from signalbox_infra.packaging.imported_modules import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 
 

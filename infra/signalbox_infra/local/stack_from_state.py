@@ -21,7 +21,7 @@ from signalbox.adapters.settings import Settings, from_environment
 from signalbox.catalogue.refusals import refuse
 from signalbox.catalogue.writing import written
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.local.services.environment import declared_by
+from signalbox_infra.local.services.function_settings import declared_by
 from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (

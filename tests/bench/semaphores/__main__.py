@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench.figures import Figure

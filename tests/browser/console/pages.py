@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from signalbox.testing import Harness
 from signalbox_infra.console.serving import server_of
-from signalbox_infra.deploy.commands import Outcome
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

@@ -27,10 +27,10 @@ import httpx
 from signalbox.catalogue.reading import load
 from signalbox_infra import http_client
 from signalbox_infra.deploy import deployment_steps
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.google_refusals import UNKNOWN
-from signalbox_infra.packaging.building import build
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.packaging.zip_building import build
 from tests.infra.deploy.deployment import Deployment
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project import Project

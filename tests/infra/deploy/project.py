@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.deploy import commands, target
-from signalbox_infra.deploy.clock import Clock
-from signalbox_infra.deploy.commands import Outcome
+from signalbox_infra.deploy import deployment_target, programs
 from signalbox_infra.deploy.deployment_steps import Flow
+from signalbox_infra.deploy.programs import Outcome
+from signalbox_infra.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.script import Script
 from tests.infra.google_provider.server import GoogleProvider
@@ -37,7 +37,7 @@ class Project:
 
     def flow(self, said: list[str], answer: str = "y") -> Flow:
         """Return the commands, which write to a list, and whose every question is answered so."""
-        place = target.read(PROJECT, self.environment, root=self.folder)
+        place = deployment_target.read(PROJECT, self.environment, root=self.folder)
         clock = Clock(self.clock.now, self.clock.sleep)
         return Flow(
             place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
@@ -45,7 +45,7 @@ class Project:
 
     def terraform(self, *arguments: str, folder: str = "") -> Outcome:
         """Run Terraform as the deployment did, or the bootstrap in its `folder`."""
-        work = target.read(PROJECT, self.environment, root=self.folder).work
+        work = deployment_target.read(PROJECT, self.environment, root=self.folder).work
         data = {"TF_DATA_DIR": str(work.with_name(f"{PROJECT}-{folder}") if folder else work)}
         return self.run(("terraform", *arguments), folder=self.folder / "infra" / folder, environment=data)
 
@@ -56,4 +56,4 @@ class Project:
         if command[1] == "apply" and options["folder"].name == "infra":
             self.applies += 1
         given = [each for each in command if not each.startswith(("-backend-config", "-lock-timeout"))]
-        return commands.run(given, environment=self._environment | (environment or {}), **options)
+        return programs.run(given, environment=self._environment | (environment or {}), **options)

@@ -10,7 +10,7 @@ from typing import Any
 
 from signalbox.catalogue.reading import load
 from signalbox_infra import applied_state
-from signalbox_infra.deploy import target
+from signalbox_infra.deploy import deployment_target
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.stack_from_state import stack_of
 from tests.infra.deploy.clone import Clone
@@ -18,7 +18,7 @@ from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.google_provider.server import GoogleProvider
 
 ENVIRONMENT = "dev"
-PREFIX = target.read(PROJECT, ENVIRONMENT).begin
+PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).begin
 
 
 class Site:
@@ -49,7 +49,7 @@ class Site:
     @cached_property
     def shown(self) -> Mapping[str, Any]:
         """What the clone has applied, out of its state in the bucket."""
-        data = target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
+        data = deployment_target.read(PROJECT, ENVIRONMENT, root=self.kit.folder).work
         shown = self.kit.run("terraform", "show", "-json", "-no-color", folder="infra", TF_DATA_DIR=str(data))
         said: Mapping[str, Any] = json.loads(shown.stdout)
         return said

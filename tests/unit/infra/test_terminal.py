@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from signalbox.catalogue.project import KIT
-from signalbox_infra.local.logs.terminal import KIND_FOLDED, Terminal
+from signalbox_infra.local.logs.rendered_lines import KIND_FOLDED, Terminal
 from signalbox_infra.local.logs.tracebacks import cut, summary
 from signalbox_infra.local.services.command_lines import READY
 
