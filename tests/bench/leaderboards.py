@@ -12,8 +12,8 @@ from signalbox.standings.model.yokes import StandingKey, Tally
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks
 from signalbox.testing.log import RecordedLog
+from tests.bench.bench_stack import SEED_PAGE, Stage
 from tests.bench.due_tasks import DueTasks
-from tests.bench.stage import SEED_PAGE, Stage
 
 
 def lines(stage: Stage, entries: int) -> Iterator[str]:

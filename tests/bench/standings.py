@@ -36,9 +36,9 @@ from signalbox.testing.log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
+from tests.bench.bench_stack import Stage
 from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
-from tests.bench.stage import Stage
 
 CALLERS = 16
 FOLDS = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max

@@ -41,8 +41,18 @@ from signalbox.standings.tasks import run_task as run_standings_task
 from signalbox.tasks.model import Attempt, ErrorNote, Failure, subject_of
 from signalbox.testing.platform import Platform
 from signalbox.transforms.model import transform_from_record, transform_to_record
-from tests.compatibility.golden import SEEDS, UNRELEASED, Collection, Kind, files, from_text, read, to_text, write
-from tests.compatibility.shapes import pairs_of
+from tests.compatibility.golden_records import (
+    SEEDS,
+    UNRELEASED,
+    Collection,
+    Kind,
+    files,
+    from_text,
+    read,
+    to_text,
+    write,
+)
+from tests.compatibility.record_shapes import pairs_of
 from tests.simulation.__main__ import WORLDS
 from tests.simulation.test_versions import (
     Change,

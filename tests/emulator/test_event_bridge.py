@@ -24,7 +24,7 @@ from signalbox_infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from signalbox_infra.local.event_bridge.inbox import Inbox
 from signalbox_infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
 from signalbox_infra.local.injected_faults import parse
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 SECONDS_MAX = 15.0
 HALVES = ("receive", "deliver")

@@ -12,7 +12,7 @@ from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import COLLECTION, Content
 from signalbox_infra.local.stack import Stack
-from tests.bench.stage import TARGET, Stage, city, country, key_of
+from tests.bench.bench_stack import TARGET, Stage, city, country, key_of
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.emulator.local_cloud_tasks import LOCATION, Worker, running
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server
 from tests.emulator.local_cloud_tasks import worker as worker
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import pytest
 from signalbox_infra.local import child_processes
 from signalbox_infra.local.services.supervisor import Service, Supervisor
 from signalbox_infra.local.stack import Stack, StackError
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

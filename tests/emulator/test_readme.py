@@ -15,7 +15,7 @@ import yaml
 from signalbox.catalogue.code import completed, usage_of
 from signalbox.core.problems import Problem
 from signalbox_infra.local import child_processes
-from tests.emulator.pages import PROJECT, README, block, run_calls, serving
+from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
 from signalbox_infra.local.services.function_settings import settings_of
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]

@@ -46,7 +46,7 @@ from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.tree import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
-from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
+from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
 
 SHARES = (0.2, 0.5, 0.8)
 """Of the processes, those of the last release until the deployment has ended."""
@@ -66,7 +66,7 @@ METHODS = (
 )
 """Methods of values that a world calls in a process, and that call the world's code in turn."""
 
-PORTS = ("tests.simulation.ports", "contextlib")
+PORTS = ("tests.simulation.faulty_ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
 MOVED = {

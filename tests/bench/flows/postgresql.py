@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from signalbox_infra.local import child_processes
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 DEBIAN = "/usr/lib/postgresql"
 SECONDS_MAX = 30.0

@@ -11,8 +11,8 @@ from signalbox_infra.deploy import deployment_steps, resource_adoption, smoke
 from signalbox_infra.deploy.plan_summary import Plan, read
 from signalbox_infra.deploy.programs import CommandFailed
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from signalbox_infra.deploy import dead_letters, deployment_target
 from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.programs import Outcome
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
 

@@ -11,7 +11,7 @@ from signalbox_infra.deploy import deployment_target, prerequisites, project_fac
 from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA
 
 DEV = deployment_target.read(PROJECT, "dev")

@@ -12,9 +12,9 @@ from signalbox_infra.deploy import declared_limits, deployment_client, deploymen
 from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
 from signalbox_infra.deploy.programs import CommandFailed, Outcome
 from signalbox_infra.deploy.waiting_clock import Clock
-from tests.infra.deploy.deployment import Deployment
+from tests.infra.deploy.deployment_in_memory import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
 DEV = deployment_target.read(PROJECT, "dev")
 DESCRIBE = "gcloud scheduler jobs describe dev-sweep"

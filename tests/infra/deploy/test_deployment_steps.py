@@ -13,7 +13,7 @@ from signalbox_infra.deploy.plan_summary import Plan, read
 from signalbox_infra.deploy.programs import CommandFailed, Outcome
 from signalbox_infra.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import CREATES_ONE, Script
+from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
 NO_WAIT = Clock(sleep=lambda _: None)
 DONE = Outcome(0, "Apply complete!")

@@ -9,7 +9,7 @@ from signalbox_infra.deploy import deployment_target, terraform, working_copy
 from signalbox_infra.deploy.programs import CommandFailed, Outcome
 from signalbox_infra.deploy.terraform_identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
 DEV = deployment_target.read(PROJECT, "dev")
 

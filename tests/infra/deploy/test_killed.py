@@ -15,8 +15,8 @@ from signalbox_infra.deploy.programs import CommandFailed, Outcome
 from signalbox_infra.deploy.state_lock import described
 from signalbox_infra.deploy.terraform import LOCKED
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow

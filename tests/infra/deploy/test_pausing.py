@@ -14,7 +14,7 @@ from signalbox_infra.deploy.queue_pauses import Stillness
 from signalbox_infra.local import queue_pauses as local
 from signalbox_infra.local.folder.running_stack import RunningStack
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
 WHERE = f"--location=us-central1 --project={PROJECT}"
 JOBS = [

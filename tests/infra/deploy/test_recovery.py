@@ -9,7 +9,7 @@ from signalbox_infra.deploy import deployment_target, rollback_and_restore
 from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.rollback_and_restore import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
 DEV = deployment_target.read(PROJECT, "dev")
 

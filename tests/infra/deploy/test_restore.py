@@ -16,11 +16,11 @@ from signalbox_infra.deploy.programs import CommandFailed
 from signalbox_infra.deploy.queue_pauses import Stillness
 from signalbox_infra.deploy.rollback_and_restore import Recovery
 from tests.infra.deploy.gcloud import PROJECT, REGION
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
-from tests.infra.google_provider.delays import Delays
-from tests.infra.google_provider.facts import API_OF
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.google_provider.service_delays import Delays
+from tests.infra.google_provider.service_requirements import API_OF
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon]
 

@@ -37,11 +37,11 @@ from signalbox.tasks.machine.attempts import resumed
 from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.ports import SimulatedStore
+from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
+from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 ATTEMPTS_MAX = 2
 NAME, BATCH = "s", "b"

@@ -39,10 +39,10 @@ from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import REACHED, RESTORED, SHORTENED
+from tests.simulation.reached_counts import REACHED, RESTORED, SHORTENED
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.links.checks import bare
+from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.links.properties import bare
 from tests.simulation.worlds.links.world import drawn_writers
 
 KEYS = ("c", "d")

@@ -30,10 +30,10 @@ from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
 from signalbox.rates.storage import incarnation_of, wait_of
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import REACHED, TASKS_PURGED
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reached_counts import REACHED, TASKS_PURGED
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 NAME = "r"
 DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4

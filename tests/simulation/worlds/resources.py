@@ -47,9 +47,9 @@ from signalbox.resources.requests import ListRequest, conditions_of
 from signalbox.resources.service import ItemWrite, Receipt, StoredItem
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED
+from tests.simulation.reached_counts import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 
 class _Note:

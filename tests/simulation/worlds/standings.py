@@ -47,11 +47,11 @@ from signalbox.standings.service import standings, yokes
 from signalbox.testing.limits import replaced
 from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reached_counts import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.versions import version_now
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 USERS, ITEMS, CATEGORIES = ("u", "v", "w"), ("x", "y"), ("a", "b")
 VALUES = (None, 0.1, 0.2, 1, 2, 3)

@@ -22,10 +22,10 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.testing.limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.batches.checks import Checks
+from tests.simulation.world_lengths import operations_max
 from tests.simulation.worlds.batches.kinds import KINDS, PAINT, SMALL_LIMITS
+from tests.simulation.worlds.batches.properties import Checks
 
 UNITS_MAX = 8
 WATCHERS_MAX = 3

@@ -71,7 +71,7 @@ def put_write(
 ) -> DocumentWrite:
     """Return the write by which a user replaces what was read. Raises a `Problem` if the content cannot be stored.
 
-    `header` is that of the document's log, if the write needs it (`reads.needs_header`).
+    `header` is that of the document's log, if the write needs it (`records.needs_header`).
     """
     linked = model.linked_after_put(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)
@@ -110,7 +110,7 @@ def document_write(
 def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
     """Return the writes that delete an existing document, guarded by its read.
 
-    `header` is that of the document's log, if the deletion needs it (`reads.needs_header`).
+    `header` is that of the document's log, if the deletion needs it (`records.needs_header`).
     """
     write = Delete(before.record.path, before.record.guard)
     rule = HISTORY.rule_of(before.key, before.content)
