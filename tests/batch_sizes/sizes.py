@@ -19,9 +19,9 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Committed, Outcome, Ports, Query, Snapshot, Write, WriteResult
 from signalbox.core.queries import Field
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.recorded_log import RecordedLog
 
 PAINT, ANNOUNCE = Call("painter", "paint", {}), Call("painter", "announce", {})
 SUB_BATCH_UNITS = 10_000

@@ -6,9 +6,9 @@ from typing import Any
 
 from google.events.cloud.firestore import DocumentEventData
 
+from signalbox.adapters.cost_meter import Cost, measure, metered
 from signalbox.adapters.firestore.values import fill_fields
-from signalbox.adapters.http.events import document_event
-from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.adapters.http.event_deliveries import document_event
 from signalbox.core.ports import Ports
 from signalbox.documents import model
 from signalbox.documents.machine import links

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from tests.bench.documents_a_second import Rate
 from tests.bench.fan_out import FanOut, exponent
 from tests.bench.figures import Figure

@@ -24,8 +24,8 @@ from itertools import count
 from pathlib import Path
 from statistics import quantiles
 
-from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.grouped_requests import Gathering
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.effects import Decision, Effect, WakeUp
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot, unlimited
@@ -38,7 +38,7 @@ from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallPlace, CallRecord, Message, method_call
 from signalbox.objects.service import Code
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import durable_entities, restate_server

@@ -36,10 +36,10 @@ from signalbox.semaphores.model import leases, waiters
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
-from signalbox.standings.model import standings, yokes
+from signalbox.standings.model import aggregates, declarations, yokes
 from signalbox.standings.tasks import run_task as run_standings_task
 from signalbox.tasks.model import Attempt, ErrorNote, Failure, subject_of
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 from signalbox.transforms.model import transform_from_record, transform_to_record
 from tests.compatibility.golden_records import (
     SEEDS,
@@ -150,7 +150,7 @@ def _version(data: Data) -> Data:
 
 
 def _counted(data: Data) -> Data:
-    counted = standings.Counted.from_record(data)
+    counted = aggregates.Counted.from_record(data)
     assert counted is not None
     return counted.to_record(yokes.YokeKey(data["user"], data["item"]))
 
@@ -202,9 +202,9 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "semaphores/*": _semaphore,
     "semaphores/*/releases/*": lambda data: leases.Release.from_record(data, NOW).to_record(),
     "semaphores/*/waiters/*": _waiter,
-    "standing_declarations/*": lambda data: standings.Declarations.from_record(data).to_record(),
-    "standings/*/entries/*": lambda data: standings.Standing.from_record(data).to_record(),
-    "standings/*/entries/*/adjustments/*": lambda data: standings.Adjustment.from_record(data).to_record(),
+    "standing_declarations/*": lambda data: declarations.Declarations.from_record(data).to_record(),
+    "standings/*/entries/*": lambda data: aggregates.Standing.from_record(data).to_record(),
+    "standings/*/entries/*/adjustments/*": lambda data: aggregates.Adjustment.from_record(data).to_record(),
     "transforms/*": lambda data: transform_to_record(transform_from_record(data)),
     "verifications/*": _verification,
     "yokes/*": _yoke,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from tests.bench import batches, leaderboards, measured_table, objects, standings, watchers

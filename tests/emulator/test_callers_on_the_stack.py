@@ -61,7 +61,7 @@ door = app.entry_point()
 """
 SCHEDULED = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("{name}")

@@ -83,7 +83,7 @@ notes = routes.entry_point()
 NOTE_WRITTEN = """
 import wording
 from signalbox.adapters import runtime
-from signalbox.adapters.http.events import document_written
+from signalbox.adapters.http.event_deliveries import document_written
 from signalbox.core.ports import Put
 
 @document_written("note_written")
@@ -92,7 +92,7 @@ def note_written(event):
 """
 NOTE_TASK = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import task_entry
+from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.core.ports import Put
 
 @task_entry("note_task")
@@ -132,7 +132,7 @@ note_desk = app.entry_point()
 """
 TICK = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("tick")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from signalbox.catalogue.code import completed, usage_of
+from signalbox.catalogue.derived_keys import completed, usage_of
 from signalbox.core.problems import Problem
 from signalbox_infra.local import child_processes
 from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving

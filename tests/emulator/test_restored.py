@@ -41,7 +41,7 @@ WORKS = """
 from pathlib import Path
 
 from signalbox import Completion, Function, Lease, Unavailable, documents, flow, objects
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 app = Function("works")
 OPEN = Path({path!r})

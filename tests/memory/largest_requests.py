@@ -24,10 +24,10 @@ from signalbox.documents.model import COLLECTION, Content
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
 from signalbox.links.service import refreshes
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.log import RecordedLog
-from signalbox.testing.platform import FunctionTable
-from signalbox.testing.task_queue import HeldTaskQueue
+from signalbox.testing.held_task_queue import HeldTaskQueue
+from signalbox.testing.manual_clock import ManualClock
+from signalbox.testing.recorded_log import RecordedLog
+from signalbox.testing.simulated_cloud import FunctionTable
 
 LARGE_BYTES = 300_000
 TARGETS = 100

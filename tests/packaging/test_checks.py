@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.reading import load
-from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.local.stack import Stack, StackError
 from signalbox_infra.packaging.function_checks import check, check_all
 from signalbox_infra.packaging.imported_modules import PackagingError

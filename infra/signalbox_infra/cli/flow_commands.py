@@ -23,7 +23,7 @@ from signalbox_infra.terminal_text import visible, visible_lines
 
 if TYPE_CHECKING:
     from signalbox.client.blocking.batches import Batch
-    from signalbox.client.blocking.runs import Run
+    from signalbox.client.blocking.objects_and_flows import Run
 
 FOLLOWED_SECONDS = 1.0
 """How often the progress of a batch is read."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from werkzeug.wrappers import Request, Response
 
-from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.actions import ACTIONS, OF_QUEUES
 from signalbox_infra.console.security_headers import BARE_HEADERS, HEADERS

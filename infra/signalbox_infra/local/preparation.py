@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.local.functions import spans
 from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.services.supervisor import StackError

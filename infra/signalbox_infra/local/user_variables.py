@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.refusals import refuse
 from signalbox.core.names import CALLBACK_KEYS
 
 FILE = ".env"

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from signalbox.catalogue.code import check_declared, usage_of
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.derived_keys import check_declared, usage_of
 from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.project import REQUIREMENTS, python_files
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.packaging.import_resolution import check_imports
 from signalbox_infra.packaging.imported_modules import PackagingError
 from signalbox_infra.packaging.requirements import locked_packages

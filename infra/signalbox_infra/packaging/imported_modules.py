@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.declared_in_code import parsed
 from signalbox.catalogue.project import KIT, PACKAGES
-from signalbox.catalogue.refusals import CatalogueError
-from signalbox.catalogue.syntax import parsed
 from signalbox.core.lazy_names import homes_of
 
 LIBRARY = "signalbox"

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.declared_in_code import parsed
 from signalbox.catalogue.project import REQUIREMENTS, own_files
 from signalbox.catalogue.reading import Function
-from signalbox.catalogue.refusals import CatalogueError
-from signalbox.catalogue.syntax import parsed
 from signalbox_infra.packaging.function_checks import check
 from signalbox_infra.packaging.imported_modules import LIBRARY, PackagingError, library_files
 from signalbox_infra.packaging.requirements import joined, locked_packages

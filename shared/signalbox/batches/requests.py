@@ -18,7 +18,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""

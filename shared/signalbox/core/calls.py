@@ -26,7 +26,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339
 
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

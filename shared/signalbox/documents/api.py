@@ -33,8 +33,8 @@ from signalbox.documents.requests import (
     condition_text,
 )
 from signalbox.documents.service import bulk, patches, transactions
-from signalbox.documents.service import documents as service
-from signalbox.documents.service.documents import DocumentPage
+from signalbox.documents.service import single_documents as service
+from signalbox.documents.service.single_documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage

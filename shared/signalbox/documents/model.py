@@ -23,7 +23,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from signalbox.core import record_values, values
+from signalbox.core import json_values, record_values
 from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -131,7 +131,7 @@ class Document:
         """
         if data is None:
             return None
-        content = values.decode({name: value for name, value in data.items() if name not in (RESERVED, "key")})
+        content = json_values.decode({name: value for name, value in data.items() if name not in (RESERVED, "key")})
         reserved = data.get(RESERVED)
         kept = reserved if isinstance(reserved, dict) else {}
         linked = kept.get("linked")
@@ -146,7 +146,7 @@ class Document:
         metadata = {**asdict(self.stamp), "linked": self.linked, "link_keys": link_keys, "link_fields": link_fields}
         if self.history:
             metadata["history"] = self.history.to_record()
-        record = {**values.encode(self.content), RESERVED: metadata}
+        record = {**json_values.encode(self.content), RESERVED: metadata}
         if exceeds_events(record):
             metadata["large"] = True
         return record
@@ -184,7 +184,7 @@ def check_body(key: str, body: Any) -> Content:
     if RESERVED in body:
         raise ReservedField(f"The field {RESERVED} is reserved.", field=RESERVED)
     content = {name: value for name, value in body.items() if name != "key"}
-    values.check(content)
+    json_values.check(content)
     return content
 
 
@@ -216,7 +216,7 @@ def goes_with(content: Content) -> list[str]:
 
 def digest_of(content: Content) -> str:
     """Return a hash that equal contents share, and different ones do not."""
-    return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]
+    return hashlib.sha256(json_values.canonical(content).encode()).hexdigest()[:32]
 
 
 def document_json(key: str, content: Content) -> Content:
@@ -274,7 +274,7 @@ class Size:
 
 def size_of(value: Any) -> Size:
     """Return the size of a value as stored."""
-    stored = values.encode(value)
+    stored = json_values.encode(value)
     return Size(record_values.size_bytes(stored), record_values.index_entries(stored))
 
 

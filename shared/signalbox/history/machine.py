@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
@@ -97,7 +97,7 @@ def record(state: State, after: Content | None, action: Action, author: str, rul
     if before is not None and (state.mark is None or state.mark.digest != digest(before)):
         assert state.update_time is not None, "a document with content exists"
         log.add(microseconds(state.update_time), "found", "", before)
-    if (before is None) != (after is None) or not values.same(before, after):
+    if (before is None) != (after is None) or not json_values.same(before, after):
         log.add(microseconds(state.read_time), action, author, after)
     return log.recorded()
 
@@ -164,7 +164,7 @@ def _patch(before: Content | None, after: Content | None) -> tuple[Patch, bool]:
         return patch_to_nothing(), True
     whole = patch_from_nothing(after)
     patch = whole if before is None else diff(before, after)
-    shorter = len(values.canonical(patch)) < len(values.canonical(whole))
+    shorter = len(json_values.canonical(patch)) < len(json_values.canonical(whole))
     return (patch, False) if shorter else (whole, True)
 
 

@@ -23,11 +23,11 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal, Self
 
-from signalbox.core import values
+from signalbox.core import json_values
+from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
 from signalbox.core.record_values import BYTES, raw_bytes
-from signalbox.core.values import same
 from signalbox.history.limits import LIMITS
 
 Operation = dict[str, Any]
@@ -206,7 +206,7 @@ class Entry:
 
         The patch is text, so that it can be any JSON. A long one is compressed, and a very long one is stored in parts.
         """
-        text = values.canonical(self.patch)
+        text = json_values.canonical(self.patch)
         record = {"action": self.action, "author": self.author, "whole": self.whole, "patch": text}
         if len(text) <= LIMITS.history_text_letters_max:
             return {path: record}
@@ -223,7 +223,7 @@ class Entry:
 
 def digest(content: Content) -> str:
     """Return a hash of a content; different contents have different hashes."""
-    return hashlib.sha256(values.canonical(content).encode()).hexdigest()[:32]
+    return hashlib.sha256(json_values.canonical(content).encode()).hexdigest()[:32]
 
 
 def mark_after(mark: Mark, version: int) -> Mark:

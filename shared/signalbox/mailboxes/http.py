@@ -1,7 +1,7 @@
 """What the routes and the tasks of objects and flows share."""
 
 from signalbox.adapters.http.routes import Request
-from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.core.effects import WakeUp
 from signalbox.core.problems import BadQuery
 from signalbox.mailboxes.limits import LIMITS

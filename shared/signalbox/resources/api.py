@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 from signalbox.adapters.http.routes import Request
 from signalbox.core.queries import Operator
-from signalbox.function.function import Function
+from signalbox.function.user_function import Function
 from signalbox.resources.http import Fields, Hooks, ResourceRoutes
 from signalbox.resources.machine import Action
 from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo

@@ -22,7 +22,7 @@ from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
-from signalbox.core.record_values import Key, order_key
+from signalbox.core.value_order import Key, order_key
 from signalbox.documents.model import RESOURCE_META, Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS

@@ -64,20 +64,11 @@ from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import (
-    NOT_COUNTED,
-    Adjustment,
-    Counted,
-    Declarations,
-    Entries,
-    Move,
-    Moves,
-    Place,
-    Recount,
-    Standing,
-    Threshold,
-)
-from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Value, Yoke, YokeKey
+from signalbox.standings.model.aggregates import NOT_COUNTED, Adjustment, Counted, Entries, Standing
+from signalbox.standings.model.declarations import Declarations, Threshold
+from signalbox.standings.model.recounts import Move, Moves, Place, Recount
+from signalbox.standings.model.tallies import ZERO, Tally, Value
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 
 RECOUNT_ATTEMPTS_MAX = 5
 """Attempts of one turn of a recount while its yokes are written."""

@@ -39,9 +39,11 @@ from signalbox.core.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visits, recount_task
-from signalbox.standings.model.standings import Declarations, Recount, Standing
+from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.declarations import Declarations
+from signalbox.standings.model.recounts import Recount
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
-from signalbox.standings.service.standings import read_declarations
+from signalbox.standings.service.declarations import read_declarations
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads, extremes, parsed, walk_counted
 
 Logged = tuple[StandingKey, ...]

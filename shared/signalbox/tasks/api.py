@@ -15,8 +15,9 @@ from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
+from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key, is_repeated
-from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
+from signalbox.tasks.model import TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from signalbox.core import keys, record_values, values
+from signalbox.core import json_values, keys, record_values
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, TooLarge
 from signalbox.transforms import machine
@@ -59,8 +59,8 @@ def check_transform_name(name: str) -> str:
 
 def check_transform(transform: Any) -> Any:
     """Return the transform. Raises a `Problem` if it cannot be stored or can never produce an object."""
-    values.check(transform)
-    if len(values.canonical(transform)) > LIMITS.transform_bytes_max:
+    json_values.check(transform)
+    if len(json_values.canonical(transform)) > LIMITS.transform_bytes_max:
         raise TooLarge(f"A transform has at most {LIMITS.transform_bytes_max:,} bytes.")
     if not machine.may_produce_an_object(transform):
         raise BadTransform("A transform must produce an object, and this one never does.")

@@ -12,7 +12,7 @@ from signalbox.core.ports import Delete, Ports, Put, Snapshot
 from signalbox.documents.model import Content, path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
-from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from signalbox.resources.model.fields import key_of

@@ -15,9 +15,12 @@ from signalbox.core.ports import Committed, Conflict, Delete, Ports, Put, Snapsh
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
-from signalbox.standings.model.standings import Adjustment, Counted, Place, Recount, Standing, Threshold
-from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
-from signalbox.standings.service.standings import ShownStanding
+from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
+from signalbox.standings.model.declarations import Threshold
+from signalbox.standings.model.recounts import Place, Recount
+from signalbox.standings.model.tallies import ZERO, Tally
+from signalbox.standings.model.yokes import COUNTED, StandingKey
+from signalbox.standings.service.reads import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault

@@ -24,7 +24,7 @@ from signalbox.mailboxes.model.messages import Delivery, message_path
 from signalbox.objects import model, service, storage
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallRecord, deletion, method_call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faults.objects.mailbox import unguarded
 from tests.simulation.linearizability.search import linearizable

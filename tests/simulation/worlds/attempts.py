@@ -33,8 +33,8 @@ from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine.attempts import resumed
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits, resumed
+from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore

@@ -24,8 +24,8 @@ from unittest import mock
 
 from signalbox import DocumentEvent, Function
 from signalbox.adapters import runtime
-from signalbox.adapters.http.events import received_event
-from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.http.event_deliveries import received_event
+from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
@@ -34,7 +34,7 @@ from signalbox.core.ports import Delete, Ports, Put, Query, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.tasks.model import FAILURES, failure_path
 from signalbox.tasks.service import failures
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.event_triggers import Trigger, Triggers
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, OVERTAKEN, REACHED

@@ -23,7 +23,8 @@ from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.model import FAILURES, Attempt, RetryLimits, Start, TaskSubject, failure_path
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import FAILURES, Attempt, Start, TaskSubject, failure_path
 from signalbox.tasks.service import failures, runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, REACHED

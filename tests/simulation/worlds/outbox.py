@@ -22,7 +22,7 @@ from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import OutOfTime, Ports, Put, Query, Snapshot, unlimited
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World

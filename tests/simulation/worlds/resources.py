@@ -23,7 +23,7 @@ from functools import partial
 from random import Random
 from typing import Annotated, Any
 
-from signalbox.core import outbox, values
+from signalbox.core import json_values, outbox
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ANYONE
@@ -36,7 +36,7 @@ from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import COLLECTION
 from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
@@ -45,7 +45,7 @@ from signalbox.resources.model.items import Item, Model, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest, conditions_of
 from signalbox.resources.service import ItemWrite, Receipt, StoredItem
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED
 from tests.simulation.world import Violation, World
@@ -198,7 +198,7 @@ class ResourcesWorld:
         request = PutRequest.from_request(pin, content)
 
         def work() -> None:
-            documents.put(self.world.ports, request)
+            single_documents.put(self.world.ports, request)
 
         self.world.start(f"{pin} is put on {item}", work)
 
@@ -358,7 +358,7 @@ class ResourcesWorld:
                     raise Violation(f"{key} is left, and {target}, on which it depends, was deleted")
             embedding = Embedding({target: contents.get(target) for target in links.link_keys(content)})
             expected = links.embed_links(key, content, embedding)
-            if not values.same(expected, content):
+            if not json_values.same(expected, content):
                 raise Violation(f"{key} shows {content}, a put now would embed {expected}")
 
 

@@ -16,7 +16,7 @@ from signalbox.core.ports import DocumentEvent, Ports, Snapshot
 from signalbox.documents.model import COLLECTION
 from signalbox.links import tasks
 from signalbox.links.service import refreshes, verifications
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.simulation.worlds.links.kinds import Kind, Kinds
 from tests.simulation.worlds.links.world import LinksWorld, drawn_writers

@@ -20,7 +20,7 @@ from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.requests import BatchesQuery
 from signalbox.batches.service import lists
 from signalbox.core.ports import Change

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.requests import BatchSpec
@@ -16,7 +16,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import OutOfTime, Put
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import EPOCH
-from signalbox.testing.clock import budget_of
+from signalbox.testing.manual_clock import budget_of
 from tests.unit.batches.batch_harness import BatchHarness, batch
 
 DEADLINE_SECONDS = 60

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
@@ -12,7 +12,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Query
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 from tests.unit.cost_table import row_cost
 

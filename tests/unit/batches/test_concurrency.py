@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.machine.units import chains_of_all
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, failed, succeeded

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches import storage
 from signalbox.batches.model.units import PlacedUnit, succeeded
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest

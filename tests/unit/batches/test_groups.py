@@ -20,7 +20,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
 from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, broken_at
 from tests.unit.batches.batch_harness import batch as body
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.model.units import PlacedUnit, failed
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population, units
@@ -14,7 +14,8 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Query
 from signalbox.core.problems import BadValue, Unavailable
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 

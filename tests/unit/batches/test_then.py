@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.problems import Problem, TooLarge
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import ALARM, ANNOUNCE, TASK, BatchHarness, batch, broken_at
 from tests.unit.cost_table import row_cost

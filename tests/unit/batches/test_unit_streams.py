@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, batch
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch, BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec, UnitsQuery
@@ -17,7 +17,7 @@ from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as kit_harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, broken_at, squares
 from tests.unit.cost_table import row_cost
 

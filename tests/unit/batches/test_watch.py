@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches import storage
 from signalbox.batches.http import watch_feeds
 from signalbox.batches.http.watch_feeds import Feed
@@ -23,8 +23,8 @@ from signalbox.batches.service.units import complete_by_index
 from signalbox.batches.storage import read_header
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery
-from signalbox.testing.limits import replaced
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import BatchHarness, batch, broken_at
 from tests.unit.cost_table import row_cost
 

@@ -19,7 +19,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
-from signalbox.client.blocking.runs import Run
+from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
 from signalbox_infra.cli import flow_replay
 from signalbox_infra.cli.main import main

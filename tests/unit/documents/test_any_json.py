@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from signalbox.core.values import canonical
+from signalbox.core.json_values import canonical
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import RESERVED

@@ -17,7 +17,8 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
 

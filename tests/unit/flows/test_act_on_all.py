@@ -13,7 +13,7 @@ from signalbox.flows.service import lists
 from signalbox.flows.tasks import bulk
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 URN = "urn:signalbox:problem:"
 app = Function("mills")

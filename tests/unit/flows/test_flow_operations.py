@@ -33,7 +33,7 @@ from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.tasks.api import Call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
 
 NOT_PROBLEMS: Any = [Problem]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signalbox.core.values import canonical
+from signalbox.core.json_values import canonical
 from signalbox.history import model
 
 NAMES = st.sampled_from(["a", "b", "", "~", "/", "~1", "0", "-", "é"])

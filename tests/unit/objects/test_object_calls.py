@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.problems import OtherBody
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -19,7 +19,7 @@ from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
 from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, method_call
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.service import failures
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import CODE, Counter, Objects, due_at, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform

@@ -13,7 +13,7 @@ from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
 from signalbox.rates.storage import wait_of
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 BAD_SETTINGS = ((0, 1), (-1, 1), ("60", 1), (True, 1), (float("inf"), 1), (30_001, 1), (60, 0), (60, 10_001), (60, 1.5))

@@ -14,7 +14,7 @@ from signalbox.documents.model import path_of
 from signalbox.links.service import refreshes
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 class Shelf:

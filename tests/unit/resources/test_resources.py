@@ -17,7 +17,7 @@ from signalbox.documents.model import path_of, wanted_path
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 class ToDo:

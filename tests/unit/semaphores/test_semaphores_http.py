@@ -16,7 +16,7 @@ from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, PAUSED
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import read_waiter
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]

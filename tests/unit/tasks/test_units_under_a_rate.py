@@ -8,7 +8,7 @@ import pytest
 
 from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.api import forget_liveness
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
@@ -20,7 +20,8 @@ from signalbox.rates import service
 from signalbox.rates import tasks as rates_tasks
 from signalbox.rates.model import waits_of
 from signalbox.rates.requests import RateSettings
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

@@ -8,15 +8,15 @@ import pytest
 
 from signalbox import Call, Completion, Function, Problem, SubBatch, Unit, batch, semaphore, sub_batch
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.tasks.machine.attempts import with_unit
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits, with_unit
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

@@ -7,8 +7,8 @@ from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
 from signalbox.catalogue.reading import Catalogue, Queue
+from signalbox.core.composite_indexes import Index
 from signalbox.core.effects import Backoff
-from signalbox.core.queries import Index
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
 """What the local stack takes from the environment: all else there may be meant for the cloud."""

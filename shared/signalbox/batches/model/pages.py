@@ -14,7 +14,7 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun, counters, grouped_record, rated_record
 from signalbox.batches.model.units import PlacedUnit, first_runs
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
 
@@ -161,7 +161,7 @@ def loaded(record: Mapping[str, Any] | None) -> Loaded:
 
 def digest(*parts: Any) -> str:
     """Return a hash of a request, by which a repeat is recognized."""
-    return hashlib.sha256(values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(json_values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def json_text(value: Any) -> str:

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from signalbox.client.aio.paging import pages
+from signalbox.client.aio.lease_renewal import Repeated, sleep
+from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
-from signalbox.client.aio.waiting import Repeated, sleep
 from signalbox.client.identity import NoIdentity
 from signalbox.client.machine import Answer, Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from signalbox.client.aio.waiting import in_thread, sleep
+from signalbox.client.aio.lease_renewal import in_thread, sleep
 from signalbox.client.identity import Fetch, Tokens, default_token
 from signalbox.client.machine import Answer, Answered, Attempts, EventReader
 from signalbox.client.model import Event, Json

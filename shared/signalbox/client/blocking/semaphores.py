@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.lease_renewal import Repeated, sleep
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
-from signalbox.client.blocking.waiting import Repeated, sleep
 from signalbox.client.identity import NoIdentity
 from signalbox.client.machine import Answer, Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited

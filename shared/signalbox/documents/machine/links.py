@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Any
 
 from signalbox.core import record_values
+from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
 from signalbox.core.record_values import Path
-from signalbox.core.values import same
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.copies import (
     TOO_LARGE,

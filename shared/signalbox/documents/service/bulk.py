@@ -29,7 +29,7 @@ from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import COLLECTION, METADATA_FIELDS, RESERVED, Content, StoredDocument, path_of
 from signalbox.documents.requests import BulkPutRequest, PutRequest
-from signalbox.documents.service.documents import put
+from signalbox.documents.service.single_documents import put
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.records import Found, noted
 from signalbox.documents.storage.writes import DocumentWrite, put_write, write_each

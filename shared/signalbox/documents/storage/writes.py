@@ -15,8 +15,8 @@ from itertools import accumulate
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.identity import AUTHOR
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write

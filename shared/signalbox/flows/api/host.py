@@ -13,8 +13,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
-from signalbox.adapters.http.tasks import TaskDelivery
-from signalbox.adapters.rows import write_archive
+from signalbox.adapters.http.task_deliveries import TaskDelivery
+from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import calls
 from signalbox.core.effects import Json
@@ -32,7 +32,8 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.model import Attempt, RetryLimits, TaskContext
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, TaskContext
 
 
 class InFlow(RuntimeError):

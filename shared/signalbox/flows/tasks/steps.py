@@ -46,7 +46,8 @@ from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.model import Attempt, RetryLimits, Start
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import runs
 
 Code = Callable[[None, Start], Json]

@@ -46,10 +46,11 @@ from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.machine.failures import text_of
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.machine.failures import explained, text_of
 from signalbox.tasks.machine.permit_release import is_released_at_once, is_released_on_return, may_wait_again
 from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
-from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
+from signalbox.tasks.model import FIRST, Attempt, ErrorNote, Start, TaskSubject, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts
 

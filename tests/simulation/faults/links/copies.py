@@ -21,7 +21,7 @@ from signalbox.documents.model import Content, Document, Size, path_of, size_of
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import storage
 from signalbox.links.service import refreshes
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, original, planted

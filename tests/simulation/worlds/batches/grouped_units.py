@@ -24,7 +24,8 @@ from signalbox.batches.service import units
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Store
 from signalbox.core.problems import Unavailable
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.processes import Killed
 from tests.simulation.reached_counts import CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, REACHED

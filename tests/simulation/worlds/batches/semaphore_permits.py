@@ -25,8 +25,8 @@ from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine.attempts import resumed, with_unit
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits, resumed, with_unit
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.simulation.reached_counts import PERMITS_WAITED, REACHED, SEMAPHORES_AGAIN, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation

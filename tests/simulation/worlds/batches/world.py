@@ -38,7 +38,7 @@ from signalbox.core.problems import Problem
 from signalbox.tasks.machine.attempts import with_unit
 from signalbox.tasks.model import Start, TaskSubject
 from signalbox.tasks.service import runs
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World

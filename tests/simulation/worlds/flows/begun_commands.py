@@ -20,7 +20,7 @@ from random import Random
 
 from signalbox.core.ports import Snapshot
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.reached_counts import REACHED, SUSPENDED
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation

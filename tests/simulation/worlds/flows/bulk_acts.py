@@ -46,9 +46,10 @@ from signalbox.flows.model.messages import Cancel, message_from_record
 from signalbox.flows.service import lists, messages, starts, suspensions
 from signalbox.flows.tasks import bulk, turns
 from signalbox.mailboxes.model.messages import HEADER, Delivery
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import ACTED_ON, REACHED, SKIPPED
 from tests.simulation.world import Violation, World

@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 
 from signalbox.flows.limits import LIMITS
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.simulation.world_lengths import faults
 from tests.simulation.worlds.flows.inline_step_code import InlineSteps

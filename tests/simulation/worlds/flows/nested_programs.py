@@ -22,13 +22,13 @@ from datetime import timedelta
 from random import Random
 from unittest import mock
 
-from signalbox.core import validation
+from signalbox.core import write_checks
 from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Query
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
 from signalbox.flows.model.addresses import FlowAddress
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE
 from tests.simulation.reached_counts import REACHED, TASKS_REFUSED
 from tests.simulation.world import Violation
@@ -86,8 +86,8 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     small |= {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": own.choice((PAGE // 2, PAGE, PAGE, 50))} | _limits(
         more
     )
-    store_max = most + ENVELOPE_BYTES if most else validation.COMMIT_BYTES_MAX
-    with replaced(**small), mock.patch.object(validation, "COMMIT_BYTES_MAX", store_max):
+    store_max = most + ENVELOPE_BYTES if most else write_checks.COMMIT_BYTES_MAX
+    with replaced(**small), mock.patch.object(write_checks, "COMMIT_BYTES_MAX", store_max):
         NestedWorld(seed, own, kind, trace).run()
     if Random(f"{seed}-permit").random() < PERMIT_RATE:
         small = {"lease_seconds_max": LEASE_SECONDS, "mailbox_page": PAGE, "flow_starts_max": STARTS_UNLIMITED}

@@ -10,7 +10,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from signalbox.adapters.http.tasks import LATE_SECONDS
+from signalbox.adapters.http.task_deliveries import LATE_SECONDS
 from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
 from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
@@ -20,7 +20,8 @@ from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.semaphores import tasks
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from tests.simulation.cloud_tasks import NAME_KEPT_SECONDS
 from tests.simulation.fault_rates import STEP_ERROR_PASSES_RATE, STEP_FAILS_RATE
 from tests.simulation.reached_counts import REACHED, STEPS_RUN, TASKS_PURGED

@@ -28,7 +28,7 @@ from signalbox.flows.model.definitions import Flows
 from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE, STEP_FAILS_RATE, FaultRates
 from tests.simulation.reached_counts import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
 from tests.simulation.versions import versions_of

@@ -11,7 +11,7 @@ from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import StoredDocument
 from signalbox.documents.requests import UNCONDITIONAL, BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
-from signalbox.documents.service import bulk, documents, transactions
+from signalbox.documents.service import bulk, single_documents, transactions
 from signalbox.documents.service import patches as documents_patches
 from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage.records import etag_of
@@ -72,7 +72,7 @@ class Users:
             self._world.start(f"user puts {' '.join(contents)}", lambda: self._put_many(contents))
         elif act == "delete":
             condition = Precondition(if_match=Tags(every=True)) if self._kind.large else UNCONDITIONAL
-            self._world.start(f"user deletes {key}", lambda: documents.delete(self._world.ports, key, condition))
+            self._world.start(f"user deletes {key}", lambda: single_documents.delete(self._world.ports, key, condition))
         else:
             content = self._content(key)
             self._world.start(f"another client on {key}", lambda: self._write_past(key, content))
@@ -154,7 +154,7 @@ class Users:
 
         self._world.log(f"puts {content}")
         self._expect(Act(check))
-        documents.put(self._world.ports, PutRequest.from_request(key, content))
+        single_documents.put(self._world.ports, PutRequest.from_request(key, content))
 
     def _patch(self, key: str) -> model.Content:
         """Return some fields only, so that what others write in other fields must stay."""
@@ -183,7 +183,7 @@ class Users:
         self._expect(Act(check))
         tags = Tags(frozenset([seen])) if seen else Tags(every=True)
         condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
-        documents.put(self._world.ports, PutRequest.from_request(key, content, condition))
+        single_documents.put(self._world.ports, PutRequest.from_request(key, content, condition))
 
     def _put_many(self, contents: dict[str, model.Content]) -> None:
         def check(before: Snapshot, written: model.Content) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.ports import Query, Snapshot, Store
 from signalbox.core.problems import Problem
 from signalbox.documents import model
@@ -151,16 +151,16 @@ class Checks:
     def _check_document(key: str, document: model.Document, expected: model.Content) -> None:
         if not document.stamp_matches:
             raise Violation(f"{key} was not normalized: {document.content}")
-        if values.canonical(expected) != values.canonical(document.content):
+        if json_values.canonical(expected) != json_values.canonical(document.content):
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
 
 
 def _shows(copy: model.Content, made: model.Content, above: str) -> bool:
     """Return whether a copy equals the expected one, or is less deep because that one does not fit."""
-    if values.same(made, copy):
+    if json_values.same(made, copy):
         return True
     less_deep = range(1, LINK_LEVELS_MAX) if copies.any_too_large(copy) else ()
-    return any(values.same(copies.cut(made, above, levels, "link_too_large"), copy) for levels in less_deep)
+    return any(json_values.same(copies.cut(made, above, levels, "link_too_large"), copy) for levels in less_deep)
 
 
 def links_deep(value: Any) -> int:
@@ -196,8 +196,8 @@ def _embedded(key: str, content: model.Content, shown: dict[str, model.Content |
 def bare(content: model.Content) -> str:
     """Return the content that a user wrote: without copies, links have only their keys."""
     links_alone = {at: {"key": link["key"]} for at, link in links.links_of(content)}
-    return values.canonical(links.with_copies(content, links_alone))
+    return json_values.canonical(links.with_copies(content, links_alone))
 
 
 def _shown(document: model.Document | None) -> str:
-    return values.canonical(None if document is None else document.content)
+    return json_values.canonical(None if document is None else document.content)

@@ -23,7 +23,7 @@ from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.links import tasks
 from signalbox.links.service import refreshes, verifications
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import World
 from tests.simulation.world_lengths import operations_max

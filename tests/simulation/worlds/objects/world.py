@@ -35,7 +35,7 @@ from signalbox.objects import service
 from signalbox.objects import sweep as objects_sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import Applied, Apply, CallPlace, CallRecord, Message
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.processes import Killed

@@ -27,7 +27,7 @@ from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import LANES_SHARED, REACHED, SHARES_GRANTED
 from tests.simulation.versions import versions_of

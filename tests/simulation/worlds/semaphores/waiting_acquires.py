@@ -28,7 +28,7 @@ from signalbox.semaphores.http import acquire_in_turn
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation import processes
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedClock

@@ -17,7 +17,7 @@ from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import Violation, World
 

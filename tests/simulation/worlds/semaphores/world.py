@@ -26,8 +26,8 @@ from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
-from signalbox.testing.clock import budget_of
-from signalbox.testing.limits import replaced
+from signalbox.testing.manual_clock import budget_of
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record

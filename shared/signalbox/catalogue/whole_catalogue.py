@@ -9,18 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
 from signalbox.catalogue.entries import Declared, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import ENQUEUING, Function
-from signalbox.catalogue.refusals import CatalogueError, refuse
 from signalbox.core.calls import Call, check_arguments
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import (
-    ANYONE,
-    CALL_OBJECT,
-    FLOWS_QUEUE,
-    OBJECTS_QUEUE,
-    TASKS_QUEUE,
-)
+from signalbox.core.names import ANYONE, CALL_OBJECT, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
 from signalbox.core.problems import BadArgument
 from signalbox.history.model import HistoryRule
 

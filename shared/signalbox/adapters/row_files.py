@@ -19,7 +19,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.http.json_bodies import parse, render
 from signalbox.adapters.settings import settings
 from signalbox.core.problems import NotFound, Problem
 

@@ -1,4 +1,4 @@
-"""Pauses, threads and the renewal of a lease, for code that is awaited. `blocking.waiting` has the same names."""
+"""Pauses, threads and the renewal of a lease, for code that is awaited. `blocking.lease_renewal` has the same names."""
 
 import asyncio
 import contextlib

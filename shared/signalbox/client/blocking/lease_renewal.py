@@ -1,4 +1,4 @@
-"""Pauses, threads and the renewal of a lease, for code that blocks. `aio.waiting` has the same names."""
+"""Pauses, threads and the renewal of a lease, for code that blocks. `aio.lease_renewal` has the same names."""
 
 import threading
 import time

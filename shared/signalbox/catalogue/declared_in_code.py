@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.function_entries import url_segment
-from signalbox.catalogue.refusals import CatalogueError
 from signalbox.core.document_patterns import KINDS, WRITTEN
 from signalbox.core.names import (
     ADMIT_QUEUE,
@@ -67,7 +67,7 @@ ROUTE_DECORATOR = frozenset({"http"})
 EVENT_DECORATOR = frozenset({"document_written"})
 DOCUMENT_DECORATOR = frozenset({"on_document"})
 OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
-"""The arguments of the task of an event (`signalbox.adapters.http.events.ReceivedEvent`)."""
+"""The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
 
 CALLBACKS = frozenset({"callbacks"})
 SCHEDULE_DECORATOR = frozenset({"schedule"})

@@ -1,4 +1,3 @@
-# Generated from client/aio/client.py by `make client`: change that one.
 """The client itself: the names under which everything else is found."""
 
 import uuid
@@ -9,13 +8,13 @@ from urllib.parse import parse_qs, unquote
 
 import httpx
 
-from signalbox.client.blocking.batches import Batch, Batches, Failures, Tasks
-from signalbox.client.blocking.documents import Documents, Transforms, Verifications
-from signalbox.client.blocking.rates import Rate, Rates
-from signalbox.client.blocking.runs import Flow, Object, Objects
-from signalbox.client.blocking.semaphores import CriticalSection, Semaphore, Semaphores
-from signalbox.client.blocking.standings import Standings, Yokes
-from signalbox.client.blocking.transport import Transport
+from signalbox.client.aio.batches import Batch, Batches, Failures, Tasks
+from signalbox.client.aio.documents import Documents, Transforms, Verifications
+from signalbox.client.aio.objects_and_flows import Flow, Object, Objects
+from signalbox.client.aio.rates import Rate, Rates
+from signalbox.client.aio.semaphores import CriticalSection, Semaphore, Semaphores
+from signalbox.client.aio.standings import Standings, Yokes
+from signalbox.client.aio.transport import Transport
 from signalbox.client.identity import Fetch
 from signalbox.client.model import Json
 from signalbox.client.requests import MISSING, keyed
@@ -23,7 +22,7 @@ from signalbox.client.requests import MISSING, keyed
 LOCAL = "http://127.0.0.1:8080/"
 
 
-class Client:
+class AsyncClient:
     """A client of one deployment, or of the local stack.
 
     - ``base_url``: as `make deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
@@ -39,7 +38,7 @@ class Client:
         *,
         token: Fetch | None = None,
         retry_seconds: float = 60.0,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if not base_url.endswith(("/", "-")):
             base_url += "/"
@@ -55,17 +54,19 @@ class Client:
         self.yokes = Yokes(self._transport)
         self.standings = Standings(self._transport)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connections."""
-        self._transport.close()
+        await self._transport.close()
 
-    def request(
+    async def request(
         self,
         method: str,
         path: str,
@@ -83,7 +84,9 @@ class Client:
         route, _, query = path.strip("/").partition("?")
         segments = (unquote(segment) for segment in route.split("/")) if route else ()
         asked = {**parse_qs(query), **(parameters or {})}
-        return self._transport.json(method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})})
+        return await self._transport.json(
+            method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})}
+        )
 
     def semaphore(self, name: str) -> Semaphore:
         """Return the semaphore of a name, without asking whether it exists."""

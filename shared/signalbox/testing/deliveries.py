@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from google.events.cloud.firestore import DocumentEventData
 
+from signalbox.adapters.cost_meter import Cost
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
-from signalbox.adapters.meter import Cost
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Data, DocumentEvent, Snapshot
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from signalbox.adapters.logs import current_trace
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.testing.clock import ManualClock
+from signalbox.testing.manual_clock import ManualClock
 
 RETRY_SECONDS = 1.0
 """Pause before a failed delivery of a task is repeated."""

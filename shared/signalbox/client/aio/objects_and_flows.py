@@ -1,17 +1,16 @@
-# Generated from client/aio/runs.py by `make client`: change that one.
 """Objects and flows."""
 
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from signalbox.client.blocking.batches import Batch
-from signalbox.client.blocking.paging import pages
-from signalbox.client.blocking.transport import Transport
-from signalbox.client.blocking.waiting import sleep
+from signalbox.client.aio.batches import Batch
+from signalbox.client.aio.lease_renewal import sleep
+from signalbox.client.aio.list_pages import pages
+from signalbox.client.aio.transport import Transport
 from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
@@ -34,38 +33,38 @@ class ObjectCall:
         self._address = address
         self.id = id
 
-    def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+    async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
         """Wait for the method's result. Raises `CallFailed` with its problem, and `TimeoutError`."""
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
             parameters = {"wait_seconds": wait}
-            answer = self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
+            answer = await self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
             if answer.member("ready", bool):
                 return outcome(answer)
-            sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
+            await sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
 
-    def raise_outcome(self, error: ApiError) -> None:
+    async def raise_outcome(self, error: ApiError) -> None:
         """Raise `CallFailed` if `error` is the problem of the method and not a refusal of the call."""
         if isinstance(error, Unavailable):
             return
         try:
-            answer = self._transport.send("GET", *self._address, "calls", self.id)
+            answer = await self._transport.send("GET", *self._address, "calls", self.id)
             failed = failure(answer)
         except ApiError:
             return
         if failed is not None:
             raise failed from error
 
-    def then(self, continuation: TaskCall) -> None:
+    async def then(self, continuation: TaskCall) -> None:
         """Run a task with the outcome, now or when it is there."""
         body = {"continuation": continuation}
         key = keyed(str(uuid.uuid4()))
-        self._transport.json("POST", *self._address, "calls", self.id, "then", body=body, headers=key)
+        await self._transport.json("POST", *self._address, "calls", self.id, "then", body=body, headers=key)
 
-    def call(self, method: str, **arguments: Json) -> "ObjectCall":
+    async def call(self, method: str, **arguments: Json) -> "ObjectCall":
         """Call a method of the object that this call results in, once it is there."""
-        found = self._transport.send(
+        found = await self._transport.send(
             "POST",
             *self._address,
             "calls",
@@ -85,7 +84,7 @@ class Object:
         self._transport = transport
         self._address = (function, "objects", class_name, key)
 
-    def call(self, method: str, *, timeout_seconds: float = WAIT_SECONDS_MAX, **arguments: Json) -> Json:
+    async def call(self, method: str, *, timeout_seconds: float = WAIT_SECONDS_MAX, **arguments: Json) -> Json:
         """Call a method and wait for its result.
 
         Raises `CallFailed` with the problem that the method raised, `ApiError` if the call was refused or the method is
@@ -93,32 +92,32 @@ class Object:
         """
         began, call = time.monotonic(), ObjectCall(self._transport, self._address, str(uuid.uuid4()))
         try:
-            answer = self._post(call.id, method, arguments, min(WAIT_SECONDS_MAX, timeout_seconds))
+            answer = await self._post(call.id, method, arguments, min(WAIT_SECONDS_MAX, timeout_seconds))
         except ApiError as error:
-            call.raise_outcome(error)
+            await call.raise_outcome(error)
             raise
         if answer.member("ready", bool):
             return outcome(answer)
-        return call.result(timeout_seconds - (time.monotonic() - began))
+        return await call.result(timeout_seconds - (time.monotonic() - began))
 
-    def post(self, method: str, **arguments: Json) -> ObjectCall:
+    async def post(self, method: str, **arguments: Json) -> ObjectCall:
         """Call a method without waiting for it."""
         call = ObjectCall(self._transport, self._address, str(uuid.uuid4()))
-        self._post(call.id, method, arguments, 0)
+        await self._post(call.id, method, arguments, 0)
         return call
 
-    def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Answer:
+    async def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Answer:
         options = {"parameters": {"wait_seconds": wait_seconds}, "headers": keyed(id)}
-        return self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
+        return await self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
 
-    def show(self) -> dict[str, Json]:
+    async def show(self) -> dict[str, Json]:
         """Return whether the object exists, its revision, and how many messages wait for it."""
-        found = self._transport.send("GET", *self._address)
+        found = await self._transport.send("GET", *self._address)
         return found.shaped(dict)
 
-    def delete(self) -> None:
+    async def delete(self) -> None:
         """Delete the object in its turn, behind the calls that wait already."""
-        self._transport.json("DELETE", *self._address, headers=keyed(str(uuid.uuid4())))
+        await self._transport.json("DELETE", *self._address, headers=keyed(str(uuid.uuid4())))
 
 
 class Objects:
@@ -128,7 +127,7 @@ class Objects:
         self._transport = transport
         self._address = (function, "objects", class_name)
 
-    def list(self, *, prefix: str | None = None) -> Iterator[dict[str, str]]:
+    def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, str]]:
         """Iterate over the objects by key, perhaps only those whose keys begin with `prefix`."""
         return pages(self._transport, "objects", *self._address, parameters={"prefix": prefix})
 
@@ -141,40 +140,40 @@ class Run:
         self._address = (function, "flows", flow, id)
         self.id = id
 
-    def show(self, wait_seconds: float | None = None) -> RunShown:
+    async def show(self, wait_seconds: float | None = None) -> RunShown:
         """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
-        found = self._show(wait_seconds)
+        found = await self._show(wait_seconds)
         return found.shaped(RunShown)
 
-    def _show(self, wait_seconds: float | None) -> Answer:
-        return self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
+    async def _show(self, wait_seconds: float | None) -> Answer:
+        return await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
 
-    def result(self, timeout_seconds: float) -> Json:
+    async def result(self, timeout_seconds: float) -> Json:
         """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
         patience = Patience(time.monotonic() + timeout_seconds)
         while True:
             wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
-            shown = self._show(wait)
+            shown = await self._show(wait)
             if shown.member("state", str) in ENDED:
                 return outcome(shown)
-            sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
+            await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
 
-    def send(self, event: str, value: Json = None) -> None:
+    async def send(self, event: str, value: Json = None) -> None:
         """Send an event, once. It is kept until the flow waits for it."""
-        self._transport.json(
+        await self._transport.json(
             "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
         )
 
-    def cancel(self, reason: str | None = None) -> None:
+    async def cancel(self, reason: str | None = None) -> None:
         """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
         body, key = given(reason=reason), keyed(str(uuid.uuid4()))
-        self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
+        await self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
 
-    def terminate(self, reason: str | None = None) -> None:
+    async def terminate(self, reason: str | None = None) -> None:
         """End the run as cancelled without running its code."""
-        self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
+        await self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
 
-    def fork(
+    async def fork(
         self,
         id: str,
         from_entry: int,
@@ -190,58 +189,58 @@ class Run:
         a lock there or does not fit the entries, or if the id was used in another way.
         """
         options = given(arguments=arguments, on_complete=on_complete, labels=labels, timeout_seconds=timeout_seconds)
-        self._transport.json("POST", *self._address, "fork", body={"id": id, "from_entry": from_entry, **options})
+        await self._transport.json("POST", *self._address, "fork", body={"id": id, "from_entry": from_entry, **options})
         function, _, flow, _ = self._address
         return Run(self._transport, function, flow, id)
 
-    def suspend(self, reason: str | None = None) -> None:
+    async def suspend(self, reason: str | None = None) -> None:
         """Let the run take no further step until it is resumed. Raises `Conflict` if it has ended."""
-        self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
+        await self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """Let a run that is suspended continue, or one that is stuck try again now."""
-        self._transport.json("POST", *self._address, "resume")
+        await self._transport.json("POST", *self._address, "resume")
 
-    def query(self, name: str, /, **arguments: Json) -> Json:
+    async def query(self, name: str, /, **arguments: Json) -> Json:
         """Return what the code of the run answers, from a replay of its log that changes nothing.
 
         Raises `Conflict` if it cannot answer, and `NotFound`.
         """
         parameters = {"arguments": json.dumps(arguments)} if arguments else {}
-        found = self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
+        found = await self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
         return found.part("result").content
 
-    def queries(self) -> list[str]:
+    async def queries(self) -> list[str]:
         """Return the names of the queries that the code of the run answers now."""
-        found = self._transport.send("GET", *self._address, "queries")
+        found = await self._transport.send("GET", *self._address, "queries")
         return found.member("queries", list)
 
-    def log(self) -> Iterator[dict[str, Json]]:
+    def log(self) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the entries of the log, in order."""
         return pages(self._transport, "entries", *self._address, "log")
 
-    def watch(self) -> Iterator[Event]:
+    async def watch(self) -> AsyncIterator[Event]:
         """Iterate over the run's events (``entry`` of its log, ``progress``, ``complete``) until it has ended.
 
         A stream that breaks is opened again where it ended.
         """
-        for event in self._transport.events(*self._address, "events"):
+        async for event in self._transport.events(*self._address, "events"):
             yield event
 
-    def whole_log(self) -> dict[str, Json]:
+    async def whole_log(self) -> dict[str, Json]:
         """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
-        page = self._transport.send("GET", *self._address, "log")
+        page = await self._transport.send("GET", *self._address, "log")
         entries, execution = page.member("entries", list), page.member("execution_id", str)
         while token := page.shaped(dict).pop("next_page_token", None):
-            page = self._transport.send("GET", *self._address, "log", parameters={"page_token": token})
+            page = await self._transport.send("GET", *self._address, "log", parameters={"page_token": token})
             if page.member("execution_id", str) != execution:
-                return self.whole_log()  # the run has continued as new meanwhile
+                return await self.whole_log()  # the run has continued as new meanwhile
             entries += page.member("entries", list)
         return {**page.shaped(dict), "entries": entries}
 
-    def delete(self) -> None:
+    async def delete(self) -> None:
         """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
-        self._transport.json("DELETE", *self._address)
+        await self._transport.json("DELETE", *self._address)
 
 
 class Flow:
@@ -258,24 +257,24 @@ class Flow:
         options = self._options | given(labels=labels, timeout_seconds=timeout_seconds)
         return Flow(self._transport, self._function, self._name, **options)
 
-    def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+    async def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
         """Start a run under an id. The same again changes nothing; with other arguments it raises `Conflict`."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
-        self._transport.json("POST", self._function, "flows", self._name, id, body=body)
+        await self._transport.json("POST", self._function, "flows", self._name, id, body=body)
         return self.run(id)
 
-    def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+    async def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
         """Start a run under an id that the deployment draws, once; the returned run has it."""
         body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
         key = keyed(str(uuid.uuid4()))
-        started = self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
+        started = await self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
         return self.run(started.member("id", str))
 
     def run(self, id: str) -> Run:
         """Return the run of an id, without asking whether it exists."""
         return Run(self._transport, self._function, self._name, id)
 
-    def count(
+    async def count(
         self,
         state: str | None = None,
         label: str | None = None,
@@ -285,10 +284,10 @@ class Flow:
     ) -> int:
         """Return the number of the runs, perhaps only of those that `runs` would list."""
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
-        found = self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
+        found = await self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
         return found.member("count", int)
 
-    def act_on_all(
+    async def act_on_all(
         self,
         action: str,
         *,
@@ -304,7 +303,7 @@ class Flow:
         """
         chosen = given(state=state, label=label, prefix=prefix, reason=reason)
         address, key = (self._function, "flows", self._name, ":act"), keyed(str(uuid.uuid4()))
-        found = self._transport.send("POST", *address, body={"action": action, **chosen}, headers=key)
+        found = await self._transport.send("POST", *address, body={"action": action, **chosen}, headers=key)
         return Batch(self._transport, found.member("batch", str))
 
     def runs(
@@ -316,7 +315,7 @@ class Flow:
         started_before: datetime | None = None,
         *,
         newest_first: bool = False,
-    ) -> Iterator[dict[str, Json]]:
+    ) -> AsyncIterator[dict[str, Json]]:
         """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
 
         With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the

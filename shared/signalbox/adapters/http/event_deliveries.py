@@ -19,8 +19,8 @@ from werkzeug.exceptions import HTTPException, InternalServerError, ServiceUnava
 
 from signalbox.adapters import runtime
 from signalbox.adapters.firestore.values import decode_fields, timestamp
-from signalbox.adapters.http.bodies import event_body
 from signalbox.adapters.http.cloud_run import calling_account
+from signalbox.adapters.http.json_bodies import event_body
 from signalbox.adapters.http.request_log import LogEntry, entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,

@@ -13,7 +13,7 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.access import Access, AccessRules
 from signalbox.adapters.http.request_log import entry_point
 from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
-from signalbox.adapters.http.tasks import TaskDelivery, forwarding_entry, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
@@ -46,14 +46,14 @@ from signalbox.resources import problems as resources_problems
 from signalbox.standings import problems as standings_problems
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.machine.attempts import event_attempt
+from signalbox.tasks.machine.attempts import RetryLimits, event_attempt
 from signalbox.tasks.machine.idempotency_keys import hold, idempotent_calls
-from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start, TaskContext, TaskSubject
+from signalbox.tasks.model import FIRST, Attempt, Start, TaskContext, TaskSubject
 from signalbox.tasks.service import failures, runs
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
-    from signalbox.adapters.http.events import ReceivedEvent
+    from signalbox.adapters.http.event_deliveries import ReceivedEvent
     from signalbox.batches.model.units import Completion
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
@@ -300,7 +300,7 @@ class Function:
         task. An event whose handler raises a `Problem` is kept as a failure and acknowledged. A function with an event
         handler has no routes and no tasks.
         """
-        from signalbox.adapters.http import events  # its protobuf is only for functions that have events
+        from signalbox.adapters.http import event_deliveries
 
         segments = segments_of_pattern(f"/{pattern}")
         self.document_pattern = pattern
@@ -320,7 +320,7 @@ class Function:
                     failures.keep(runtime.ports(), attempt, FIRST, problem)
                     raise
 
-            self._events = events.document_written(self.name)(handle)
+            self._events = event_deliveries.document_written(self.name)(handle)
             return handler
 
         return register
@@ -416,7 +416,7 @@ class Function:
         forwarding = forwarding_entry(self.name)
         own = {TASKS: tasks, TURNS: turns}
         if self._handlers:
-            from signalbox.adapters.http.events import receiving_entry  # as in `on_document`
+            from signalbox.adapters.http.event_deliveries import receiving_entry  # as in `on_document`
 
             own[EVENTS] = receiving_entry(self.name, self._receive)
         entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))

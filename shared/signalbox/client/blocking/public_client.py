@@ -1,3 +1,4 @@
+# Generated from client/aio/public_client.py by `make client`: change that one.
 """The client itself: the names under which everything else is found."""
 
 import uuid
@@ -8,13 +9,13 @@ from urllib.parse import parse_qs, unquote
 
 import httpx
 
-from signalbox.client.aio.batches import Batch, Batches, Failures, Tasks
-from signalbox.client.aio.documents import Documents, Transforms, Verifications
-from signalbox.client.aio.rates import Rate, Rates
-from signalbox.client.aio.runs import Flow, Object, Objects
-from signalbox.client.aio.semaphores import CriticalSection, Semaphore, Semaphores
-from signalbox.client.aio.standings import Standings, Yokes
-from signalbox.client.aio.transport import Transport
+from signalbox.client.blocking.batches import Batch, Batches, Failures, Tasks
+from signalbox.client.blocking.documents import Documents, Transforms, Verifications
+from signalbox.client.blocking.objects_and_flows import Flow, Object, Objects
+from signalbox.client.blocking.rates import Rate, Rates
+from signalbox.client.blocking.semaphores import CriticalSection, Semaphore, Semaphores
+from signalbox.client.blocking.standings import Standings, Yokes
+from signalbox.client.blocking.transport import Transport
 from signalbox.client.identity import Fetch
 from signalbox.client.model import Json
 from signalbox.client.requests import MISSING, keyed
@@ -22,7 +23,7 @@ from signalbox.client.requests import MISSING, keyed
 LOCAL = "http://127.0.0.1:8080/"
 
 
-class AsyncClient:
+class Client:
     """A client of one deployment, or of the local stack.
 
     - ``base_url``: as `make deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
@@ -38,7 +39,7 @@ class AsyncClient:
         *,
         token: Fetch | None = None,
         retry_seconds: float = 60.0,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not base_url.endswith(("/", "-")):
             base_url += "/"
@@ -54,19 +55,17 @@ class AsyncClient:
         self.yokes = Yokes(self._transport)
         self.standings = Standings(self._transport)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
-        await self._transport.close()
+        self._transport.close()
 
-    async def request(
+    def request(
         self,
         method: str,
         path: str,
@@ -84,9 +83,7 @@ class AsyncClient:
         route, _, query = path.strip("/").partition("?")
         segments = (unquote(segment) for segment in route.split("/")) if route else ()
         asked = {**parse_qs(query), **(parameters or {})}
-        return await self._transport.json(
-            method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})}
-        )
+        return self._transport.json(method, *segments, body=body, parameters=asked, headers={**key, **(headers or {})})
 
     def semaphore(self, name: str) -> Semaphore:
         """Return the semaphore of a name, without asking whether it exists."""

@@ -26,9 +26,9 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.declared_in_code import Module, parsed
 from signalbox.catalogue.function_entries import Function, url_segment
-from signalbox.catalogue.refusals import CatalogueError
-from signalbox.catalogue.syntax import Module, parsed
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINKS_QUEUE
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import flask
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.bodies import task_body
 from signalbox.adapters.http.caller_auth import refusal
+from signalbox.adapters.http.json_bodies import task_body
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,

@@ -7,9 +7,7 @@ The author of writes is the user who signed in, else the account that calls, els
 that handles a request sets it, and writes of documents record it.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
@@ -118,34 +116,3 @@ def user_from_claims(claims: Mapping[str, Any], project: str, now_seconds: float
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-# --- authors ---
-
-
-AUTHOR: ContextVar[str] = ContextVar("author", default="")
-
-
-@contextmanager
-def acting(author: str) -> Iterator[None]:
-    """Record `author` for everything that is written while the context is entered."""
-    token = AUTHOR.set(author)
-    try:
-        yield
-    finally:
-        AUTHOR.reset(token)
-
-
-def author_of_function(name: str) -> str:
-    """Return the author name of a function."""
-    return f"function:{name}"
-
-
-def author_of_user(id_: str) -> str:
-    """Return the author name of a signed-in user."""
-    return f"user:{id_}"
-
-
-def author_of_account(name: str) -> str:
-    """Return the author name of an account that Cloud Run has verified: an address, or a number."""
-    return f"account:{name}"

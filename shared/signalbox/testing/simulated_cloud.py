@@ -25,13 +25,13 @@ from werkzeug.test import TestResponse
 from signalbox import Function
 from signalbox.adapters import runtime, settings
 from signalbox.adapters.cloud_tasks import task_request
+from signalbox.adapters.cost_meter import Cost, metered
 from signalbox.adapters.http import invocations
-from signalbox.adapters.meter import Cost, metered
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.batches.api import forget_liveness
 from signalbox.catalogue import reading as catalogues
-from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
+from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.document_patterns import WRITTEN, matches
@@ -44,20 +44,11 @@ from signalbox.rates import service as rates
 from signalbox.rates.requests import RateSettings
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.delivery import (
-    FAILED,
-    UNAVAILABLE,
-    Delivery,
-    Faults,
-    body_of,
-    event_of,
-    headers_of,
-    succeeded,
-)
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
+from signalbox.testing.held_task_queue import HeldTaskQueue
+from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
-from signalbox.testing.task_queue import HeldTaskQueue
+from signalbox.testing.recorded_log import RecordedLog
 
 # --- functions ---
 
