@@ -123,8 +123,8 @@ def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
         ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], header.read_time))
         return True
     flow = header_of(header, step.address)
-    pending = flow.pending.get(step.wait.path) if flow and flow.execution_id == step.wait.execution_id else None
-    if pending is not None and pending.attempt <= step.wait.attempt:
+    awaited = flow.awaited(step.wait) if flow else None
+    if awaited is not None and awaited.attempt <= step.wait.attempt:
         return False
     ports.log.info("step not started, since its flow does not wait for it", flow=base, path=step.wait.path)
     return True
@@ -299,7 +299,7 @@ def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
     address, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
     [read] = ports.store.read(header_path(address.base))
     flow = header_of(read, address)
-    return flow is not None and flow.execution_id == wait.execution_id and wait.path in flow.pending
+    return flow is not None and flow.awaited(wait) is not None
 
 
 def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
