@@ -19,10 +19,10 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.catalogue import reading
 from signalbox.core.ports import Put, Query
 from signalbox.core.queries import Condition
-from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import Content
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Content
 from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store.emulator_triggers import EmulatorEvents

@@ -10,9 +10,9 @@ from signalbox.adapters.cost_meter import Cost, measure, metered
 from signalbox.adapters.firestore.values import fill_fields
 from signalbox.adapters.http.event_deliveries import document_event
 from signalbox.core.ports import Ports
-from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import stamped_contents as model
 from signalbox.links.service import refreshes
 from tests.bench.bench_stack import TARGET, Stage, city, country, record
 from tests.unit.operations_platform import OperationsPlatform

@@ -21,7 +21,7 @@ from signalbox.core.record_values import same
 from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun
-from signalbox.documents.model import RESERVED, Document
+from signalbox.documents.model.stamped_contents import RESERVED, Document
 from signalbox.flows.model import addresses, headers, log, messages
 from signalbox.flows.tasks import archives
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
@@ -29,7 +29,8 @@ from signalbox.history import model as history
 from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.objects.model import CallRecord, Mark
+from signalbox.objects.machine.deadly_calls import Mark
+from signalbox.objects.model import CallRecord
 from signalbox.rates.model import Rate, RateWait
 from signalbox.rates.tasks import TASKS as RATE_TASKS
 from signalbox.semaphores.model import leases, waiters

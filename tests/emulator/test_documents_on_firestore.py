@@ -17,7 +17,7 @@ from signalbox.core.effects import Effect, RecordedSpan
 from signalbox.core.json_values import canonical
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.documents.model import StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.problems import PreconditionFailed
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, patches, single_documents

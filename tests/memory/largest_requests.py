@@ -17,10 +17,10 @@ from typing import Any
 from signalbox.adapters import runtime
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.ports import DocumentEvent, Ports, Put, Store
-from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import COLLECTION, Content
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import COLLECTION, Content
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
 from signalbox.links.service import refreshes

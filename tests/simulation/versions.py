@@ -101,6 +101,7 @@ MOVED = {
     "core.values": ("core.json_values",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "documents.model": ("documents.model.sizes", "documents.model.stamped_contents"),
     "documents.service.documents": ("documents.service.single_documents",),
     "documents.storage.reads": ("documents.storage.embedded_copies", "documents.storage.records"),
     "flows.machine.combinations": ("flows.machine.commands",),
@@ -130,6 +131,8 @@ MOVED = {
     "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
     "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.user_function"),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
+    "objects.model": ("objects.machine.deadly_calls", "objects.machine.turn_sizes"),
+    "resources.model.items": ("resources.model.declared_models",),
     "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",
@@ -159,6 +162,7 @@ MOVED = {
         "tasks.machine.waits",
     ),
     "tasks.model": ("tasks.machine.attempts", "tasks.machine.failures"),
+    "transforms.model": ("transforms.requests",),
 }
 """Modules of the last release, with those of today that have what is in them. Keeping a new release empties this."""
 

@@ -13,7 +13,7 @@ import httpx
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.times import rfc3339
 from signalbox.mailboxes.model.messages import HEADER_SINCE, MAILBOX
-from signalbox.objects.model import is_call_given_up
+from signalbox.objects.machine.deadly_calls import is_call_given_up
 from signalbox_infra import http_client
 from signalbox_infra.deploy.deployment_target import Target
 from signalbox_infra.deploy.programs import CommandFailed, Run, run

@@ -17,7 +17,7 @@ from signalbox.core.queries import Condition, Order
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER_SINCE, collection_of
-from signalbox.objects.model import is_call_given_up
+from signalbox.objects.machine.deadly_calls import is_call_given_up
 from signalbox.tasks import model as tasks_model
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.local.services.command_lines import stats

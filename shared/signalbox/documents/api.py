@@ -20,7 +20,7 @@ from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.problems import BadPrecondition, BadTransaction
 from signalbox.documents.requests import (
     BulkPutRequest,

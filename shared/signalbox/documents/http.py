@@ -15,7 +15,7 @@ from signalbox.core.paging import PARAMETERS, Listing, wants_count
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.problems import BadPrecondition
 from signalbox.documents.requests import (
     UNCONDITIONAL,

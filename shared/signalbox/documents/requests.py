@@ -28,7 +28,7 @@ from signalbox.core.request_fields import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import RESERVED, Content, check_body, value_at
+from signalbox.documents.model.stamped_contents import RESERVED, Content, check_body, value_at
 from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequired, PreconditionFailed
 
 # --- preconditions ---

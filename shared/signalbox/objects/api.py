@@ -28,14 +28,8 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects import service
-from signalbox.objects.machine.classes import (
-    ObjectClass,
-    Reference,
-    is_running,
-    running_object,
-    send_post,
-    send_task,
-)
+from signalbox.objects.machine.classes import ObjectClass, Reference, is_running, running_object, send_post, send_task
+from signalbox.objects.machine.deadly_calls import call_payload
 from signalbox.objects.model import (
     AT_ONCE,
     Applied,
@@ -45,7 +39,6 @@ from signalbox.objects.model import (
     Post,
     Timing,
     call_on_result,
-    call_payload,
     check_call_id,
     continuation_message,
     deletion,

@@ -22,7 +22,7 @@ from signalbox.core.paging import write_page_token
 from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
-from signalbox.documents.model import Content, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.documents.service.dependents import delete_with_dependents

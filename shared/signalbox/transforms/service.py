@@ -18,13 +18,12 @@ from signalbox.core.times import entity_tag
 from signalbox.transforms import machine
 from signalbox.transforms.model import (
     TRANSFORMS,
-    PutTransformRequest,
     StoredTransform,
-    check_transform_name,
     transform_from_record,
     transform_path,
     transform_to_record,
 )
+from signalbox.transforms.requests import PutTransformRequest, check_transform_name
 
 
 @dataclass(frozen=True, slots=True)

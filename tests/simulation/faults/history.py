@@ -10,7 +10,7 @@ from typing import Any
 from signalbox.core.effects import Effect
 from signalbox.core.names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
-from signalbox.documents.model import Document, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.storage import records
 from signalbox.documents.storage.records import Found, etag_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, Ports, Put, Snapshot
-from signalbox.documents.model import Content, path_of
+from signalbox.documents.model.stamped_contents import Content, path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
 from signalbox.documents.service.single_documents import check_precondition

@@ -27,7 +27,7 @@ from signalbox.core.queries import ID, Condition
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import content_of, path_of
+from signalbox.documents.model.stamped_contents import content_of, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.storage.records import etag_of

@@ -30,18 +30,19 @@ from signalbox.core.names import ANYONE
 from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import OtherBody, Problem
-from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import COLLECTION
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
 from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
+from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import RefersTo, key_of
-from signalbox.resources.model.items import Item, Model, Resource, Values
+from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest, conditions_of
 from signalbox.resources.service import ItemWrite, Receipt, StoredItem

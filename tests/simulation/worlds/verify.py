@@ -13,7 +13,7 @@ from collections.abc import Callable
 from signalbox.core.limits import LIMITS
 from signalbox.core.names import ANYONE
 from signalbox.core.ports import DocumentEvent, Ports, Snapshot
-from signalbox.documents.model import COLLECTION
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.links import tasks
 from signalbox.links.service import refreshes, verifications
 from signalbox.testing.replaced_limits import replaced

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from signalbox.core.json_values import canonical
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 
 REFUSALS = {

@@ -16,7 +16,7 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change
 from signalbox.core.problems import TooLarge
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.requests import (
     BulkPutRequest,
     CountRequest,
@@ -30,7 +30,7 @@ from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.links import model
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform
 

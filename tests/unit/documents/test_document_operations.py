@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.core.ports import Put
 from signalbox.core.problems import BadKey, BadQuery, NotFound, Problem, TooLarge
-from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.problems import ReservedField
 from signalbox.documents.requests import FindRequest, PutRequest
 from signalbox.documents.service import single_documents

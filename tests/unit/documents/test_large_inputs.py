@@ -15,8 +15,8 @@ from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
 from signalbox.transforms.problems import TransformFailed
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 KEYS = "abcdef"

@@ -9,14 +9,14 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import Conflict, Put
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import Document, path_of
+from signalbox.documents.model.stamped_contents import Document, path_of
 from signalbox.documents.problems import CannotWriteBack
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service import patches as documents_patches
 from signalbox.documents.service import single_documents
 from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import row_cost
 from tests.unit.documents.documents_front import Front, front, problem
 

@@ -16,7 +16,7 @@ from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Ports, Store
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import path_of
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, PutRequest
 from signalbox.documents.service import patches, single_documents, transactions
 from signalbox.documents.service.bulk import put_each
@@ -29,7 +29,7 @@ from signalbox.history.model import HISTORY, HistoryRule, version_of
 from signalbox.history.requests import Reference
 from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import row_cost, total
 from tests.unit.documents.documents_front import Front, front, problem
 

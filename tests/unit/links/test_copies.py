@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.requests import FindRequest
 from signalbox.documents.service import single_documents
 from signalbox.links.limits import LIMITS as LINKS_LIMITS

@@ -6,8 +6,8 @@ import pytest
 from google.cloud.firestore_v1 import _helpers
 from google.cloud.firestore_v1.types import Document
 
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import sizes
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, Tags
 from signalbox.documents.service import patches, single_documents, transactions
 from signalbox.documents.service.bulk import put_each
@@ -139,4 +139,4 @@ def test_no_record_takes_more_in_an_event_than_is_reckoned(value: Any) -> None:
     record = {"n": [{"in": value}] * 200}
     spelled_out = len(Document.serialize(Document(fields=_helpers.encode_dict(record))))
     with replaced(event_record_bytes_max=spelled_out - 1):
-        assert model.exceeds_events(record)
+        assert sizes.exceeds_events(record)

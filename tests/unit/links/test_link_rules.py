@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from signalbox.core import json_values
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding, Sources, copy_of
 from signalbox.documents.machine.links import Refresh
-from signalbox.documents.model import Author, Content, Document, Stamp
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000

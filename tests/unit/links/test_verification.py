@@ -16,8 +16,8 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import REMOVE, Change
 from signalbox.core.problems import BadValue, NotFound, Unavailable
 from signalbox.core.queries import Field
-from signalbox.documents import model
-from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.http import rendered

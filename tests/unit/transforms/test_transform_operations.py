@@ -8,8 +8,8 @@ from signalbox.core.problems import BadKey, NotFound
 from signalbox.documents.requests import FindRequest
 from signalbox.documents.service import single_documents
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
 from signalbox.transforms.problems import BadTransform, TransformFailed
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world

@@ -16,7 +16,7 @@ from signalbox.links import tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from signalbox.links.service import refreshes
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world

@@ -33,10 +33,11 @@ from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.record_values import Path
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import Content, Size, size_max, size_of, without_key
+from signalbox.documents.model.sizes import Size, size_max, size_of
+from signalbox.documents.model.stamped_contents import Content, without_key
 from signalbox.transforms import machine as botl
-from signalbox.transforms.model import valid_transform_name
 from signalbox.transforms.problems import TransformFailed
+from signalbox.transforms.requests import valid_transform_name
 
 TOO_LARGE = "link_too_large"
 

@@ -39,7 +39,7 @@ from signalbox.core.problems import Problem
 from signalbox.core.record_values import Path
 from signalbox.documents.machine.copies import CUT_MARKS, Embedding, field_of, is_nested_link
 from signalbox.documents.machine.links import bare, embed_links, links_of, with_copies
-from signalbox.documents.model import Content, value_at, without_key
+from signalbox.documents.model.stamped_contents import Content, value_at, without_key
 from signalbox.documents.problems import CannotWriteBack, EditsACopy, StaleCopy
 
 

@@ -76,10 +76,10 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
 from signalbox.core.names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
-from signalbox.documents import model as documents
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
-from signalbox.documents.model import Document
+from signalbox.documents.model import stamped_contents as documents
+from signalbox.documents.model.stamped_contents import Document
 
 # --- who writes documents ---
 

@@ -28,7 +28,7 @@ from signalbox.core.record_values import Path
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links, patches
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import Content, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage import embedded_copies

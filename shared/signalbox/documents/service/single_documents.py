@@ -16,7 +16,7 @@ from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snap
 from signalbox.core.problems import NotFound, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import COLLECTION, Content, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import COLLECTION, Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded

@@ -33,10 +33,12 @@ from signalbox.documents.machine.copies import (
     nested_to,
     sizes_by_depth,
 )
-from signalbox.documents.model import Content, Document, Size, content_of, path_of
+from signalbox.documents.model.sizes import Size
+from signalbox.documents.model.stamped_contents import Content, Document, content_of, path_of
 from signalbox.documents.storage.records import Found, log_header, noted
 from signalbox.history.model import HISTORY
-from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path, valid_transform_name
+from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path
+from signalbox.transforms.requests import valid_transform_name
 
 # --- inputs of links ---
 

@@ -29,9 +29,9 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.documents import model as documents
 from signalbox.documents.machine import links
-from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
+from signalbox.documents.model import stamped_contents as documents
+from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS

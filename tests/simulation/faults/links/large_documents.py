@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Outcome, Ports
-from signalbox.documents import model
+from signalbox.documents.model import sizes
 from signalbox.documents.storage import writes
 from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from tests.simulation.faults.links.planting import in_links
@@ -34,7 +34,7 @@ write_each = writes.write_each
 
 
 def _by_what_was_read(record: Mapping[str, Any] | None) -> bool:
-    return record is not None and model.exceeds_events(record)
+    return record is not None and sizes.exceeds_events(record)
 
 
 FAULTS = (

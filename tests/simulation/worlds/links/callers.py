@@ -6,17 +6,17 @@ from random import Random
 from typing import Any
 
 from signalbox.core.ports import Put, Snapshot
-from signalbox.documents import model
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.requests import UNCONDITIONAL, BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, single_documents, transactions
 from signalbox.documents.service import patches as documents_patches
 from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage.records import etag_of
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.simulation.world import Violation, World
 from tests.simulation.worlds.links.kinds import FIELDS, Kind
 from tests.simulation.worlds.links.properties import Act, Checks, bare

@@ -13,9 +13,9 @@ from greenlet import getcurrent, greenlet
 from signalbox.core import json_values
 from signalbox.core.ports import Query, Snapshot, Store
 from signalbox.core.problems import Problem
-from signalbox.documents import model
 from signalbox.documents.machine import copies, links
 from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import stamped_contents as model
 from signalbox.transforms import model as transforms_model
 from tests.simulation.world import Violation
 from tests.simulation.worlds.links.kinds import FIELDS, HOPS_MAX, LINK_LEVELS_MAX, TRANSFORMS, Kind
@@ -137,7 +137,11 @@ class Checks:
                     )
 
     def _expected(
-        self, key: str, document: model.Document, held: dict[str, model.Document], around: Embedding
+        self,
+        key: str,
+        document: model.Document,
+        held: dict[str, model.Document],
+        around: Embedding,
     ) -> model.Content:
         """Return the copy that a put would embed now; at the last hop, a transform may have left a mark."""
         far = {
