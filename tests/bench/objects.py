@@ -26,10 +26,11 @@ from statistics import quantiles
 
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.system_clock import SystemClock
-from signalbox.core.effects import Decision, Effect, WakeUp
+from signalbox.core.effects import Decision, Effect
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot, unlimited
 from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery

@@ -15,9 +15,10 @@ from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
-from signalbox.core.effects import Effect, TaskEnvelope, WakeUp
+from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
+from signalbox.core.wake_ups import WakeUp
 from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun

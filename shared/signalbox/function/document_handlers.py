@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, get_type_hints
 
-from signalbox.core.calls import check_ran
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.tasks.api import Task

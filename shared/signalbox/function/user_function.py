@@ -19,9 +19,9 @@ from signalbox.adapters.settings import settings
 from signalbox.batches.api import is_live
 from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
-from signalbox.core.calls import check_plain, check_ran
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
+from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue

@@ -2,8 +2,8 @@
 
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.http.task_deliveries import TaskDelivery
-from signalbox.core.effects import WakeUp
 from signalbox.core.problems import BadQuery
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.messages import Delivery
 

@@ -12,8 +12,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
-from signalbox.core.calls import check_plain
 from signalbox.core.effects import name_of
+from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_values import canonical
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import FieldError, InvalidFields, NotFound

@@ -15,7 +15,7 @@ from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.storage import records
 from signalbox.documents.storage.records import Found, etag_of
 from signalbox.history import model
-from signalbox.history.machine import Recorded, State
+from signalbox.history.machine.kept_versions import Recorded, State
 from signalbox.history.model import COLLECTION, Segment
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original

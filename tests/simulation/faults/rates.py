@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Must, Ports, Put, Write
 from signalbox.core.times import microseconds
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.rates import machine
 from signalbox.rates.model import Rate, RateWait
 from tests.simulation.faults.fault import Fault

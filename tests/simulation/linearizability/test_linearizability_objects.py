@@ -15,10 +15,11 @@ from unittest import mock
 import pytest
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, WakeUp
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery, message_path
 from signalbox.objects import model, service, storage

@@ -16,7 +16,7 @@ from signalbox.documents.machine import reactions
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.service.dependents import dependents_task
 from signalbox.documents.storage.writes import follow_up
-from signalbox.history.machine import Recorded, compaction_task
+from signalbox.history.machine.kept_versions import Recorded, compaction_task
 from signalbox.history.model import Entry
 from signalbox.links import machine, storage, tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS

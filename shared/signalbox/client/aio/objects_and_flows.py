@@ -11,10 +11,11 @@ from signalbox.client.aio.batches import Batch
 from signalbox.client.aio.lease_renewal import sleep
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
-from signalbox.client.machine import Answer, Patience
+from signalbox.client.answers import Answer
 from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
 from signalbox.client.requests import given, keyed
+from signalbox.client.retries import Patience
 
 WAIT_SECONDS_MAX = 30.0
 """How long a request waits at the function."""

@@ -38,9 +38,9 @@ from signalbox.documents.model.stamped_contents import (
     wanted_path,
 )
 from signalbox.documents.storage.records import Found
-from signalbox.history import machine as history
 from signalbox.history import model as history_model
-from signalbox.history.machine import Recorded, State
+from signalbox.history.machine import kept_versions as history
+from signalbox.history.machine.kept_versions import Recorded, State
 from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 

@@ -16,7 +16,7 @@ from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
-from signalbox.core import calls
+from signalbox.core import flow_hooks
 from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
@@ -201,5 +201,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-calls.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
+flow_hooks.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
 runtime.refuse_where(_refusal)

@@ -21,13 +21,14 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import lifecycle
 from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
-from signalbox.core.effects import Json, complete_wake_ups
+from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.stuck import step_outcome

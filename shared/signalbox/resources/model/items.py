@@ -22,7 +22,6 @@ from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import Field, key_of, stored_time
 
-
 Values = dict[str, Any]
 """Stored fields by name."""
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import complete_wake_ups
 from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import HeldLock, Lock, ObjectCall, Renew

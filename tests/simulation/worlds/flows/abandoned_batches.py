@@ -14,10 +14,11 @@ from typing import Any
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import COLLECTION
 from signalbox.core import outbox
-from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
+from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model.addresses import FlowAddress

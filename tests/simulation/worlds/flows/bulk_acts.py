@@ -32,11 +32,12 @@ from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.service import lifecycle, units
 from signalbox.core import outbox
-from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
+from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ACT_ON_RUN
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model.addresses import FlowAddress

@@ -8,9 +8,9 @@ from random import Random
 
 from greenlet import getcurrent
 
-from signalbox.core.effects import WakeUp
 from signalbox.core.ports import Query
 from signalbox.core.problems import Problem
+from signalbox.core.wake_ups import WakeUp
 from signalbox.flows.model.messages import Cancel
 from signalbox.flows.tasks.turns import Code
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS

@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from signalbox.adapters.http.task_deliveries import LATE_SECONDS
-from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
+from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.flows.model.definitions import Flows
 from signalbox.flows.tasks import archives, steps, turns
 from signalbox.mailboxes.model.messages import Delivery

@@ -25,10 +25,11 @@ from datetime import datetime
 from random import Random
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, WakeUp
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service

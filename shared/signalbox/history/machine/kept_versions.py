@@ -47,6 +47,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.times import instant, microseconds
 from signalbox.history.limits import LIMITS
+from signalbox.history.machine.json_patch import diff, patch_from_nothing, patch_to_nothing, patched
 from signalbox.history.model import (
     COLLECTION,
     Action,
@@ -56,12 +57,8 @@ from signalbox.history.model import (
     Mark,
     Patch,
     Segment,
-    diff,
     digest,
     mark_after,
-    patch_from_nothing,
-    patch_to_nothing,
-    patched,
 )
 
 COMMIT_TIME_MAX = timedelta(hours=1)
