@@ -102,7 +102,7 @@ bench-semaphores: $(READY) ## Measure 64 clients at 3 permits, beside bare calls
 	@$(PYTHON_IN_VENV) -m tests.bench.semaphores $(ARGS)
 
 bench-grants: $(READY) ## Plot a minute of a rate's grants, and of two tenants' under a semaphore, into docs (ARGS="--seconds 20")
-	@$(PYTHON_IN_VENV) -m tests.bench.grants $(ARGS)
+	@$(PYTHON_IN_VENV) -m tests.bench.rate_grants_plot $(ARGS)
 
 bench-objects: $(READY) ## Measure calls of objects a second, contended and not, beside a bare loop (ARGS="--calls 1000 --waiting 10000")
 	@$(PYTHON_IN_VENV) -m tests.bench.objects $(ARGS)
@@ -123,7 +123,7 @@ bench-cold: $(READY) ## Measure functions' cold starts beside a bare function's 
 	@$(PYTHON_IN_VENV) -m tests.bench.cold_start $(ARGS)
 
 bench-all: $(READY) ## Run all benches and write docs/benchmarks.md, in about half an hour (ARGS="--only objects flows")
-	@$(PYTHON_IN_VENV) -m tests.bench.collected $(ARGS)
+	@$(PYTHON_IN_VENV) -m tests.bench.all_benches $(ARGS)
 
 memory: $(READY) ## Measure the peak memory of the largest requests on documents, on the Firestore emulator
 	@$(PYTHON_IN_VENV) -m tests.memory

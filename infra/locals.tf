@@ -96,7 +96,7 @@ locals {
     }) },
   )
 
-  # A URL for people passes the path after the name to the function; target.py has the same rule. Queues and schedules call the
+  # A URL for people passes the path after the name to the function; deployment_target.py has the same rule. Queues and schedules call the
   # deterministic address, which is known before any function exists, so functions can enqueue tasks for each other.
   base_url     = var.domain_only ? "https://${var.domain}/" : "https://${var.region}-${var.project_id}.cloudfunctions.net/${local.begin}"
   function_url = "https://${local.begin}{function}-${data.google_project.this.number}.${var.region}.run.app"

@@ -3,7 +3,7 @@ sub-batches, complete a parent's unit, create the batch that follows. See `signa
 """
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.batches.tasks import run_batch_task
 
 

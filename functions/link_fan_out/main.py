@@ -1,7 +1,7 @@
 """Every write of a document arrives here; the kit updates the documents that embed it, and its own copies."""
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.events import document_written
+from signalbox.adapters.http.event_deliveries import document_written
 from signalbox.core.ports import DocumentEvent
 from signalbox.links.service.refreshes import fan_out
 

@@ -1,7 +1,7 @@
 """The tasks that refresh copies, one page of documents or one document each. See `signalbox/links/tasks.py`."""
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.links.tasks import run_link_task
 
 

@@ -1,7 +1,7 @@
 """A task for a page of all documents: it repairs and counts those that differ from what a put would store now."""
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.links.tasks import verify
 
 

@@ -1,7 +1,7 @@
 """Run the tasks of the `admit` queue: those of semaphores and rates, and the wake tasks of critical sections."""
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.core.formats import check_known
 from signalbox.critical_sections import tasks as critical_sections_tasks
 from signalbox.rates import tasks as rates_tasks

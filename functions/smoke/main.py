@@ -4,7 +4,7 @@ It shows that the queue `tasks` reaches a user's function, and that its units co
 """
 
 from signalbox.batches.model.units import Unit
-from signalbox.function.function import Function
+from signalbox.function.user_function import Function
 
 app = Function("smoke")
 

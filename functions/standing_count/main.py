@@ -1,6 +1,6 @@
 """Count a yoke after each write of it, by any client of the database."""
 
-from signalbox.adapters.http.events import document_written
+from signalbox.adapters.http.event_deliveries import document_written
 from signalbox.core.ports import DocumentEvent
 from signalbox.standings.http import count_event
 

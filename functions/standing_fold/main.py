@@ -1,7 +1,7 @@
 """Run a task of the queue `standings`: fold adjustments, or a page of a walk, a removal or a recount."""
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.standings import tasks
 
 

@@ -3,9 +3,9 @@
 from contextlib import ExitStack
 
 from signalbox.adapters import runtime
-from signalbox.adapters.clock import time_budget
-from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.adapters.settings import settings
+from signalbox.adapters.system_clock import time_budget
 from signalbox.batches import sweep as batches_sweep
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS

@@ -20,10 +20,10 @@ from types import MappingProxyType
 from typing import Any
 
 from signalbox.adapters.http.cloud_run import TASKS
+from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.refusals import refuse
 from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
 from signalbox.flows.storage.listings import INDEXES
 

@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from signalbox.adapters.http.invocations import invoke as invoke
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
-    from signalbox.adapters.rows import read_rows as read_rows
-    from signalbox.adapters.rows import write_rows as write_rows
+    from signalbox.adapters.row_files import read_rows as read_rows
+    from signalbox.adapters.row_files import write_rows as write_rows
     from signalbox.batches.api import SubBatch as SubBatch
     from signalbox.batches.api import batch as batch
     from signalbox.batches.api import sub_batch as sub_batch
     from signalbox.batches.model.units import Completion as Completion
     from signalbox.batches.model.units import Unit as Unit
     from signalbox.core.codec import parse as parse
-    from signalbox.core.identity import User as User
     from signalbox.core.ports import DocumentEvent as DocumentEvent
     from signalbox.core.problems import LeaseEnded as LeaseEnded
     from signalbox.core.problems import NotFound as NotFound
     from signalbox.core.problems import Problem as Problem
     from signalbox.core.problems import Unavailable as Unavailable
+    from signalbox.core.token_claims import User as User
     from signalbox.critical_sections.api import critical_section as critical_section
     from signalbox.critical_sections.model import SectionRun as SectionRun
     from signalbox.documents.api import Transaction as Transaction
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from signalbox.documents.api import transaction as transaction
     from signalbox.flows.api import flow as flow
     from signalbox.flows.api.runs import flows as flows
-    from signalbox.function.function import Function as Function
+    from signalbox.function.user_function import Function as Function
     from signalbox.mailboxes.model.outcomes import Outcome as Outcome
     from signalbox.objects.api import Object as Object
     from signalbox.objects.api import Placeholder as Placeholder

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from signalbox.batches import tasks
 from signalbox.batches.model.units import PlacedUnit, succeeded
 from signalbox.batches.requests import BatchSpec, SealRequest
-from signalbox.batches.service import batches, units
-from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.batches.service import lifecycle, pages, population, units
+from signalbox.batches.service.sub_batches import populate_sub_batch
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Committed, Outcome, Ports, Query, Snapshot, Write, WriteResult
 from signalbox.core.queries import Field
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.recorded_log import RecordedLog
 
 PAINT, ANNOUNCE = Call("painter", "paint", {}), Call("painter", "announce", {})
 SUB_BATCH_UNITS = 10_000
@@ -119,15 +119,15 @@ class Run:
 
     def flat(self, size: int, concurrency: int | None = None) -> Size:
         """Load a batch by pages and run it."""
-        batches.populate(self.ports, "b", BatchSpec(task=PAINT, on_complete=ANNOUNCE, concurrency=concurrency))
-        added = batches.add_units(self.ports, "b", 0, ({} for _ in range(size)))
-        batches.seal(self.ports, "b", SealRequest(added.page))
+        population.populate(self.ports, "b", BatchSpec(task=PAINT, on_complete=ANNOUNCE, concurrency=concurrency))
+        added = pages.add_units(self.ports, "b", 0, ({} for _ in range(size)))
+        lifecycle.seal(self.ports, "b", SealRequest(added.page))
         return self._to_the_end([])
 
     def of_sub_batches(self, *parts: int) -> Size:
         """Run a batch of `parts[0]` units, each of which returns a sub-batch of `parts[1]`, and so on."""
         spec = BatchSpec(units=[{}] * parts[0], task=PAINT, on_complete=ANNOUNCE, sealed=True)
-        batches.populate(self.ports, "b", spec)
+        population.populate(self.ports, "b", spec)
         return self._to_the_end(parts[1:])
 
     def _to_the_end(self, parts: Sequence[int]) -> Size:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
-from tests.bench import report
+from tests.bench import measured_table
+from tests.bench.bench_stack import Stage
+from tests.bench.documents_a_second import rates
 from tests.bench.fan_out import fan_out
-from tests.bench.own_work import event_microseconds, put_milliseconds
-from tests.bench.rates import rates
-from tests.bench.stage import Stage
+from tests.bench.kit_cpu_time import event_microseconds, put_milliseconds
 
 SIZES = (500, 1_000, 5_000, 20_000)
 WARM_UP_COPIES = 500
@@ -27,16 +27,18 @@ WARM_UP_COPIES = 500
 def lines(stage: Stage, copies_max: int, calls: int) -> Iterator[str]:
     """Measure, and iterate over the lines of the table. `calls` is the number of repetitions of each short call."""
     fan_out(stage, min(copies_max, WARM_UP_COPIES))  # a Java program is slow at first
-    yield from report.of_rates(rates(stage, calls))
-    yield report.HEADER
+    yield from measured_table.of_rates(rates(stage, calls))
+    yield measured_table.HEADER
     runs = []
     for copies in sizes(copies_max):
         runs.append(fan_out(stage, copies))
-        yield report.of_fan_out(runs[-1])
-        yield report.figure_of_fan_out(runs[-1])
-    yield report.of_growth(runs)
-    yield report.of_events(*event_microseconds(calls), calls)
-    yield from report.of_puts({linkers: put_milliseconds(stage, linkers, calls // 5) for linkers in (0, 1, copies_max)})
+        yield measured_table.of_fan_out(runs[-1])
+        yield measured_table.figure_of_fan_out(runs[-1])
+    yield measured_table.of_growth(runs)
+    yield measured_table.of_events(*event_microseconds(calls), calls)
+    yield from measured_table.of_puts(
+        {linkers: put_milliseconds(stage, linkers, calls // 5) for linkers in (0, 1, copies_max)}
+    )
 
 
 def sizes(copies_max: int) -> list[int]:

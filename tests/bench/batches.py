@@ -30,10 +30,10 @@ from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
-from tests.bench.idle import family, used
-from tests.bench.rivals import running
-from tests.bench.stage import Stage
+from tests.bench.idle_stack import family, used
+from tests.bench.rivals import rival_processes
 
 PARTS = {"functions": "-m gunicorn", "queue": "signalbox_infra.local.cloud_tasks", "emulator": "java -XX"}
 """A part of the stack by what the commands of its processes hold."""
@@ -127,7 +127,7 @@ def measured(
 def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: float) -> None:
     """Run the rivals, and print their lines and the figures of the sizes that were measured here, too."""
     own = {run.units: run for run in runs}
-    for rival, units, ran in running.runs(sizes, seconds_max):
+    for rival, units, ran in rival_processes.runs(sizes, seconds_max):
         _print(ran.line(rival, units))
         if ran.seconds and units in own:
             _print(Figure(f"{units:,} units", own[units].rate, "units/s", rival, units / ran.seconds).line())

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.bench import bare
-from tests.bench.bare import Bare
-from tests.bench.stage import TARGET, Stage, country
+from tests.bench import bare_fan_out
+from tests.bench.bare_fan_out import Bare
+from tests.bench.bench_stack import TARGET, Stage, country
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def bare_seconds(stage: Stage, copies: int) -> float:
     """Time the same fan-out by bare client calls, in a collection that has no trigger."""
     with stage.events_held():
         stage.clear()
-    stage.seed(country(1), copies, bare.COLLECTION)
+    stage.seed(country(1), copies, bare_fan_out.COLLECTION)
     client = Bare(stage.host, stage.project)
     began = time.perf_counter()
     refreshed = client.fan_out()

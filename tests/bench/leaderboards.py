@@ -4,16 +4,17 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Unavailable
-from signalbox.standings.model.standings import Standing
-from signalbox.standings.model.yokes import StandingKey, Tally
+from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.tallies import Tally
+from signalbox.standings.model.yokes import StandingKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
+from tests.bench.bench_stack import SEED_PAGE, Stage
 from tests.bench.due_tasks import DueTasks
-from tests.bench.stage import SEED_PAGE, Stage
 
 
 def lines(stage: Stage, entries: int) -> Iterator[str]:

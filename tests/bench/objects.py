@@ -6,7 +6,7 @@ Each line: calls a second until all have their result, and how long one takes, i
 of 100. A bare loop reads a record, adds one and writes it under its guard: no order, no receipt, and a lost answer
 counts twice. Microsoft's `durabletask` (pip install --no-deps durabletask; left out if it is not there) runs its
 entities on its in-memory backend, which keeps nothing; its calls are signals, which have no result. Restate (how to get
-it: `tests/bench/restate.py`; left out likewise) is a server that runs permanently. `drained`: calls that wait
+it: `tests/bench/restate_server.py`; left out likewise) is a server that runs permanently. `drained`: calls that wait
 for one object, on the stack's own queue and functions, woken by one more. Numbers of a laptop compare with each other,
 not with the cloud; the ratio is to the bare loop of one caller in the same run.
 """
@@ -24,12 +24,13 @@ from itertools import count
 from pathlib import Path
 from statistics import quantiles
 
-from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.grouped_requests import Gathering
-from signalbox.core.effects import Decision, Effect, WakeUp
+from signalbox.adapters.system_clock import SystemClock
+from signalbox.core.effects import Decision, Effect
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Put, Snapshot, unlimited
 from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
@@ -38,13 +39,13 @@ from signalbox.objects import service
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallPlace, CallRecord, Message, method_call
 from signalbox.objects.service import Code
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
-from tests.bench import durable_entities, restate
+from tests.bench import durable_entities, restate_server
+from tests.bench.bench_stack import SEED_PAGE, Stage
 from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
-from tests.bench.stage import SEED_PAGE, Stage
 
 CALLERS = 16
 WORKERS = 4
@@ -178,7 +179,7 @@ def drained(stage: Stage, waiting: int) -> Measured:
 
 def restated(calls_count: int, callers: int, objects: int) -> Measured:
     """Call virtual objects of Restate, and check that they have counted."""
-    with restate.serving("restate_counter.mjs") as call:
+    with restate_server.serving("restate_counter.mjs") as call:
         assert call("Counter", "warm-up", "add") == 1
         measured = timed("restate", lambda key: call("Counter", key, "add"), calls_count, callers, objects)
         assert sum(call("Counter", f"o{number}", "show") for number in range(objects)) == calls_count
@@ -200,7 +201,7 @@ def lines(stage: Stage, calls_count: int, waiting: int) -> Iterator[str]:
     what = f"calls by {CALLERS} callers"
     yield Figure(what, together.rate, "calls/s", "a bare loop with as many callers", contended.rate).line()
     yield drained(stage, waiting).line(first.rate)
-    if restate.are_installed():
+    if restate_server.are_installed():
         yield restated(calls_count // 4 or 1, 1, 1).line(first.rate)
         for objects in (1, many):
             yield restated(calls_count, CALLERS, objects).line(first.rate)

@@ -20,8 +20,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.grouped_requests import Gathering
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.catalogue import reading
 from signalbox.core import names
 from signalbox.core.effects import Decision
@@ -31,14 +31,14 @@ from signalbox.core.problems import Unavailable
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
-from signalbox.standings.service import standings, yokes
-from signalbox.testing.log import RecordedLog
+from signalbox.standings.service import reads, yokes
+from signalbox.testing.recorded_log import RecordedLog
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import leaderboards
+from tests.bench.bench_stack import Stage
 from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
-from tests.bench.stage import Stage
 
 CALLERS = 16
 FOLDS = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max
@@ -123,7 +123,7 @@ def _wait_until_exact(ports: Ports, yokes_count: int, items: int) -> None:
     for item in range(items):
         expected = len(range(item, yokes_count, items))
         key = StandingKey("item", f"i{item}")
-        while (shown := standings.get_standing(ports, key)).standing.tally.count != expected:
+        while (shown := reads.get_standing(ports, key)).standing.tally.count != expected:
             assert shown.pending or shown.standing.tally.count < expected, "a yoke was lost or counted twice"
             time.sleep(0.05)
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import httpx
 
 from signalbox_infra.local.stack import Stack
+from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
-from tests.bench.stage import Stage
 
 CALLERS = 8
 SECONDS = 4.0

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from signalbox.catalogue.version import VERSION
-from tests.compatibility import golden
+from tests.compatibility import golden_records
 from tests.compatibility.last_release import SNAPSHOT
 
 LIBRARY = Path(__file__).resolve().parents[2] / "shared" / "signalbox"
@@ -28,10 +28,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.compatibility", description=__doc__.splitlines()[0])
     parser.add_argument("--publish", action="store_true", help="keep this release as the last one")
     publish = parser.parse_args().publish
-    golden.write(golden.UNRELEASED, golden.Collection.of_worlds(golden.SEEDS).examples())
-    print(f"{golden.UNRELEASED.name}: {golden.UNRELEASED.stat().st_size:,} bytes")
+    golden_records.write(
+        golden_records.UNRELEASED, golden_records.Collection.of_worlds(golden_records.SEEDS).examples()
+    )
+    print(f"{golden_records.UNRELEASED.name}: {golden_records.UNRELEASED.stat().st_size:,} bytes")
     if publish:
-        golden.UNRELEASED.rename(golden.FOLDER / f"{VERSION}.json")
+        golden_records.UNRELEASED.rename(golden_records.FOLDER / f"{VERSION}.json")
         keep_library()
     return 0
 

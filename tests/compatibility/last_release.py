@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 TODAY, LAST = "signalbox", "last_release"
 

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from signalbox.batches.model import batches, units
+from signalbox.batches.model import pages, units
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import Counter, NodeRecord, PageNode
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
-from signalbox.core.effects import Effect, TaskEnvelope, WakeUp
+from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
+from signalbox.core.wake_ups import WakeUp
 from signalbox.critical_sections.model import Grant, Section
 from signalbox.critical_sections.tasks import TASKS as SECTION_TASKS
 from signalbox.document_events.model import Begun
-from signalbox.documents.model import RESERVED, Document
+from signalbox.documents.model.stamped_contents import RESERVED, Document
 from signalbox.flows.model import addresses, headers, log, messages
 from signalbox.flows.tasks import archives
 from signalbox.flows.tasks.steps import StepOfFlow, run_own_task
@@ -28,20 +30,31 @@ from signalbox.history import model as history
 from signalbox.links.model import Verification
 from signalbox.links.tasks import run_link_task, verify
 from signalbox.mailboxes.model.outcomes import CallOutcome
-from signalbox.objects.model import CallRecord, Mark
+from signalbox.objects.machine.deadly_calls import Mark
+from signalbox.objects.model import CallRecord
 from signalbox.rates.model import Rate, RateWait
 from signalbox.rates.tasks import TASKS as RATE_TASKS
 from signalbox.semaphores.model import leases, waiters
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
-from signalbox.standings.model import standings, yokes
+from signalbox.standings.model import aggregates, declarations, yokes
 from signalbox.standings.tasks import run_task as run_standings_task
 from signalbox.tasks.model import Attempt, ErrorNote, Failure, subject_of
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 from signalbox.transforms.model import transform_from_record, transform_to_record
-from tests.compatibility.golden import SEEDS, UNRELEASED, Collection, Kind, files, from_text, read, to_text, write
-from tests.compatibility.shapes import pairs_of
+from tests.compatibility.golden_records import (
+    SEEDS,
+    UNRELEASED,
+    Collection,
+    Kind,
+    files,
+    from_text,
+    read,
+    to_text,
+    write,
+)
+from tests.compatibility.record_shapes import pairs_of
 from tests.simulation.__main__ import WORLDS
 from tests.simulation.test_versions import (
     Change,
@@ -79,7 +92,7 @@ def _waiter(data: Data) -> Data:
 
 
 def _page(data: Data) -> Data:
-    found = batches.loaded(data)
+    found = pages.loaded(data)
     assert found is not None
     return found.to_record()
 
@@ -139,7 +152,7 @@ def _version(data: Data) -> Data:
 
 
 def _counted(data: Data) -> Data:
-    counted = standings.Counted.from_record(data)
+    counted = aggregates.Counted.from_record(data)
     assert counted is not None
     return counted.to_record(yokes.YokeKey(data["user"], data["item"]))
 
@@ -169,7 +182,7 @@ def _rate_wait(data: Data) -> Data:
 
 READERS: Mapping[str, Callable[[Data], Data]] = {
     "attempts/*": _attempts,
-    "batches/*": lambda data: batches.Header.from_record(data).to_record(),
+    "batches/*": lambda data: Header.from_record(data).to_record(),
     "batches/*/counters/*": _counter,
     "batches/*/pages/*": _page,
     "batches/*/units/*": lambda data: units.UnitRecord.from_record(data).to_record(),
@@ -191,9 +204,9 @@ READERS: Mapping[str, Callable[[Data], Data]] = {
     "semaphores/*": _semaphore,
     "semaphores/*/releases/*": lambda data: leases.Release.from_record(data, NOW).to_record(),
     "semaphores/*/waiters/*": _waiter,
-    "standing_declarations/*": lambda data: standings.Declarations.from_record(data).to_record(),
-    "standings/*/entries/*": lambda data: standings.Standing.from_record(data).to_record(),
-    "standings/*/entries/*/adjustments/*": lambda data: standings.Adjustment.from_record(data).to_record(),
+    "standing_declarations/*": lambda data: declarations.Declarations.from_record(data).to_record(),
+    "standings/*/entries/*": lambda data: aggregates.Standing.from_record(data).to_record(),
+    "standings/*/entries/*/adjustments/*": lambda data: aggregates.Adjustment.from_record(data).to_record(),
     "transforms/*": lambda data: transform_to_record(transform_from_record(data)),
     "verifications/*": _verification,
     "yokes/*": _yoke,

@@ -14,8 +14,9 @@ from signalbox.adapters.firestore.values import decode, field_path, fill
 from signalbox.core.ports import Put, Query, Store
 from signalbox.core.problems import BadValue
 from signalbox.core.queries import Condition, Order
-from signalbox.core.record_values import RECORD, order_key, same, size_bytes
+from signalbox.core.record_values import RECORD, same, size_bytes
 from signalbox.core.times import instant, microseconds
+from signalbox.core.value_order import order_key
 from signalbox.testing.memory_store import copied
 from tests.contract.generated_values import anything, storable
 

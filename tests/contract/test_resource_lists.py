@@ -11,7 +11,7 @@ from werkzeug.test import Client
 from signalbox import Function, Hidden, RefersTo, add_resource
 from signalbox.adapters import runtime
 from signalbox.core.ports import Ports, Store
-from signalbox.testing import platform
+from signalbox.testing import simulated_cloud
 from signalbox.testing.indexed_store import IndexedStore
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -30,7 +30,7 @@ class Part:
 
 parts = Function("parts")
 add_resource(parts, Part, ids_from_clients=True, narrow=lambda _: [("note", "==", "")])
-APP = platform.application(parts)
+APP = simulated_cloud.application(parts)
 
 ITEMS: list[dict[str, Any]] = [
     {"id": "a", "name": "bolt", "count": 3, "weight": 1, "tags": ["red", "small"]},

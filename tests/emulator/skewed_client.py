@@ -12,15 +12,15 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
 
 INSIDE = "inside/x"
 

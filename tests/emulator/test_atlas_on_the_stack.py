@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from signalbox.client import Client
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

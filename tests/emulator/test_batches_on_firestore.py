@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from signalbox.adapters.firestore.store import FirestoreStore
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.units import failed, succeeded
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.service.units import find_unit
 from signalbox.batches.sweep import sweep, sweep_batch
 from signalbox.core.ports import Query
@@ -85,7 +85,7 @@ def test_cancelling_finds_sub_batches_and_what_follows_a_batch_has_its_id(harnes
     assert harness.request("GET", f"/{shown['then']}")[1]["state"] == "completed"
     harness.request("POST", "/", {"id": "c", "units": [1], "sealed": True})
     unit = find_unit(harness.ports, "c", 0)
-    batches.populate(harness.ports, unit.sub_batch_id(), BatchSpec(units=[1], sealed=True), unit)
+    population.populate(harness.ports, unit.sub_batch_id(), BatchSpec(units=[1], sealed=True), unit)
     harness.request("DELETE", "/c")
     harness.run_tasks()
     assert harness.request("GET", f"/{unit.sub_batch_id()}")[1]["reason"] == "parent"

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
-from tests.bench import batches, leaderboards, objects, report, standings, watchers
+from tests.bench import batches, leaderboards, measured_table, objects, standings, watchers
 from tests.bench.__main__ import lines, sizes
+from tests.bench.bench_stack import TARGET, Stage, country
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.figures import Figure
 from tests.bench.flows import __main__ as flows
-from tests.bench.flows import own
-from tests.bench.own_work import event_microseconds, put_milliseconds
-from tests.bench.rivals import running
-from tests.bench.stage import TARGET, Stage, country
+from tests.bench.flows import kit_flows
+from tests.bench.kit_cpu_time import event_microseconds, put_milliseconds
+from tests.bench.rivals import rival_processes
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,9 @@ def test_events_that_were_held_are_delivered_afterwards(stage: Stage) -> None:
 def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, power: float) -> None:
     runs = [FanOut(copies, shown, shown, 1.0, 0, 0, 0) for copies, shown in ((100, 2.0), (1_000, seconds))]
     assert exponent(runs) == pytest.approx(power)
-    assert report.of_growth(runs) == f"growth     time grows as copies to the power of {power:.2f} (1 is linear)"
+    assert (
+        measured_table.of_growth(runs) == f"growth     time grows as copies to the power of {power:.2f} (1 is linear)"
+    )
 
 
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
@@ -133,9 +135,14 @@ def test_the_bench_has_queues_for_units_in_addition_to_the_catalogues(tmp_path: 
 
 
 def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = {("celery_chord", 1): running.Ran(2.0), ("celery_chord", 10): running.Ran(None, "stopped after 1 s")}
-    monkeypatch.setattr(running, "run", lambda rival, units, _: ran.get((rival, units), running.Ran(0.5)))
-    assert [ended.line(rival, units) for rival, units, ended in running.runs([1, 10, 100], 1.0)] == [
+    ran = {
+        ("celery_chord", 1): rival_processes.Ran(2.0),
+        ("celery_chord", 10): rival_processes.Ran(None, "stopped after 1 s"),
+    }
+    monkeypatch.setattr(
+        rival_processes, "run", lambda rival, units, _: ran.get((rival, units), rival_processes.Ran(0.5))
+    )
+    assert [ended.line(rival, units) for rival, units, ended in rival_processes.runs([1, 10, 100], 1.0)] == [
         "      1 units     2.00 s       0/s   celery_chord",
         "     10 units   stopped after 1 s   celery_chord",
         *(f"{units:>7} units     0.50 s {units * 2:>7}/s   dbos_queue" for units in (1, 10, 100)),
@@ -145,7 +152,7 @@ def test_a_rival_that_takes_too_long_is_stopped_and_given_no_larger_batch(monkey
 @pytest.mark.marathon
 def test_flows_are_measured_in_chains_fan_outs_and_many_at_once(tmp_path: Path) -> None:
     EMULATOR.require()  # the bench measures the emulator
-    with own.stepping(tmp_path) as client:
+    with kit_flows.stepping(tmp_path) as client:
         table = list(flows.table(client, [3, 1, 4, 2, 2], alone=True))
     assert [line.split()[:2] for line in table] == [
         ["flows", "chain"],

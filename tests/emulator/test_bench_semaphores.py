@@ -8,10 +8,10 @@ from threading import Semaphore
 import pytest
 
 from signalbox_infra.local.stack import Stack
+from tests.bench.bench_stack import Stage
 from tests.bench.semaphores.__main__ import Bench, line
-from tests.bench.semaphores.kit import catalogue
+from tests.bench.semaphores.kit_waits import catalogue
 from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
-from tests.bench.stage import Stage
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from signalbox_infra.local.cloud_tasks.__main__ import PRIVATE_KEY
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
-from signalbox_infra.local.services.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_infra.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ door = app.entry_point()
 """
 SCHEDULED = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("{name}")

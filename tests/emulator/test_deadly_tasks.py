@@ -8,7 +8,7 @@ import pytest
 from examples.gazetteer.data import terms
 from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.local import pausing
+from signalbox_infra.local import queue_pauses
 from signalbox_infra.local.folder.running_stack import RunningStack
 from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.stack import Stack
@@ -40,12 +40,12 @@ def paused_tasks_wait(stack: Stack) -> None:
     for key, content in (("source", {"n": 1}), ("copy", {"to": {"key": "source"}})):
         httpx.put(f"{stack.base_url}documents/{key}", json=content).raise_for_status()
     stack.wait_until_idle(30)
-    pausing.pause(running, ["links"], ["sweep"])  # the queue of a fan-out's tasks
+    queue_pauses.pause(running, ["links"], ["sweep"])  # the queue of a fan-out's tasks
     httpx.put(f"{stack.base_url}documents/source", json={"n": 2}).raise_for_status()
     with pytest.raises(TimeoutError):
         stack.wait_until_idle(2)
     assert httpx.get(f"{stack.base_url}documents/copy").json()["to"]["n"] == 1
-    pausing.resume(running, load().queues, load().schedules)
+    queue_pauses.resume(running, load().queues, load().schedules)
     assert not list(stack.folder.glob(PAUSED_FILE.format("*")))
     stack.wait_until_idle(30)
     assert httpx.get(f"{stack.base_url}documents/copy").json()["to"]["n"] == 2

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.core.effects import Effect, RecordedSpan
+from signalbox.core.json_values import canonical
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.values import canonical
-from signalbox.documents.model import StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.problems import PreconditionFailed
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.links.service import refreshes
 from signalbox.transforms import model
 from tests.unit.documents.test_any_json import linkless, objects
@@ -91,7 +91,7 @@ def test_any_object_comes_back_equal_or_is_refused_with_a_reason(ports: Ports, s
     """On Firestore, one by one and in a call of many."""
     [loaded] = bulk.put_each(ports, BulkPutRequest.from_request([sent | {"key": "b"}]))
     if isinstance(loaded.outcome, StoredDocument):
-        found = documents.get(ports, "b")
+        found = single_documents.get(ports, "b")
         document = found.document
         assert (canonical(document), found.etag) == (canonical(loaded.outcome.document), loaded.outcome.etag)
         if linkless({name: value for name, value in sent.items() if name != "key"}):
@@ -111,12 +111,12 @@ def test_merges_of_eight_threads_into_one_document_are_all_there(ports: Ports) -
 
     at_once(*(lambda thread=thread: merge(thread) for thread in range(THREADS)))
     expected = {f"t{thread}": {f"n{n}": n for n in range(MERGES)} for thread in range(THREADS)}
-    assert documents.get(ports, "hot").document == {"key": "hot", **expected}
+    assert single_documents.get(ports, "hot").document == {"key": "hot", **expected}
 
 
 def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(ports: Ports) -> None:
-    documents.put(ports, PutRequest.from_request("t", {"n": 0}))
-    documents.put(ports, PutRequest.from_request("p", {"t": {"key": "t"}}))
+    single_documents.put(ports, PutRequest.from_request("t", {"n": 0}))
+    single_documents.put(ports, PutRequest.from_request("p", {"t": {"key": "t"}}))
 
     def refresh() -> None:
         embedding, *around = ports.store.read(path_of("p"), path_of("t"), model.transform_path("t"))
@@ -128,30 +128,30 @@ def test_a_merge_that_races_refreshes_loses_no_field_and_shows_the_newest_copy(p
 
     def change_and_refresh() -> None:
         for n in range(1, 21):
-            documents.put(ports, PutRequest.from_request("t", {"n": n}))
+            single_documents.put(ports, PutRequest.from_request("t", {"n": n}))
             until_it_lands(refresh)
 
     at_once(merge, change_and_refresh)
     refresh()
     merged = {f"m{n}": n for n in range(20)}
-    assert documents.get(ports, "p").document == {"key": "p", "t": {"key": "t", "n": 20}, **merged}
+    assert single_documents.get(ports, "p").document == {"key": "p", "t": {"key": "t", "n": 20}, **merged}
 
 
 def test_one_of_eight_threads_that_put_under_the_same_condition_succeeds(ports: Ports) -> None:
-    tag = documents.put(ports, PutRequest.from_request("a", {"n": 0})).etag
+    tag = single_documents.put(ports, PutRequest.from_request("a", {"n": 0})).etag
     won: list[int] = []
 
     def put(thread: int) -> None:
         condition = Precondition(if_match=Tags(frozenset([tag])))
         try:
-            documents.put(ports, PutRequest.from_request("a", {"n": thread}, condition))
+            single_documents.put(ports, PutRequest.from_request("a", {"n": thread}, condition))
         except PreconditionFailed:
             return
         won.append(thread)
 
     at_once(*(lambda thread=thread: put(thread) for thread in range(1, THREADS + 1)))
     assert len(won) == 1
-    assert documents.get(ports, "a").document == {"key": "a", "n": won[0]}
+    assert single_documents.get(ports, "a").document == {"key": "a", "n": won[0]}
 
 
 def test_500_documents_of_eight_megabytes_are_all_stored_and_resolve_their_links(ports: Ports) -> None:
@@ -159,4 +159,4 @@ def test_500_documents_of_eight_megabytes_are_all_stored_and_resolve_their_links
     loaded = bulk.put_each(ports, BulkPutRequest.from_request([*bodies, {"key": "town", "name": "stuffville"}]))
     assert {type(each.outcome) for each in loaded} == {StoredDocument}
     town = {"key": "town", "name": "stuffville"}
-    assert documents.get(ports, "p498").document == {"key": "p498", "t": town, "text": "x" * 15_000}
+    assert single_documents.get(ports, "p498").document == {"key": "p498", "t": town, "text": "x" * 15_000}

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.local import processes
-from signalbox_infra.local.chaos import parse
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.event_bridge import cloudevent
 from signalbox_infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
 from signalbox_infra.local.event_bridge.inbox import Inbox
 from signalbox_infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
-from tests.emulator.waiting import eventually
+from signalbox_infra.local.injected_faults import parse
+from tests.emulator.polling_until import eventually
 
 SECONDS_MAX = 15.0
 HALVES = ("receive", "deliver")
@@ -99,7 +99,7 @@ class Bridge:
 
     database: Path
     target: Target
-    ports: dict[str, int] = field(default_factory=lambda: dict(zip(HALVES, processes.free_ports(2), strict=True)))
+    ports: dict[str, int] = field(default_factory=lambda: dict(zip(HALVES, child_processes.free_ports(2), strict=True)))
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start_both(self) -> None:
@@ -115,17 +115,17 @@ class Bridge:
     def launch(self, half: str, *more: str) -> None:
         where = (f"--port={self.ports[half]}", f"--database={self.database}", f"--route=docs={self.target.url}")
         command = [sys.executable, "-m", "signalbox_infra.local.event_bridge", half, *where, *more]
-        self.running[half] = processes.start(command, output=subprocess.DEVNULL)
+        self.running[half] = child_processes.start(command, output=subprocess.DEVNULL)
 
     def wait(self, half: str) -> None:
-        assert processes.wait_until(lambda: self._answers(half), self.running[half], timeout_seconds=SECONDS_MAX)
+        assert child_processes.wait_until(lambda: self._answers(half), self.running[half], timeout_seconds=SECONDS_MAX)
 
     def kill(self, half: str) -> None:
-        processes.kill(self.running[half])
+        child_processes.kill(self.running[half])
 
     def close(self) -> None:
         for process in self.running.values():
-            processes.kill(process)
+            child_processes.kill(process)
 
     def send(self, body: bytes, trigger: str = "docs", **headers: str) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self.ports["receive"], timeout=SECONDS_MAX)

@@ -10,9 +10,9 @@ from signalbox.core.ports import Query
 from signalbox.core.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import COLLECTION, Content
+from signalbox.documents.model.stamped_contents import COLLECTION, Content
 from signalbox_infra.local.stack import Stack
-from tests.bench.stage import TARGET, Stage, city, country, key_of
+from tests.bench.bench_stack import TARGET, Stage, city, country, key_of
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import Project
 from signalbox_infra.cli.main import main
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.stack import Stack, StackError
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def stack_of(project: Path, port: int) -> Stack:
 
 @pytest.mark.parametrize("project", ["emulator", EMBEDDED], indirect=True)
 def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path) -> None:
-    port = processes.free_port()
+    port = child_processes.free_port()
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
         http.put("documents/town", json={"name": "stuffville"}).raise_for_status()
         http.post("batches", json={"id": "b1", "units": [1, 2]}).raise_for_status()
@@ -133,7 +133,7 @@ def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path
 
 @pytest.mark.marathon
 def test_waiters_keep_their_order_over_a_restart(project: Path) -> None:
-    port, names = processes.free_port(), ["zoe", "ben", "mia", "ann"]
+    port, names = child_processes.free_port(), ["zoe", "ben", "mia", "ann"]
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
         assert http.post("waiters/first").json() is True
         for name in names:
@@ -144,7 +144,7 @@ def test_waiters_keep_their_order_over_a_restart(project: Path) -> None:
 
 @pytest.mark.marathon
 def test_events_of_flows_and_calls_of_objects_that_wait_keep_their_order_over_a_restart(project: Path) -> None:
-    port, names = processes.free_port(), ["zoe", "ben", "mia", "ann"]
+    port, names = child_processes.free_port(), ["zoe", "ben", "mia", "ann"]
     collect, tape = "recorder/flows/collect/1", "recorder/objects/Tape/t"
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
         http.post(collect, json={"arguments": {"count": len(names)}}).raise_for_status()
@@ -163,7 +163,7 @@ def test_events_of_flows_and_calls_of_objects_that_wait_keep_their_order_over_a_
 
 
 def test_the_versions_of_a_history_outlive_a_restart(project: Path) -> None:
-    port = processes.free_port()
+    port = child_processes.free_port()
     with stack_of(project, port) as stack, httpx.Client(base_url=stack.base_url, timeout=SECONDS_MAX) as http:
         for size in range(4):
             http.put("documents/town-a", json={"size": size}).raise_for_status()
@@ -180,12 +180,12 @@ def test_the_versions_of_a_history_outlive_a_restart(project: Path) -> None:
 
 
 def test_a_kept_queue_calls_the_port_that_it_was_made_for(project: Path) -> None:
-    with stack_of(project, port := processes.free_port()):
+    with stack_of(project, port := child_processes.free_port()):
         pass
-    with pytest.raises(StackError, match=f"start with PORT={port}"), stack_of(project, processes.free_port()):
+    with pytest.raises(StackError, match=f"start with PORT={port}"), stack_of(project, child_processes.free_port()):
         pass
 
 
 def test_a_second_ctrl_c_does_not_stop_the_saving() -> None:
-    with processes.interrupts_ignored():
+    with child_processes.interrupts_ignored():
         signal.raise_signal(signal.SIGINT)

@@ -14,8 +14,8 @@ import pytest
 from examples.machines.main import CHANGES_AT_ONCE, GRAPH
 from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
-from tests.emulator.killing import kill
-from tests.emulator.waiting import eventually
+from tests.emulator.killed_services import kill
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

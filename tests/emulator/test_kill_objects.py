@@ -15,8 +15,8 @@ import pytest
 
 from signalbox.client import ApiError, Client
 from signalbox_infra.local.stack import Stack
-from tests.emulator.killing import kill
-from tests.emulator.waiting import eventually
+from tests.emulator.killed_services import kill
+from tests.emulator.polling_until import eventually
 
 CLIENTS = 50
 CALLS = int(os.environ.get("OBJECT_CALLS", "300"))

@@ -10,8 +10,8 @@ import pytest
 
 from signalbox.client import Client, NotFound
 from signalbox_infra.local.stack import Stack
-from tests.emulator.killing import kill
-from tests.emulator.waiting import eventually
+from tests.emulator.killed_services import kill
+from tests.emulator.polling_until import eventually
 from tests.social_functions import published
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon]

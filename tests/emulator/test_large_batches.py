@@ -11,8 +11,8 @@ from examples.demo import batches
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox_infra.local.stack import Stack
-from tests.emulator.killing import kill
-from tests.emulator.waiting import eventually
+from tests.emulator.killed_services import kill
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 CHAOS = "twice=0.1,late=0.02,reorder=0.1,lose_answers=0.05,seed=13"

@@ -10,7 +10,7 @@ from tests.emulator.local_cloud_tasks import LOCATION, Server, Worker
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server
 from tests.emulator.local_cloud_tasks import worker as worker
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 
 def test_a_paused_queue_keeps_its_tasks_until_it_is_resumed(server: Server, worker: Worker, queue: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.services.supervisor import Service, Supervisor
 from signalbox_infra.local.stack import Stack, StackError
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ notes = routes.entry_point()
 NOTE_WRITTEN = """
 import wording
 from signalbox.adapters import runtime
-from signalbox.adapters.http.events import document_written
+from signalbox.adapters.http.event_deliveries import document_written
 from signalbox.core.ports import Put
 
 @document_written("note_written")
@@ -92,7 +92,7 @@ def note_written(event):
 """
 NOTE_TASK = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import task_entry
+from signalbox.adapters.http.task_deliveries import task_entry
 from signalbox.core.ports import Put
 
 @task_entry("note_task")
@@ -132,7 +132,7 @@ note_desk = app.entry_point()
 """
 TICK = """
 from signalbox.adapters import runtime
-from signalbox.adapters.http.tasks import schedule_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry
 from signalbox.core.ports import Put
 
 @schedule_entry("tick")
@@ -322,6 +322,6 @@ def test_a_service_that_keeps_crashing_stops_the_others_too(tmp_path: Path) -> N
 
 
 def test_a_stopped_process_takes_what_it_started_with_it() -> None:
-    child = processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
-    processes.stop(child)
+    child = child_processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
+    child_processes.stop(child)
     eventually(lambda: not group_lives(child.pid))

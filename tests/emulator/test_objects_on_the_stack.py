@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.adapters.settings import EMBEDDED
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 

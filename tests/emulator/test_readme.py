@@ -12,10 +12,10 @@ import httpx
 import pytest
 import yaml
 
-from signalbox.catalogue.code import completed, usage_of
+from signalbox.catalogue.derived_keys import completed, usage_of
 from signalbox.core.problems import Problem
-from signalbox_infra.local import processes
-from tests.emulator.pages import PROJECT, README, block, run_calls, serving
+from signalbox_infra.local import child_processes
+from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ END_SECONDS_MAX = 5
 @pytest.fixture(scope="module")
 def dev() -> Iterator[Dev]:
     """The README's `make dev`, on a free port."""
-    port = processes.free_port()
+    port = child_processes.free_port()
     with serving(PROJECT, port) as process:
         yield process, port
 
@@ -55,7 +55,7 @@ def test_the_first_calls_answer_as_the_readme_shows(dev: Dev) -> None:
     assert (batch["state"], batch["size"], batch["failed"]) == ("completed", 2, 1)
     assert fred["home"] == {"key": "town", "name": "stuffville"}
     address = f"http://127.0.0.1:{port}/documents/fred"
-    assert processes.wait_until(
+    assert child_processes.wait_until(
         lambda: httpx.get(address).json()["home"] == {"key": "town", "name": "somewheretown"},
         process,
         timeout_seconds=FOLLOW_SECONDS_MAX,
@@ -71,7 +71,7 @@ def test_queries_merges_loads_and_transforms_answer_as_the_http_page_shows(dev: 
     assert (merged["name"], merged["phone"]) == ("Ann", {"home": "555-0101"})
     assert written_back["address"]["city"] == "somewheretown"
     ann = f"http://127.0.0.1:{port}/documents/ann"
-    assert processes.wait_until(
+    assert child_processes.wait_until(
         lambda: httpx.get(ann).json()["address"] == {"key": "town-hall", "label": "somewheretown 54321"},
         process,
         timeout_seconds=FOLLOW_SECONDS_MAX,

@@ -10,7 +10,7 @@ import pytest
 from signalbox.testing import user_token
 from signalbox_infra.local.reloading.dev_loop import DevLoop
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

@@ -20,9 +20,9 @@ from google.cloud import firestore
 
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
-from signalbox_infra.local.services.environment import settings_of
+from signalbox_infra.local.services.function_settings import settings_of
 from signalbox_infra.local.stack import Stack
-from tests.emulator.waiting import eventually
+from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]
@@ -41,7 +41,7 @@ WORKS = """
 from pathlib import Path
 
 from signalbox import Completion, Function, Lease, Unavailable, documents, flow, objects
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 app = Function("works")
 OPEN = Path({path!r})

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.clock import SystemClock
 from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Ports
 from signalbox.semaphores import service
 from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
 from tests.emulator.skewed_client import NoQueue
 
 pytestmark = pytest.mark.slow

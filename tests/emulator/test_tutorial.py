@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local import processes
-from tests.emulator.pages import PROJECT, README, block, run_calls, serving
+from signalbox_infra.local import child_processes
+from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.marathon  # it sets up a clone
 
@@ -46,7 +46,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dev(clone: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """`make dev` in that copy, on a free port."""
-    port = processes.free_port()
+    port = child_processes.free_port()
     with (clone / TERMINAL).open("wb") as terminal, serving(clone, port, terminal.fileno()) as process:
         yield process, port
 
@@ -62,8 +62,8 @@ def test_the_tutorials_calls_answer_as_it_shows(dev: tuple[subprocess.Popen[byte
     process, port = dev
     posted, shown = block("run: tutorial calls", PAGE).split("sleep 3\n")
     assert run_calls(posted, port) == [{"batch": "paris", "photos": 2}]
-    assert processes.wait_until(lambda: is_printed("paris", port), process, timeout_seconds=20)
-    assert processes.wait_until(lambda: permit_is_free("press", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: is_printed("paris", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: permit_is_free("press", port), process, timeout_seconds=20)
     batch, units, document, press = run_calls(shown, port)
     assert (batch["state"], batch["size"], batch["failed"]) == ("completed", 2, 0)
     assert [unit["result"]["thumbnail"] for unit in units["units"]] == ["small-seine.jpg", "small-louvre.jpg"]
@@ -74,12 +74,12 @@ def test_the_tutorials_calls_answer_as_it_shows(dev: tuple[subprocess.Popen[byte
 def test_the_readmes_function_and_the_http_pages_calls_work(dev: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = dev
     assert httpx.post(f"http://127.0.0.1:{port}/printers").status_code == 202
-    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
     _, wait, batch, shown = run_calls(block("run: coordination", "docs/http.md"), port)
     assert wait["acquired"] is True
     assert (batch["size"], shown["size"]) == (2, 2)
-    assert processes.wait_until(lambda: is_printed("lisbon", port), process, timeout_seconds=20)
-    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: is_printed("lisbon", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
 
 
 def test_the_terminal_shows_requests_tasks_events_and_what_the_functions_print(
@@ -100,7 +100,7 @@ def test_the_terminal_shows_requests_tasks_events_and_what_the_functions_print(
     def complete() -> bool:
         return all(re.search(line, shown.read_text("utf-8")) for line in wanted)
 
-    assert processes.wait_until(complete, process, timeout_seconds=20), shown.read_text("utf-8")
+    assert child_processes.wait_until(complete, process, timeout_seconds=20), shown.read_text("utf-8")
 
 
 def is_printed(album: str, port: int) -> bool:
@@ -115,7 +115,7 @@ def permit_is_free(semaphore: str, port: int) -> bool:
 def test_status_and_logs_show_the_running_stack(clone: Path, dev: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = dev
     httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
-    assert processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
+    assert child_processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
     status, logs = (
         subprocess.run(["make", goal], cwd=clone, capture_output=True, text=True, check=True).stdout
         for goal in ("status", "logs")

@@ -33,21 +33,21 @@ from signalbox import Function, flow, objects
 from signalbox.adapters import runtime
 from signalbox.adapters import settings as kit_settings
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.catalogue.reading import load
 from signalbox.core.calls import Call
 from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import failures
-from signalbox.testing import Harness, platform
-from signalbox.testing.limits import replaced
+from signalbox.testing import Harness, simulated_cloud
+from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service as transforms_service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from signalbox_infra.local.functions.server import mounted
 from tests.unit.test_openapi import allows, optional_fields, parameters_of
 from tests.unit.test_openapi import described as described_calls
@@ -98,7 +98,7 @@ def count(amount: int = 1) -> Any:
 
 def application() -> DispatcherMiddleware:
     """Return the functions of the catalogue, and one with objects and flows."""
-    return DispatcherMiddleware(mounted(load()), {"/counters": platform.application(counters)})
+    return DispatcherMiddleware(mounted(load()), {"/counters": simulated_cloud.application(counters)})
 
 
 APP = application()
@@ -125,7 +125,7 @@ def harness() -> Iterator[Harness]:
     runtime.bind(replace(created.ports, log=runtime.log()))
     classes, flows = {"Counter": counters.name}, {"count": counters.name}
     chosen = replace(kit_settings.settings(), object_classes=classes, flow_functions=flows)
-    before = kit_settings.bind(replace(chosen, callback_keys=platform.CALLBACK_KEY))
+    before = kit_settings.bind(replace(chosen, callback_keys=simulated_cloud.CALLBACK_KEY))
     kept = HISTORY.replaced([HistoryRule(keys=frozenset(TAKEN))])
     with (
         kept,
@@ -140,12 +140,12 @@ def filled(created: Harness) -> Harness:
     """Put something under the names that half of the requests go to."""
     ports = runtime.ports()
     for name in TAKEN:
-        documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
+        single_documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
         service.put(ports, name, SemaphoreSettings(2, 60))
         transforms_service.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
     paint = Call("quilt", "paint", {})
-    batches.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
-    batches.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
+    population.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
+    population.populate(ports, "b", BatchSpec(units=[{}], task=paint, sealed=True))
     for name in TAKEN:
         attempt = Attempt(name, {}, function="quilt", task="paint", payload={"square": 1})
         failures.keep(ports, attempt, Start(1), BadArgument("no"))

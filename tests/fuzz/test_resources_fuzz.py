@@ -26,7 +26,7 @@ from werkzeug.test import Client
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource
 from signalbox.adapters import runtime
-from signalbox.testing import Harness, platform
+from signalbox.testing import Harness, simulated_cloud
 from signalbox.testing.indexed_store import IndexedStore
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ class Part:
 
 parts = Function("parts")
 add_resource(parts, Part, ids_from_clients=True)
-APP = platform.application(parts)
+APP = simulated_cloud.application(parts)
 TAKEN = ("a", "b")
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.infra.google_provider import facts
-from tests.infra.google_provider.refusals import refusals
+from tests.infra.google_provider import service_requirements
+from tests.infra.google_provider.argument_refusals import refusals
+from tests.infra.google_provider.resource_values import attributes, empty, nested
 from tests.infra.google_provider.server import SCHEMA
 from tests.infra.google_provider.servicer import Cloud
-from tests.infra.google_provider.values import attributes, empty, nested
 from tests.infra.workspace import INFRA
 
 pytestmark = pytest.mark.slow
@@ -78,10 +78,10 @@ def test_creating_what_exists_is_refused() -> None:
 
 
 def test_the_fake_provider_knows_of_every_kind_what_replaces_it() -> None:
-    assert set(facts.REPLACED_BY) == set(RESOURCES)
+    assert set(service_requirements.REPLACED_BY) == set(RESOURCES)
     unknown = [
         (kind, name)
-        for kind, names in facts.REPLACED_BY.items()
+        for kind, names in service_requirements.REPLACED_BY.items()
         for name in names - attributes(RESOURCES[kind]).keys() - nested(RESOURCES[kind]).keys()
     ]
     assert unknown == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.infra.google_provider import reads
+from tests.infra.google_provider import values_read_back
 from tests.infra.google_provider.renew_schema import renewed
 from tests.infra.google_provider.server import SCHEMA
 from tests.infra.google_provider.servicer import replaced_by
@@ -19,22 +19,22 @@ pytestmark = pytest.mark.slow
 )
 def test_a_duration_is_read_back_in_googles_form(given: str, shown: str) -> None:
     queue = value("google_cloud_tasks_queue", ("retry_config",), min_backoff=given)
-    assert reads.read("google_cloud_tasks_queue", queue)["retry_config"][0]["min_backoff"] == shown
+    assert values_read_back.read("google_cloud_tasks_queue", queue)["retry_config"][0]["min_backoff"] == shown
 
 
 def test_a_dashboard_is_read_back_without_zeros() -> None:
     tile = {"xPos": 0, "yPos": 4, "widget": {"title": "", "lines": [0, 1]}}
     dashboard = value("google_monitoring_dashboard", dashboard_json=json.dumps({"tiles": [tile]}))
-    shown = reads.read("google_monitoring_dashboard", dashboard)["dashboard_json"]
+    shown = values_read_back.read("google_monitoring_dashboard", dashboard)["dashboard_json"]
     assert json.loads(shown) == {"tiles": [{"yPos": 4, "widget": {"lines": [0, 1]}}]}
 
 
 def test_what_google_adds_to_a_function_is_kept_by_a_plan() -> None:
     function = value(FUNCTION, SERVICE, environment_variables={"A": "1"}) | {"effective_labels": {"app": "x"}}
-    shown = reads.read(FUNCTION, function)
+    shown = values_read_back.read(FUNCTION, function)
     assert shown["service_config"][0]["environment_variables"] == {"A": "1", "LOG_EXECUTION_ID": "true"}
-    assert shown["effective_labels"] == {"app": "x"} | reads.FUNCTION_LABELS
-    reads.kept(FUNCTION, shown, function)
+    assert shown["effective_labels"] == {"app": "x"} | values_read_back.FUNCTION_LABELS
+    values_read_back.kept(FUNCTION, shown, function)
     assert function["service_config"] == shown["service_config"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 import yaml
 
-from tests.infra.google_provider.facts import API_OF
+from tests.infra.google_provider.service_requirements import API_OF
 from tests.infra.workspace import INFRA, Resource
 
 pytestmark = pytest.mark.slow

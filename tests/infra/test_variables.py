@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.infra.google_provider.facts import NAMES
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.google_provider.service_requirements import NAMES
 from tests.infra.workspace import INFRA, Workspace
 
 pytestmark = pytest.mark.slow

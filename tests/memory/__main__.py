@@ -3,8 +3,8 @@
 import sys
 
 from signalbox_infra.local.store import firestore_emulator
-from tests.memory.measure import measured
-from tests.memory.requests import REQUESTS
+from tests.memory.largest_requests import REQUESTS
+from tests.memory.peak_memory import measured
 
 
 def main() -> int:

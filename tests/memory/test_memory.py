@@ -6,8 +6,8 @@ import pytest
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.core.limits import LIMITS
-from tests.memory.measure import measured
-from tests.memory.requests import REQUESTS
+from tests.memory.largest_requests import REQUESTS
+from tests.memory.peak_memory import measured
 
 pytestmark = pytest.mark.slow
 

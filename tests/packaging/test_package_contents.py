@@ -2,8 +2,8 @@
 
 import pytest
 
-from signalbox.catalogue.refusals import CatalogueError
-from signalbox_infra.packaging.imports import PackagingError, library_files
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox_infra.packaging.imported_modules import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from signalbox.catalogue.reading import Function, load
 from signalbox_infra.cli.main import main
-from signalbox_infra.packaging.package import OPTIONAL, Package, package
+from signalbox_infra.packaging.source_zip import OPTIONAL, Package, package
 from tests.packaging.conftest import Packaged, Project
 from tests.packaging.sources import PROJECT, copy_of_the_project
 

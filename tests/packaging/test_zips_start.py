@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import Function, load
-from signalbox_infra.packaging.package import package
 from signalbox_infra.packaging.requirements import joined
+from signalbox_infra.packaging.source_zip import package
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()

@@ -17,10 +17,10 @@ from functools import partial
 
 from tests.simulation import planted
 from tests.simulation.half_commits import half_commits
-from tests.simulation.lengths import begin_process, long_worlds
-from tests.simulation.reach import REACHED, SEEDS_OF_TODAY
+from tests.simulation.reached_counts import REACHED, SEEDS_OF_TODAY
 from tests.simulation.versions import Lacking, two_versions
 from tests.simulation.world import Violation
+from tests.simulation.world_lengths import begin_process, long_worlds
 from tests.simulation.worlds import (
     attempts,
     document_events,
@@ -36,12 +36,11 @@ from tests.simulation.worlds import (
     verify,
     watch,
 )
-from tests.simulation.worlds.batches import grouped as grouped_batches
+from tests.simulation.worlds.batches import grouped_units as grouped_batches
 from tests.simulation.worlds.batches import world as batches
-from tests.simulation.worlds.flows import bulk as bulk_acts
-from tests.simulation.worlds.flows import composed as composed_flows
-from tests.simulation.worlds.flows import inline as inline_steps
-from tests.simulation.worlds.flows import nested as nested_flows
+from tests.simulation.worlds.flows import begun_commands as composed_flows
+from tests.simulation.worlds.flows import bulk_acts, inline_steps
+from tests.simulation.worlds.flows import nested_programs as nested_flows
 from tests.simulation.worlds.flows import world as flows
 from tests.simulation.worlds.links import world as links
 from tests.simulation.worlds.objects import world as objects

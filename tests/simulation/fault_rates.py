@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.simulation.lengths import faults
+from tests.simulation.world_lengths import faults
 
 STEP_FAILS_RATE, STEP_FAILS_OFTEN_RATE, STEP_ERROR_PASSES_RATE = 0.25, 0.7, 0.1
 """The shares of a flow step's runs that fail (in most worlds, and in those of retries) or raise a transient error."""

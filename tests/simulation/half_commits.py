@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from signalbox.core.ports import Committed, Write
 from signalbox.testing.memory_store import MemoryStore, Record, _Step
-from tests.simulation.reach import HALF_COMMITS, REACHED
+from tests.simulation.reached_counts import HALF_COMMITS, REACHED
 
 Answer = TypeVar("Answer")
 

@@ -33,24 +33,31 @@ from tests.simulation.faults import (
     watch,
 )
 from tests.simulation.faults.fault import Fault
-from tests.simulation.faults.flows import bulk as bulk_acts
-from tests.simulation.faults.flows import composed, inline, lost, nested, parts, turns
+from tests.simulation.faults.flows import (
+    begun_commands,
+    inline_steps,
+    locks_and_sub_flows,
+    lost_messages,
+    nested_programs,
+    turns,
+)
+from tests.simulation.faults.flows import bulk_acts as bulk_acts
 from tests.simulation.world import Violation
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "attempts": attempts.FAULTS,
     "batches": batches.FAULTS,
     "bulk_acts": bulk_acts.FAULTS,
-    "composed_flows": composed.FAULTS,
+    "composed_flows": begun_commands.FAULTS,
     "document_events": document_events.FAULTS,
     "enqueues": enqueues.FAULTS,
     "failures": failures.FAULTS,
     "flows": flows.FAULTS,
     "grouped_batches": batches.GROUPED,
     "history": history.FAULTS,
-    "inline_steps": inline.FAULTS,
+    "inline_steps": inline_steps.FAULTS,
     "links": links.FAULTS,
-    "nested_flows": (*nested.FAULTS, *lost.FAULTS, *turns.NESTED, *parts.NESTED),
+    "nested_flows": (*nested_programs.FAULTS, *lost_messages.FAULTS, *turns.NESTED, *locks_and_sub_flows.NESTED),
     "objects": objects.FAULTS,
     "outbox": outbox.FAULTS,
     "rates": rates.FAULTS,

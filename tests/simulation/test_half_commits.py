@@ -7,7 +7,7 @@ import pytest
 from signalbox.core.ports import Ports, Put, Query
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.half_commits import half_commits
-from tests.simulation.reach import HALF_COMMITS
+from tests.simulation.reached_counts import HALF_COMMITS
 from tests.simulation.world import World
 
 SEEDS = 40

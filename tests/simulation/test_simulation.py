@@ -10,9 +10,8 @@ import pytest
 
 from tests.simulation.__main__ import WORLDS, violations
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import long_worlds, operations_max
 from tests.simulation.planted import FAULTS, NOTICED, PLANTED, breaks_anyway, noticed
-from tests.simulation.reach import (
+from tests.simulation.reached_counts import (
     ACQUIRES_IN_LINE,
     ACTED_ON,
     ADJUSTMENTS,
@@ -62,6 +61,7 @@ from tests.simulation.reach import (
     WRITTEN_BACK,
     WRITTEN_BACK_DEEP,
 )
+from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
     "history": 200,

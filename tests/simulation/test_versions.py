@@ -18,7 +18,7 @@ from signalbox.semaphores.machine import transitions
 from signalbox.semaphores.model.semaphore import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
 from tests.simulation.__main__ import WORLDS, violations
-from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
+from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, SEEDS_OF_TODAY
 from tests.simulation.versions import Entry, Versions, two_versions, version_now
 from tests.simulation.world import World
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from signalbox.core.ports import Query, Snapshot
 from signalbox.mailboxes.model.messages import HEADER
-from tests.simulation.ports import SimulatedStore
+from tests.simulation.faulty_ports import SimulatedStore
 
 
 class TornStore(SimulatedStore):

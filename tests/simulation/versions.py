@@ -46,7 +46,7 @@ from signalbox.core.ports import Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.flows.machine.tree import CLOSES_MAX, innermost, is_open
 from tests.compatibility.last_release import LAST, TODAY, counterpart, replaced_in_both
-from tests.simulation.reach import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
+from tests.simulation.reached_counts import CALLS_OF_THE_LAST_RELEASE, CALLS_ONLY_OF_TODAY, REACHED
 
 SHARES = (0.2, 0.5, 0.8)
 """Of the processes, those of the last release until the deployment has ended."""
@@ -66,16 +66,45 @@ METHODS = (
 )
 """Methods of values that a world calls in a process, and that call the world's code in turn."""
 
-PORTS = ("tests.simulation.ports", "contextlib")
+PORTS = ("tests.simulation.faulty_ports", "contextlib")
 """Modules of objects whose calls cross, as those of all stores do. Other objects of a world stay as they are."""
 
 MOVED = {
+    "adapters.clock": ("adapters.system_clock",),
     "adapters.gathering": ("adapters.grouped_requests",),
+    "adapters.http.bodies": ("adapters.http.json_bodies",),
+    "adapters.http.events": ("adapters.http.event_deliveries",),
+    "adapters.http.tasks": ("adapters.http.task_deliveries",),
     "adapters.line": ("adapters.waiting_requests",),
+    "adapters.meter": ("adapters.cost_meter",),
+    "adapters.rows": ("adapters.row_files",),
+    "batches.http.batches": ("batches.http.routes", "batches.http.watch_feeds"),
+    "batches.machine.lifecycle": ("batches.machine.pages",),
+    "batches.model.batches": ("batches.machine.pages", "batches.model.headers", "batches.model.pages"),
+    "batches.service.batches": (
+        "batches.service.lifecycle",
+        "batches.service.lists",
+        "batches.service.pages",
+        "batches.service.population",
+        "batches.service.retries",
+        "batches.service.sub_batches",
+    ),
+    "batches.service.units": ("batches.service.retries",),
+    "core.calls": ("core.flow_hooks",),
+    "core.effects": ("core.wake_ups",),
+    "core.identity": ("core.authors", "core.token_claims"),
     "core.listings": ("core.paging",),
+    "core.perform": ("core.problems",),
+    "core.queries": ("core.composite_indexes",),
     "core.reads": ("core.due_records", "core.polling", "core.ports"),
+    "core.record_values": ("core.value_order",),
+    "core.requests": ("core.request_fields",),
+    "core.validation": ("core.query_checks", "core.write_checks"),
+    "core.values": ("core.json_values",),
     "critical_sections.machine": ("critical_sections.machine.debounce", "critical_sections.machine.transitions"),
     "document_events.model": ("document_events.machine",),
+    "documents.model": ("documents.model.sizes", "documents.model.stamped_contents"),
+    "documents.service.documents": ("documents.service.single_documents",),
     "documents.storage.reads": ("documents.storage.embedded_copies", "documents.storage.records"),
     "flows.machine.combinations": ("flows.machine.commands",),
     "flows.machine.commands": ("flows.machine.combinations", "flows.machine.retries", "flows.machine.running_flow"),
@@ -102,11 +131,12 @@ MOVED = {
         "flows.service.turns",
     ),
     "flows.storage": ("flows.storage.commands", "flows.storage.commits", "flows.storage.listings", "flows.storage.log"),
-    "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.function"),
+    "functions": ("function.deliveries", "function.dispatch", "function.document_handlers", "function.user_function"),
+    "history.machine": ("history.machine.kept_versions",),
+    "history.model": ("history.machine.json_patch",),
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
-    "core.perform": ("core.problems",),
-    "standings.service": ("standings.service.ranks", "standings.service.standings", "standings.service.yokes"),
-    "standings.tasks": ("standings.machine",),
+    "objects.model": ("objects.machine.deadly_calls", "objects.machine.turn_sizes"),
+    "resources.model.items": ("resources.model.declared_models",),
     "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",
@@ -115,7 +145,19 @@ MOVED = {
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),
-    "tasks.model": ("tasks.machine.failures",),
+    "standings.model.standings": (
+        "standings.model.aggregates",
+        "standings.model.declarations",
+        "standings.model.recounts",
+    ),
+    "standings.model.yokes": ("standings.model.tallies",),
+    "standings.service": (
+        "standings.service.declarations",
+        "standings.service.ranks",
+        "standings.service.reads",
+        "standings.service.yokes",
+    ),
+    "standings.tasks": ("standings.machine",),
     "tasks.machine": (
         "tasks.machine.attempts",
         "tasks.machine.code_contents",
@@ -123,6 +165,8 @@ MOVED = {
         "tasks.machine.idempotency_keys",
         "tasks.machine.waits",
     ),
+    "tasks.model": ("tasks.machine.attempts", "tasks.machine.failures"),
+    "transforms.model": ("transforms.requests",),
 }
 """Modules of the last release, with those of today that have what is in them. Keeping a new release empties this."""
 
@@ -324,7 +368,7 @@ def two_versions(on: bool = True) -> Iterator[None]:
     changed: list[tuple[Any, str, Any]] = []
     for module in [module for name, module in sys.modules.items() if _is_of(name, WORLDS)]:
         for name, value in list(vars(module).items()):
-            if getattr(value, "__module__", None) == "signalbox.testing.limits" and name == "replaced":
+            if getattr(value, "__module__", None) == "signalbox.testing.replaced_limits" and name == "replaced":
                 crossing: Any = replaced_in_both
             else:
                 crossing = _as_entry(getattr(value, "__module__", ""), getattr(value, "__name__", name), value)

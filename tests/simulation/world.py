@@ -16,16 +16,16 @@ from random import Random
 from typing import Any
 
 from signalbox.core.ports import Ports, Snapshot
-from tests.simulation.events import Events
-from tests.simulation.expiry import Expiry
+from tests.simulation.cloud_tasks import TaskQueue
+from tests.simulation.eventarc import Events
+from tests.simulation.expiring_records import Expiry
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.faulty_ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.half_commits import HalfCommitStore
-from tests.simulation.ports import SimulatedClock, SimulatedLog, SimulatedQueue, SimulatedStore
 from tests.simulation.processes import Processes
-from tests.simulation.reach import OUTAGES, REACHED
-from tests.simulation.refusals import PassingRefusals
+from tests.simulation.reached_counts import OUTAGES, REACHED
 from tests.simulation.server_time import server_time_strays
-from tests.simulation.tasks import TaskQueue
+from tests.simulation.transient_refusals import PassingRefusals
 from tests.simulation.versions import versions_of
 
 STEPS_MAX = 20_000

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from tests.yaml_files import read_yaml
 
 FIGURES = ("round_trips", "reads", "writes", "deletes", "tasks")

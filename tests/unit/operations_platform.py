@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.adapters.cost_meter import Cost, measure, metered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Put
-from signalbox.documents.model import Content, path_of
+from signalbox.documents.model.stamped_contents import Content, path_of
 from signalbox.documents.requests import PutRequest
-from signalbox.documents.service import documents
-from signalbox.testing.delivery import Delivery, succeeded
-from signalbox.testing.platform import Platform
+from signalbox.documents.service import single_documents
+from signalbox.testing.deliveries import Delivery, succeeded
+from signalbox.testing.simulated_cloud import Platform
 
 
 class OperationsPlatform(Platform):
@@ -60,7 +60,7 @@ class OperationsPlatform(Platform):
 
     def put(self, key: str, **content: Any) -> Content:
         """Put a document as a caller does; return it as the caller gets it."""
-        return documents.put(self.ports, PutRequest.from_request(key, content)).document
+        return single_documents.put(self.ports, PutRequest.from_request(key, content)).document
 
     def write_past(self, key: str, data: Content) -> None:
         """Write a record as another client does, which knows nothing of the kit."""
@@ -95,4 +95,4 @@ class OperationsPlatform(Platform):
 
     def shown(self, key: str) -> Content:
         """Return a document as a caller gets it."""
-        return documents.get(self.ports, key).document
+        return single_documents.get(self.ports, key).document

@@ -8,7 +8,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
-from signalbox.testing.platform import FunctionTable
+from signalbox.testing.simulated_cloud import FunctionTable
 from tests.unit.operations_platform import OperationsPlatform
 
 TITLES = {

@@ -28,7 +28,7 @@ CLOCKS = {"now", "utcnow", "today"}
 
 PURE_ROOMS = ("model", "machine", "requests", "problems", "limits")
 PORTS_ROOMS = ("storage", "service", "tasks", "sweep")
-CORE_PORTS = ("ports", "outbox", "perform", "due_records", "polling", "validation")
+CORE_PORTS = ("ports", "outbox", "perform", "due_records", "polling", "query_checks", "write_checks")
 """Files of core that know the protocols of the ports. `lazy_names` loads modules; all others are pure."""
 
 LOADS_MODULES = ("lazy_names",)

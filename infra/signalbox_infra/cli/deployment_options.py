@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from signalbox_infra.deploy.target import Target
+    from signalbox_infra.deploy.deployment_target import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,15 +28,15 @@ def of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
 
 
 def target_of(project: str, environment: str, region: str) -> "Target":
-    from signalbox_infra.deploy import target
+    from signalbox_infra.deploy import deployment_target
 
-    return target.read(project, environment, region)
+    return deployment_target.read(project, environment, region)
 
 
 def reachable(project: str, environment: str, region: str) -> "Target":
     """Return a deployment to read. Raises `CommandFailed` if gcloud has no account."""
-    from signalbox_infra.deploy import commands, facts
+    from signalbox_infra.deploy import programs, project_facts
 
     place = target_of(project, environment, region)
-    facts.signed_in(place, commands.run)
+    project_facts.signed_in(place, programs.run)
     return place

@@ -17,7 +17,7 @@ import click
 
 from signalbox.catalogue.project import NotAProject, Project
 from signalbox.catalogue.version import VERSION
-from signalbox_infra.cli import calls, runs
+from signalbox_infra.cli import flow_commands, function_commands
 from signalbox_infra.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_infra.terminal_text import visible, visible_lines
 
@@ -184,14 +184,14 @@ def lock(upgrade: bool) -> int:
 def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
     """Build the zips of the functions NAMES (default: all)."""
     from signalbox.catalogue.reading import CatalogueError, load
-    from signalbox_infra.packaging import building
+    from signalbox_infra.packaging import zip_building
 
     with _refusals(CatalogueError):
         content = load(catalogue)
         if unknown := sorted(set(names) - set(content.functions)):
             raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
-        zips = building.build(content, names, out or content.root / "dist")
-    click.echo(building.to_json(zips) if as_json else building.table(zips), nl=as_json)
+        zips = zip_building.build(content, names, out or content.root / "dist")
+    click.echo(zip_building.to_json(zips) if as_json else zip_building.table(zips), nl=as_json)
 
 
 # --- on this machine ---
@@ -206,7 +206,7 @@ def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
     """Serve all functions on this machine until Ctrl-C."""
     from signalbox.adapters.settings import EMBEDDED
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.local import chaos as faults
+    from signalbox_infra.local import injected_faults as faults
     from signalbox_infra.local import serving
     from signalbox_infra.local.stack import StackError
 
@@ -230,19 +230,19 @@ def status(project: str, environment: str, region: str, as_json: bool) -> None:
     from rich.console import Console
 
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.programs import CommandFailed
     from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
-    from signalbox_infra.status import showing
-    from signalbox_infra.status.cloud import CloudSource
-    from signalbox_infra.status.local import LocalSource
+    from signalbox_infra.status import show_status
+    from signalbox_infra.status.cloud_status import CloudSource
+    from signalbox_infra.status.local_status import LocalSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         in_cloud = CloudSource(reachable(project, environment, region)) if project else None
         source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
         if as_json:
-            click.echo(showing.status_json(source))
+            click.echo(show_status.status_json(source))
         else:
-            showing.show_status(source, Console(highlight=False, markup=False, emoji=False))
+            show_status.show_status(source, Console(highlight=False, markup=False, emoji=False))
 
 
 @cli.command()
@@ -255,17 +255,17 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
     from rich.console import Console
 
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.programs import CommandFailed
     from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
-    from signalbox_infra.local.logs.terminal import Terminal
-    from signalbox_infra.status import showing
-    from signalbox_infra.status.cloud import CloudSource
+    from signalbox_infra.local.logs.rendered_lines import Terminal
+    from signalbox_infra.status import show_status
+    from signalbox_infra.status.cloud_status import CloudSource
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
         in_cloud = CloudSource(reachable(project, environment, region)) if project else None
         source = in_cloud or RunningStack.of(Project.find().state)
         terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
-        showing.show_logs(source, terminal, lines, follow=follow)
+        show_status.show_logs(source, terminal, lines, follow=follow)
 
 
 @cli.command()
@@ -274,10 +274,10 @@ def logs(project: str, environment: str, region: str, lines: int, follow: bool, 
 def flow(run: str, project: str, environment: str, region: str) -> None:
     """Draw the run FLOW/ID: its log and its pending commands."""
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.deploy.commands import CommandFailed
     from signalbox_infra.deploy.deployment_client import SmokeTestFailed
+    from signalbox_infra.deploy.programs import CommandFailed
     from signalbox_infra.local.folder.running_stack import NoStack
-    from signalbox_infra.status import flow as flows
+    from signalbox_infra.status import show_flow as flows
     from signalbox_infra.status.base_url import Absent
 
     with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
@@ -296,8 +296,8 @@ def failures(context: click.Context, project: str, environment: str, region: str
             raise click.UsageError(f"Write the options behind `{context.invoked_subcommand}`.")
         return
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.deploy.commands import CommandFailed
     from signalbox_infra.deploy.deployment_client import SmokeTestFailed
+    from signalbox_infra.deploy.programs import CommandFailed
     from signalbox_infra.local.folder.running_stack import NoStack
     from signalbox_infra.status import dead_events
     from signalbox_infra.status import failures as listing
@@ -327,7 +327,7 @@ def console(project: str, environment: str, region: str, port: int, act: bool) -
     """
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.console import serving
-    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy.programs import CommandFailed
     from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 
     with _refusals(NoStack, CommandFailed, CatalogueError):
@@ -346,8 +346,8 @@ def _still(name: str, text: str) -> None:
         from google.api_core.exceptions import GoogleAPICallError
 
         from signalbox.catalogue.reading import CatalogueError, load
-        from signalbox_infra.deploy.commands import CommandFailed, run
-        from signalbox_infra.deploy.pausing import Stillness
+        from signalbox_infra.deploy.programs import CommandFailed, run
+        from signalbox_infra.deploy.queue_pauses import Stillness
         from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 
         with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
@@ -361,9 +361,9 @@ def _still(name: str, text: str) -> None:
             if place:
                 getattr(Stillness(place, *chosen, click.echo, run), name)()
             else:
-                from signalbox_infra.local import pausing
+                from signalbox_infra.local import queue_pauses
 
-                getattr(pausing, name)(RunningStack.of(Project.find().state), *chosen)
+                getattr(queue_pauses, name)(RunningStack.of(Project.find().state), *chosen)
                 counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
                 click.echo(f"{name.capitalize()}d {counts} of the local stack.")
 
@@ -396,12 +396,12 @@ GOALS = {
 
 def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool = False) -> int:
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_infra.deploy import goals
-    from signalbox_infra.deploy.commands import CommandFailed
+    from signalbox_infra.deploy import deploy_commands
     from signalbox_infra.deploy.confirmation import Aborted
+    from signalbox_infra.deploy.programs import CommandFailed
 
     with _refusals(Aborted, CommandFailed, CatalogueError):
-        return 0 if goals.reach(goal, target_of(*place), planned, answer) else 1
+        return 0 if deploy_commands.reach(goal, target_of(*place), planned, answer) else 1
 
 
 def _agreed(yes: bool) -> str:
@@ -437,7 +437,7 @@ def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     return _reach("destroy", (project, environment, region), confirm)
 
 
-for group in (*calls.GROUPS, runs.flows):
+for group in (*function_commands.GROUPS, flow_commands.flows):
     cli.add_command(group)
-for command in (calls.list_failures, calls.retry_failures):
+for command in (function_commands.list_failures, function_commands.retry_failures):
     failures.add_command(command)

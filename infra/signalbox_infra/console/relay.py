@@ -23,10 +23,10 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.actions import ACTIONS, BODY_BYTES_MAX, OF_QUEUES, REASON_HEADER, action_of, logged_body
+from signalbox_infra.console.identity_tokens import Tokens
 from signalbox_infra.console.routes import Console, is_file, own_answer, problem
 from signalbox_infra.console.security_headers import BARE_HEADERS
-from signalbox_infra.console.tokens import Tokens
-from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.programs import CommandFailed
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

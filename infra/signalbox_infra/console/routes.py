@@ -22,12 +22,12 @@ from typing import Any, Protocol
 
 from werkzeug.wrappers import Request, Response
 
-from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.json_bodies import render
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.console.actions import ACTIONS, OF_QUEUES
 from signalbox_infra.console.security_headers import BARE_HEADERS, HEADERS
-from signalbox_infra.deploy.commands import CommandFailed
-from signalbox_infra.status.report import Line, QueueNow
+from signalbox_infra.deploy.programs import CommandFailed
+from signalbox_infra.status.status_lines import Line, QueueNow
 
 FOLDER = Path(__file__).with_name("page")
 TYPES = {

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from signalbox_infra.console.identity_tokens import TokenFor, Tokens
 from signalbox_infra.console.relay import Relay
 from signalbox_infra.console.routes import Console
-from signalbox_infra.console.tokens import TokenFor, Tokens
-from signalbox_infra.deploy import facts
-from signalbox_infra.deploy.commands import Run, run
+from signalbox_infra.deploy import project_facts
 from signalbox_infra.deploy.deployment_client import tokens
-from signalbox_infra.deploy.target import Target
-from signalbox_infra.status.cloud import CloudQueues, CloudSource
-from signalbox_infra.status.report import lines_of
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import Run, run
+from signalbox_infra.status.cloud_status import CloudQueues, CloudSource
+from signalbox_infra.status.status_lines import lines_of
 
 SECONDS_MAX = 60.0
 STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
@@ -63,7 +63,7 @@ def server_of(
     client = httpx.Client(timeout=httpx.Timeout(SECONDS_MAX, read=STREAM_SECONDS_MAX))
     server = make_server("127.0.0.1", port, _not_yet, threaded=True, request_handler=_Quiet)
     hosts = frozenset(f"{name}:{server.server_port}" for name in ("127.0.0.1", "localhost"))
-    relay = Relay(console, base_url, hosts, signed, client, facts.signed_in(place, run_), write_line)
+    relay = Relay(console, base_url, hosts, signed, client, project_facts.signed_in(place, run_), write_line)
     server.app = relay
     return server, relay
 
@@ -76,7 +76,7 @@ def write_line(line: Mapping[str, Any]) -> None:
 
 
 def _tokens(place: Target, run_: Run) -> TokenFor:
-    return tokens(place, facts.signed_in(place, run_), run_)
+    return tokens(place, project_facts.signed_in(place, run_), run_)
 
 
 def _not_yet(*_: object) -> list[bytes]:

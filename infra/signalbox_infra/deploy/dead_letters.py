@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from signalbox.catalogue.reading import Trigger
-from signalbox_infra.deploy.commands import CommandFailed, Run
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Run
 
 ATTEMPTS = 100
 """Deliveries of an event before it is a dead letter: the largest number that Pub/Sub takes."""

@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from signalbox_infra import http_client
-from signalbox_infra.deploy.clock import REAL, Clock
-from signalbox_infra.deploy.commands import CommandFailed, Run
+from signalbox_infra.deploy.deployment_target import Target
 from signalbox_infra.deploy.prerequisites import is_service_account
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Run
+from signalbox_infra.deploy.waiting_clock import REAL, Clock
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 UNKNOWN_YET = frozenset({401, 403})

@@ -1,7 +1,7 @@
 """Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
 
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
-                                                                               └ again and again, see applying.py
+                                                                               └ again and again, see apply_attempts.py
 
 After an apply, what Terraform cannot set is set with gcloud: the dead letters of triggers (dead_letters.py).
 
@@ -14,27 +14,27 @@ from dataclasses import dataclass
 
 from signalbox.catalogue.writing import lock, lock_of
 from signalbox_infra.deploy import (
-    adoption,
-    alerting,
-    bootstrapping,
+    alert_address,
     dead_letters,
     declared_limits,
-    facts,
-    locking,
     lost_tasks,
+    project_facts,
+    resource_adoption,
     smoke,
+    state_bucket,
+    state_lock,
     terraform,
     working_copy,
 )
-from signalbox_infra.deploy.applying import Attempts, applied, planned
-from signalbox_infra.deploy.clock import REAL, Clock
-from signalbox_infra.deploy.commands import CommandFailed, Run, run
+from signalbox_infra.deploy.apply_attempts import Attempts, applied, planned
 from signalbox_infra.deploy.confirmation import Aborted, Agree, agreed
-from signalbox_infra.deploy.plans import Plan
-from signalbox_infra.deploy.preparing import Preparation
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.plan_summary import Plan
+from signalbox_infra.deploy.programs import CommandFailed, Run, run
+from signalbox_infra.deploy.project_readiness import Preparation
 from signalbox_infra.deploy.smoke import Site
-from signalbox_infra.deploy.target import Target
-from signalbox_infra.packaging.building import build
+from signalbox_infra.deploy.waiting_clock import REAL, Clock
+from signalbox_infra.packaging.zip_building import build
 
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
@@ -73,7 +73,7 @@ class Flow:
             self._refuse_lost_tasks(plan)
             self._apply(engine, plan)
         else:
-            alerting.offer(self.target, self.say, self.agree)
+            alert_address.offer(self.target, self.say, self.agree)
             plan = self._planned(engine)
             if not plan.empty:
                 agreed(self.agree, "Apply it?")
@@ -111,10 +111,10 @@ class Flow:
         engine = self._checked()
         self._packaged()
         plan = planned(engine, self._attempts())
-        ids = adoption.importable(plan, self.target.project, self.target.region)
-        ids |= adoption.indexes(plan, facts.indexes(self.target, self.run))
-        ids |= adoption.backup_schedules(plan, facts.backup_schedules(self.target, self.run))
-        plan = adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
+        ids = resource_adoption.importable(plan, self.target.project, self.target.region)
+        ids |= resource_adoption.indexes(plan, project_facts.indexes(self.target, self.run))
+        ids |= resource_adoption.backup_schedules(plan, project_facts.backup_schedules(self.target, self.run))
+        plan = resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
         self.say(str(plan))
         if not plan.empty:
             agreed(self.agree, "Apply it?")
@@ -129,9 +129,9 @@ class Flow:
         """Release the locks that killed commands left on the states of the environment and of the bootstrap."""
         account = self._preparation().ready().account
         bootstrap = terraform.of_project(self.target, account, self.run)
-        bootstrapping.connect(bootstrap, self.target, self.run)
+        state_bucket.connect(bootstrap, self.target, self.run)
         for name, engine in ((self.target.environment, self._terraform(account)), ("the bootstrap", bootstrap)):
-            locking.release(engine, name, self.say, self.agree)
+            state_lock.release(engine, name, self.say, self.agree)
 
     def _checked(self) -> terraform.Terraform:
         return self._terraform(self._preparation().ready().account)
@@ -149,11 +149,11 @@ class Flow:
 
     def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
         """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
-        ids = adoption.importable(plan, self.target.project, self.target.region)
-        if not any(adoption.QUEUE in address for address in ids):
+        ids = resource_adoption.importable(plan, self.target.project, self.target.region)
+        if not any(resource_adoption.QUEUE in address for address in ids):
             return plan
-        kept = adoption.queues(ids, facts.queues(self.target, self.run))
-        return adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
+        kept = resource_adoption.queues(ids, project_facts.queues(self.target, self.run))
+        return resource_adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
 
     def _packaged(self) -> None:
         project = self.target.folder
@@ -196,11 +196,11 @@ class Flow:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)
 
     def _account(self) -> str:
-        return facts.account(self.target, self.run)
+        return project_facts.account(self.target, self.run)
 
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)
-        adoption.clear(engine.folder)
+        resource_adoption.clear(engine.folder)
         if engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}"):
             file = working_copy.keep_lock_file(self.target.folder).relative_to(self.target.root)
             self.say(COMMIT.format(file=file))

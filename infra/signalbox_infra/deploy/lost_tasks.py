@@ -7,11 +7,11 @@ longer has tasks. A task waits for up to 31 days. The queues are read only for a
 import re
 from collections.abc import Iterator
 
-from signalbox_infra.deploy import facts
-from signalbox_infra.deploy.commands import Run
+from signalbox_infra.deploy import project_facts
 from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.plans import Plan
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.plan_summary import Plan
+from signalbox_infra.deploy.programs import Run
 
 FUNCTION = re.compile(r'module\.function\["(\w+)"\]\.google_cloudfunctions2_function\.function')
 REFUSAL = """Tasks wait for functions that this plan destroys, and would be lost:
@@ -23,7 +23,7 @@ Deploy this change after they have run. To list them (`gcloud tasks delete` dele
 def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
     """Return a warning for each queue that cannot be read. Raises `Aborted` if tasks wait for a destroyed function."""
     gone = [target.service(found[1]) for each in plan.destroyed if (found := FUNCTION.fullmatch(each))]
-    queues = facts.queues(target, run) & set(map(target.service, target.catalogue.queues)) if gone else ()
+    queues = project_facts.queues(target, run) & set(map(target.service, target.catalogue.queues)) if gone else ()
     waiting: list[tuple[str, str]] = []
     unread: list[str] = []
     for queue in sorted(queues):

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from signalbox_infra.deploy.facts import Facts
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.project_facts import Facts
 
 TERRAFORM_MIN = (1, 9)  # infra/versions.tf: its validations look at more than one variable
 ACCOUNT_ID_MAX = 30  # Google's bound on a service account's id, which holds prefix and function name

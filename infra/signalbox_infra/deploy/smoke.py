@@ -17,10 +17,10 @@ from functools import partial
 
 from signalbox.catalogue.reading import Catalogue
 from signalbox_infra.deploy import smoke_large
-from signalbox_infra.deploy.clock import REAL, Clock
-from signalbox_infra.deploy.commands import CommandFailed, Run, ended_like_ctrl_c
 from signalbox_infra.deploy.deployment_client import DeploymentClient, SmokeTestFailed, poll, tokens
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Run, ended_like_ctrl_c
+from signalbox_infra.deploy.waiting_clock import REAL, Clock
 
 FOLLOWED_SECONDS = 300.0  # a new trigger is silent for up to two minutes (Eventarc's documentation), and some
 CHANGED_AGAIN_SECONDS = 20.0  # an event of a change that came before the trigger works is lost

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.deploy import plans, working_copy
-from signalbox_infra.deploy.commands import CommandFailed, Outcome, Run
-from signalbox_infra.deploy.identity import credentials
+from signalbox_infra.deploy import plan_summary, working_copy
+from signalbox_infra.deploy.deployment_target import Target
 from signalbox_infra.deploy.prerequisites import member
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Outcome, Run
+from signalbox_infra.deploy.terraform_identity import credentials
 
 CACHE = "TF_PLUGIN_CACHE_DIR"
 PLATFORMS = ("darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64")
@@ -56,14 +56,14 @@ class Terraform:
         self._run_checked("providers", "lock", "-no-color", *(f"-platform={each}" for each in PLATFORMS))
         return True
 
-    def plan(self, *options: str) -> plans.Plan:
+    def plan(self, *options: str) -> plan_summary.Plan:
         """Plan, and save the plan for `apply`."""
         self._do("plan", f"-lock-timeout={LOCK_WAIT}", f"-out={self.plan_file}", *self._variables, *options)
         return self.saved()
 
-    def saved(self) -> plans.Plan:
+    def saved(self) -> plan_summary.Plan:
         """Return the saved plan."""
-        return plans.read(self._json("show", "-json", str(self.plan_file)))
+        return plan_summary.read(self._json("show", "-json", str(self.plan_file)))
 
     def apply(self, watch: Callable[[str], None]) -> Outcome:
         """Apply the saved plan and return the outcome; a plan can be applied once. `watch` gets each line."""
@@ -74,7 +74,7 @@ class Terraform:
 
     def tainted(self) -> list[str]:
         """Return the addresses of what a failed create has left half-made."""
-        return plans.tainted(self._json("show", "-json"))
+        return plan_summary.tainted(self._json("show", "-json"))
 
     def untaint(self, address: str) -> None:
         """Take the mark off a resource that a failed create left, so that it is not replaced."""

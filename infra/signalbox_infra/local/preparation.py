@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from signalbox.adapters.settings import EMBEDDED
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.refusals import CatalogueError
 from signalbox_infra.local.functions import spans
-from signalbox_infra.local.own_environment import own_environment
 from signalbox_infra.local.scheduler import PAUSED_FILE
 from signalbox_infra.local.services.supervisor import StackError
 from signalbox_infra.local.store import firestore_emulator
-from signalbox_infra.packaging.checks import check_all
+from signalbox_infra.local.user_variables import own_environment
+from signalbox_infra.packaging.function_checks import check_all
 
 
 def check(catalogue: Catalogue) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from signalbox.catalogue.project import Project
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.local.logs.follower import LogFollower
-from signalbox_infra.local.logs.terminal import Terminal
+from signalbox_infra.local.logs.rendered_lines import Terminal
 from signalbox_infra.local.logs.tracebacks import cut
 from signalbox_infra.local.reloading.dev_loop import DevLoop
 from signalbox_infra.local.stack import Stack, StackError
@@ -19,8 +19,8 @@ def serve(port: int, data: Path | None, log: str, faults: str) -> None:
     """Serve the project's functions until Ctrl-C, and log to standard output.
 
     `data` is a folder that keeps documents, queues and events; `log` is ``json`` for the lines as they are written,
-    ``full`` for whole tracebacks; `faults` are those that `chaos.parse` reads. Raises `StackError`, whose traceback is
-    cut as the log's are, and `CatalogueError`.
+    ``full`` for whole tracebacks; `faults` are those that `injected_faults.parse` reads. Raises `StackError`,
+    whose traceback is cut as the log's are, and `CatalogueError`.
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):

@@ -25,17 +25,17 @@ from signalbox.adapters.settings import EMBEDDED, Settings
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project
 from signalbox_infra import http_client
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.folder.data_folder import DataFolder
 from signalbox_infra.local.folder.folder_lock import FolderInUse, locked
 from signalbox_infra.local.folder.running_stack import RunningStack
-from signalbox_infra.local.idle import IdleMonitor
-from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.idle_check import IdleMonitor
+from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.preparation import check, clear, how_to_get_the_emulator
 from signalbox_infra.local.reloading.reload import reload
 from signalbox_infra.local.services.command_lines import functions_environment, services, stats
-from signalbox_infra.local.services.environment import settings_of
-from signalbox_infra.local.services.layout import plan
+from signalbox_infra.local.services.function_settings import settings_of
+from signalbox_infra.local.services.ports_and_sockets import plan
 from signalbox_infra.local.services.supervisor import StackError, Supervisor
 from signalbox_infra.local.store import firestore_emulator
 
@@ -118,7 +118,7 @@ class Stack:
         try:
             self._hold_folders()
             self._exits.callback(self._supervisor.stop)
-            self._exits.enter_context(processes.sigterm_raises())
+            self._exits.enter_context(child_processes.sigterm_raises())
             self._supervisor.start()
             if self._data:
                 self._exits.callback(self._save)
@@ -158,7 +158,7 @@ class Stack:
 
     def _save(self) -> None:
         """Stop everything that could change documents, and save all data. Ctrl-C does not interrupt it."""
-        with processes.interrupts_ignored():
+        with child_processes.interrupts_ignored():
             for name in (*DRIVERS, *(() if self._layout.emulator else ("store",))):
                 self._supervisor.halt(name)
             if self._layout.emulator and self._data:

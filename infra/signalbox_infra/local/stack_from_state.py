@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from signalbox.adapters.settings import Settings, from_environment
-from signalbox.catalogue.refusals import refuse
+from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.writing import written
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.local.services.environment import declared_by
+from signalbox_infra.local.services.function_settings import declared_by
 from signalbox_infra.local.stack import Stack
 
 OF_ONE_FUNCTION = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from signalbox.catalogue.project import REQUIREMENTS
-from signalbox_infra.packaging.imports import PackagingError
+from signalbox_infra.packaging.imported_modules import PackagingError
 
 LOCK = "functions/requirements.txt"
 PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^]]*\])?==[^ ;]+( ?;.*)?")

@@ -1,7 +1,7 @@
 """Generate the blocking client from the one that is awaited: ``python -m signalbox_infra.setup.blocking_client``.
 
-Names are replaced, as `unasync` does (httpx's transport and psycopg are made in this way). The modules `waiting` differ
-in more than names, so each client has its own.
+Names are replaced, as `unasync` does (httpx's transport and psycopg are made in this way). The modules `lease_renewal`
+differ in more than names, so each client has its own.
 """
 
 import re
@@ -13,7 +13,7 @@ import signalbox
 
 SOURCE = Path(signalbox.__path__[0]) / "client" / "aio"
 TARGET = SOURCE.parent / "blocking"
-WRITTEN_BY_HAND = ("__init__.py", "waiting.py")
+WRITTEN_BY_HAND = ("__init__.py", "lease_renewal.py")
 HEADER = "# Generated from {name} by `make client`: change that one.\n"
 
 NAMES = {

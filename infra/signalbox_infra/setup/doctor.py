@@ -11,7 +11,7 @@ from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.writing import lock_of, written
 from signalbox_infra.local.store import firestore_emulator
-from signalbox_infra.packaging.checks import check_all
+from signalbox_infra.packaging.function_checks import check_all
 from signalbox_infra.setup import upgrade
 
 PYTHON_MIN = (3, 11)

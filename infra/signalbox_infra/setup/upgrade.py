@@ -16,7 +16,7 @@ import signalbox
 from signalbox.catalogue.project import PACKAGES, Project
 from signalbox.catalogue.reading import Catalogue
 from signalbox.catalogue.writing import lock_of
-from signalbox_infra.deploy.commands import CommandFailed, run
+from signalbox_infra.deploy.programs import CommandFailed, run
 from signalbox_infra.deploy.terraform import Terraform
 
 LIBRARY = "signalbox"

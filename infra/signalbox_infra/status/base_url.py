@@ -6,10 +6,10 @@ from typing import Any
 
 from signalbox.catalogue.project import Project
 from signalbox_infra import http_client
-from signalbox_infra.deploy import facts
-from signalbox_infra.deploy.commands import run
+from signalbox_infra.deploy import project_facts
 from signalbox_infra.deploy.deployment_client import DeploymentClient, tokens
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import run
 from signalbox_infra.local.folder.running_stack import RunningStack
 
 SECONDS_MAX = 30.0
@@ -41,7 +41,7 @@ def _local() -> Get:
 
 
 def _cloud(place: Target, absent: str) -> Get:
-    client = DeploymentClient(place.base_url, tokens(place, facts.signed_in(place, run), run))
+    client = DeploymentClient(place.base_url, tokens(place, project_facts.signed_in(place, run), run))
 
     def get(path: str) -> Mapping[str, Any]:
         found = client.request("GET", path, expect=(200, 404))

@@ -14,9 +14,9 @@ from typing import Any
 
 from signalbox.catalogue.reading import Trigger
 from signalbox_infra.deploy import dead_letters
-from signalbox_infra.deploy.commands import CommandFailed, Run, run
-from signalbox_infra.deploy.target import Target
-from signalbox_infra.status.cloud import Fetch, fetch
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Run, run
+from signalbox_infra.status.cloud_status import Fetch, fetch
 
 ADDED = "CloudPubSubDeadLetterSource"
 """How the attributes begin that Pub/Sub adds to a dead letter."""

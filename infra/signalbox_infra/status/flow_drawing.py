@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from signalbox_infra.status.report import duration
+from signalbox_infra.status.status_lines import duration
 
 VALUE_LETTERS_MAX = 60
 INDENT = "  "

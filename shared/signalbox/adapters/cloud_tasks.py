@@ -24,7 +24,7 @@ from google.api_core.gapic_v1 import routing_header
 from google.auth.exceptions import GoogleAuthError
 
 from signalbox.adapters.deployed_catalogue import catalogue_settings
-from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of

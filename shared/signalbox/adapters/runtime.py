@@ -76,7 +76,7 @@ def bind(chosen: Ports | None) -> Ports | None:
 
     Return the ports that were bound before, or None.
     """
-    from signalbox.adapters.meter import metered
+    from signalbox.adapters.cost_meter import metered
 
     global _ports
     before, _ports = _ports, metered(chosen) if chosen is not None else None
@@ -90,9 +90,9 @@ def log() -> Log:
 
 def connect(chosen: Settings, store: Store | None = None) -> Ports:
     """Return metered ports for these settings. A `store` given here takes the place of Firestore."""
-    from signalbox.adapters.clock import SystemClock
     from signalbox.adapters.cloud_tasks import CloudTasksQueue
-    from signalbox.adapters.meter import metered
+    from signalbox.adapters.cost_meter import metered
+    from signalbox.adapters.system_clock import SystemClock
 
     lines = JsonLog(chosen.project)
     return metered(Ports(store or firestore(chosen), CloudTasksQueue(chosen, lines), SystemClock(), lines))

@@ -18,7 +18,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.tasks.storage import last_error_of_batch
@@ -83,11 +83,11 @@ class Batch:
             rate=rate if task else "",
             weight=weight if task else 1,
         )
-        return batches.populate_whole(runtime.ports(), self.id, spec, units).to_json()
+        return population.populate_whole(runtime.ports(), self.id, spec, units).to_json()
 
     def status(self) -> Status:
         """Return state and counts, and `last_error` while a unit that raised is being retried. Raises `NotFound`."""
-        status = batches.get(runtime.ports(), self.id)
+        status = lifecycle.get(runtime.ports(), self.id)
         return status.to_json() | (last_error_of_batch(runtime.ports(), self.id) if status.runs else {})
 
     def results(self, state: str = "") -> Iterator[Mapping[str, Any]]:
@@ -96,11 +96,11 @@ class Batch:
         Each is ``{"index", "attempt", "state", "result" or "error"}``. Raises `NotFound` or `BadQuery`.
         """
         query = UnitsQuery.of_results({"state": state})
-        return (unit.to_json() for unit in batches.outcomes_of(runtime.ports(), self.id, query))
+        return (unit.to_json() for unit in lists.outcomes_of(runtime.ports(), self.id, query))
 
     def cancel(self) -> Status:
         """End the batch and return its status. Units that have not started do not run. Raises `NotFound`."""
-        return batches.cancel(runtime.ports(), self.id).to_json()
+        return lifecycle.cancel(runtime.ports(), self.id).to_json()
 
 
 def batch(id: str) -> Batch:

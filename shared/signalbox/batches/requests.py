@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.batches import Header, cut, digest, json_text
+from signalbox.batches.machine.pages import cut
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import digest, json_text
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
@@ -16,7 +18,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey, BadQuery, TooLarge
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 
 NUMBER_MAX = 10**9
 """The largest number of a page, a unit, or tolerated failures: more than any batch contains."""

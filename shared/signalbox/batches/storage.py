@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import watch
 from signalbox.batches.machine.watch import ENDED_AT, Ended, News, Position
-from signalbox.batches.model.batches import REPLACED, Counts, Header, header_of, header_of_run
+from signalbox.batches.model.headers import REPLACED, Counts, Header, header_of, header_of_run
 from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect

@@ -16,7 +16,7 @@ from signalbox.batches import storage
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
-from signalbox.batches.model.batches import Header, header_of_run
+from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import COLLECTION, COMPLETIONS, BatchRun
 from signalbox.batches.service import propagation
 from signalbox.core.due_records import due_records, postpone

@@ -8,8 +8,8 @@ from signalbox.batches.machine.units import outcome_of_sub_batch
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.problems import BadBatch
-from signalbox.batches.service import propagation, units
-from signalbox.batches.service.batches import cancel_sub_batches, populate_next
+from signalbox.batches.service import propagation, retries, units
+from signalbox.batches.service.sub_batches import cancel_sub_batches, populate_next
 from signalbox.core.formats import check_known
 from signalbox.core.names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
@@ -34,11 +34,11 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 propagation.check_right_edge(ports, run)
             case "retry", {"chain": dict(chain)}:
                 chains, looks = payload.get("chains", 1), payload.get("looks", 0)
-                units.run_chain(ports, run, Retries.from_record(chain), chains, looks)
+                retries.run_chain(ports, run, Retries.from_record(chain), chains, looks)
             case "retry", {"after": int(after)}:
-                units.retry_page(ports, run, _retries_of(payload), after)
+                retries.retry_page(ports, run, _retries_of(payload), after)
             case "retry", {"units": [*indexes]}:
-                units.retry_units(ports, run, _retries_of(payload), [int(index) for index in indexes])
+                retries.retry_units(ports, run, _retries_of(payload), [int(index) for index in indexes])
             case "deadline", _:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:

@@ -11,10 +11,10 @@ from dataclasses import field
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
 from signalbox.catalogue.cron import UTC_NAME, cron_error
 from signalbox.catalogue.function_entries import ENQUEUING
-from signalbox.catalogue.refusals import CatalogueError, check_between, refuse
-from signalbox.core import queries
+from signalbox.core import composite_indexes
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.lazy_dataclasses import dataclass
@@ -153,13 +153,13 @@ class Index:
         refuse(not QUEUE_NAME.fullmatch(self.name), "the name must be lower case letters, digits and hyphens")
         refuse(not self.collection or "/" in self.collection, "collection is the last name of a collection's path")
         try:
-            queries.parse(self.collection, self.fields)
+            composite_indexes.parse(self.collection, self.fields)
         except ValueError as error:
             raise CatalogueError(str(error)) from error
 
     @property
-    def parsed(self) -> queries.Index:
-        return queries.parse(self.collection, self.fields)
+    def parsed(self) -> composite_indexes.Index:
+        return composite_indexes.parse(self.collection, self.fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ built or started. Every error names the entry and what to change. Folders are re
     catalogue = load()
     catalogue.functions["link_fan_out"].segment      # "link-fan-out"
 
-Keys that a function's entry omits are derived from its code (`signalbox.catalogue.code`), without running it, so an
-entry may be ``orders: {}``.
+Keys that a function's entry omits are derived from its code (`signalbox.catalogue.derived_keys`), without running it,
+so an entry may be ``orders: {}``.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ from typing import Any, TypeVar, get_origin
 
 import yaml
 
-from signalbox.catalogue.catalogue import ONE_EACH, Catalogue, closest
-from signalbox.catalogue.code import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
+from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
+from signalbox.catalogue.derived_keys import FROM_CODE, Usage, check_writer, completed, trigger_name, usage_of
 from signalbox.catalogue.entries import EVENTS, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import Function, url_segment
 from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
-from signalbox.catalogue.refusals import CatalogueError, refuse
 from signalbox.catalogue.version import VERSION
+from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
 from signalbox.core.names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
 
 __all__ = [

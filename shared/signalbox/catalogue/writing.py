@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from signalbox.catalogue.code import FROM_CODE
+from signalbox.catalogue.derived_keys import FROM_CODE
 from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.reading import Catalogue, load
 

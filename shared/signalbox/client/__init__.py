@@ -20,8 +20,8 @@ The modules of ``blocking`` are generated from those of ``aio`` by ``make client
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from signalbox.client.aio.client import AsyncClient as AsyncClient
-    from signalbox.client.blocking.client import Client as Client
+    from signalbox.client.aio.public_client import AsyncClient as AsyncClient
+    from signalbox.client.blocking.public_client import Client as Client
     from signalbox.client.model import Document as Document
     from signalbox.client.model import LoadReport as LoadReport
     from signalbox.client.problems import ApiError as ApiError

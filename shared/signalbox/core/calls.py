@@ -11,22 +11,21 @@ A task's code runs when it is called. An ``async def`` and a function with ``yie
 silently, so both are refused (`check_plain`, `check_ran`).
 """
 
-import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Self
 
-from signalbox.core.effects import Effect, Json
+from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
 from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339
 
 _FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -209,91 +208,3 @@ def parsed_parameters(text: str) -> Parameters:
 
 
 # --- calls inside the code of a flow ---
-
-
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class Awaited(Generic[Result_co]):
-    """What the code of a flow awaits: the driver receives it, and `await` returns its result or raises its error."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, Any, Result_co]:
-        result: Result_co = yield self
-        return result
-
-
-ObjectCommand = Callable[[Any, str, Mapping[str, Json]], Any]
-"""Return the command that calls a method of the object at an address, or None if no flow runs."""
-
-
-def _no_command(_: Any, __: str, ___: Mapping[str, Json]) -> Any:
-    return None
-
-
-def _no_note(_: object, __: str, ___: object = None) -> None:
-    return None
-
-
-class NoteCreated(Protocol):
-    """Record that a command was created, if a flow runs: one that is neither awaited nor sent is an error."""
-
-    def __call__(self, command: object, name: str, instead_of: object = None, /) -> None:
-        """`instead_of` is the command that this one is made from, which no longer needs to be awaited."""
-        ...
-
-
-def _not_replayed() -> bool:
-    return False
-
-
-def _no_refusal() -> None:
-    return None
-
-
-object_command: ObjectCommand = _no_command
-is_replayed: Callable[[], bool] = _not_replayed
-"""Return whether the code of a flow runs at a place that an earlier turn has passed, and whose calls it has checked."""
-
-note_created: NoteCreated = _no_note
-
-note_refused: Callable[[], None] = _no_refusal
-"""Record that a call in the code of a flow was refused: a replay must refuse it again."""
-
-
-def install_flow_hooks(
-    command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool], refused: Callable[[], None]
-) -> None:
-    """Use these functions from now on."""
-    global object_command, note_created, is_replayed, note_refused
-    object_command, note_created, is_replayed, note_refused = command, note, replayed, refused
-
-
-def check_plain(code: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
-    """Raise `TypeError` for an ``async def``, and for a function with ``yield`` unless it may have one.
-
-    `what` is the kind of code: "task".
-    """
-    name = getattr(code, "__name__", repr(code))
-    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
-        raise TypeError(
-            f"The {what} {name} is `async def`, so a call would not run it. Write `def`, and `asyncio.run(…)` inside."
-        )
-    if inspect.isgeneratorfunction(code) and not may_yield:
-        raise TypeError(
-            f"The {what} {name} contains `yield`, so a call would not run it. Return a list; only flows yield."
-        )
-
-
-def check_ran(returned: Any, what: str, name: str) -> Any:
-    """Return the code's result. Raises `TypeError` for a coroutine or a generator, since the code has not run.
-
-    A decorator can return one although the decorated code does not show it.
-    """
-    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        kind = type(returned).__name__
-        if inspect.iscoroutine(returned):
-            returned.close()
-        raise TypeError(f"The {what} {name} returned a {kind}, so its code has not run. Write `def`, without `yield`.")
-    return returned

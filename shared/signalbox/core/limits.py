@@ -5,7 +5,7 @@ Exceeding a limit is a problem that names the number. A limit that one subject a
 where they are checked: `keys`, `record_values`, `validation`, `queries`.
 
 Code reads a limit when it needs it (`LIMITS.task_bytes_max`), so a test can replace it in one place; see
-`signalbox.testing.limits`.
+`signalbox.testing.replaced_limits`.
 """
 
 from collections.abc import Iterator

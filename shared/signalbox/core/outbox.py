@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
 
-from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import (
     Budget,
@@ -39,6 +39,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import PartlyEnqueued, TooLarge, Unavailable
 from signalbox.core.queries import Field
+from signalbox.core.wake_ups import complete_wake_ups
 
 COLLECTION = "outbox"
 

@@ -16,7 +16,7 @@ from signalbox.core.keys import valid_id
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ID, Condition
-from signalbox.core.requests import wants
+from signalbox.core.request_fields import wants
 
 _TIME_MARK = "__time__"
 """The name that marks a time, which only other clients store: no map in a record can have it."""

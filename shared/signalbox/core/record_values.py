@@ -1,4 +1,4 @@
-"""The values that a record can hold, by Firestore's limits: sizes, levels, names, integers, texts, times, order.
+"""The values that a record can hold, by Firestore's limits: sizes, levels, names, integers, texts, times.
 
 Both stores check every write with this module before they send anything, so they refuse the same writes for the same
 reasons. The figures are Firestore's documented limits, counted as its emulator counts them: a map and a list each count
@@ -22,7 +22,6 @@ order of their UTF-8), lists item by item, maps by their sorted entries, key bef
 
 import base64
 import binascii
-import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -295,46 +294,6 @@ class ValueRules:
 
 RECORD = ValueRules()
 """The rules for the fields of a record."""
-
-
-# --- the order of values ---
-
-
-Key = tuple[Any, ...]
-
-
-NULL_RANK, BOOLEAN_RANK, NAN_RANK, NUMBER_RANK, TIME_RANK, TEXT_RANK = range(6)
-
-BYTES_RANK, REFERENCE_RANK, POINT_RANK, LIST_RANK, MAP_RANK = range(6, 11)
-
-
-_RANKS: dict[type, int] = {bool: BOOLEAN_RANK, int: NUMBER_RANK, str: TEXT_RANK}
-
-
-def order_key(value: Any) -> Key:
-    """Return a tuple that Python orders and compares as Firestore does the value. It starts with the type's rank."""
-    rank = _RANKS.get(type(value))
-    return (rank, value) if rank is not None else _other_key(value)
-
-
-def _other_key(value: Any) -> Key:
-    if value is None:
-        return (NULL_RANK,)
-    if isinstance(value, float):
-        return (NAN_RANK,) if math.isnan(value) else (NUMBER_RANK, value)
-    if isinstance(value, datetime):
-        return (TIME_RANK, value)
-    if isinstance(value, list):
-        return (LIST_RANK, tuple(order_key(item) for item in value))
-    if mark := mark_of(value):
-        return _native_key(mark, value[mark])
-    return (MAP_RANK, tuple((key, order_key(value[key])) for key in sorted(value)))
-
-
-def _native_key(mark: str, held: Any) -> Key:
-    if mark == BYTES:
-        return (BYTES_RANK, raw_bytes(held))
-    return (REFERENCE_RANK, held.split("/")) if mark == REFERENCE else (POINT_RANK, tuple(held))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -5,13 +5,12 @@ twice. `next` is the run that calls are merged into.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.critical_sections.limits import LIMITS
 
 COLLECTION = "critical_sections"
 IDLE_SINCE = "idle_since"
@@ -81,14 +80,6 @@ class Run:
     granted_at: datetime
     holder: str = ""
     ends_at: datetime | None = None
-
-    def phase(self, now: datetime) -> Phase:
-        if self.ends_at is not None and now < self.ends_at:
-            return Phase.CLAIMED
-        last_sign_at = self.ends_at or self.granted_at + timedelta(seconds=self.call.delay_seconds)
-        if now >= last_sign_at + timedelta(seconds=LIMITS.section_lost_seconds):
-            return Phase.LOST
-        return Phase.GRANTED if self.ends_at is None else Phase.EXPIRED
 
     def lease(self, key: str) -> SectionRun | None:
         """Return the lease of the delivery that claimed this run last, or None before the first claim."""

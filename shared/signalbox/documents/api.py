@@ -20,7 +20,7 @@ from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.problems import BadPrecondition, BadTransaction
 from signalbox.documents.requests import (
     BulkPutRequest,
@@ -33,8 +33,8 @@ from signalbox.documents.requests import (
     condition_text,
 )
 from signalbox.documents.service import bulk, patches, transactions
-from signalbox.documents.service import documents as service
-from signalbox.documents.service.documents import DocumentPage
+from signalbox.documents.service import single_documents as service
+from signalbox.documents.service.single_documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage

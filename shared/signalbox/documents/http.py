@@ -15,7 +15,7 @@ from signalbox.core.paging import PARAMETERS, Listing, wants_count
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.problems import BadPrecondition
 from signalbox.documents.requests import (
     UNCONDITIONAL,
@@ -27,9 +27,9 @@ from signalbox.documents.requests import (
     PutRequest,
     query_from_body,
 )
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.service.bulk import BulkPutResult
-from signalbox.documents.service.documents import DocumentPage
+from signalbox.documents.service.single_documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 
@@ -45,7 +45,7 @@ NULLS: Mapping[str, Null] = {"application/json": Null.IS_A_VALUE, "application/m
 @routes.on("PUT", "/{key}")
 def put(request: Request, key: str) -> Response:
     put_request = PutRequest.from_request(key, request.json(), Precondition.from_headers(request.entity_tags))
-    return written_response(documents.put(runtime.ports(), put_request))
+    return written_response(single_documents.put(runtime.ports(), put_request))
 
 
 @routes.on("PATCH", "/{key}", query=("write_back",))
@@ -58,17 +58,17 @@ def post(request: Request) -> Response:
     parsed = post_request(request, runtime.ports().store.new_id())
     if isinstance(parsed, BulkPutRequest):
         return bulk_response(bulk.put_each(runtime.ports(), parsed, documents_wanted=False))
-    return posted_response(documents.put(runtime.ports(), parsed), settings().page_address_of("documents"))
+    return posted_response(single_documents.put(runtime.ports(), parsed), settings().page_address_of("documents"))
 
 
 @routes.on("GET", "/{key}")
 def get(request: Request, key: str) -> Response:
-    return read_response(documents.get(runtime.ports(), key), Precondition.from_headers(request.entity_tags))
+    return read_response(single_documents.get(runtime.ports(), key), Precondition.from_headers(request.entity_tags))
 
 
 @routes.on("DELETE", "/{key}")
 def delete(request: Request, key: str) -> Response:
-    documents.delete(runtime.ports(), key, Precondition.from_headers(request.entity_tags))
+    single_documents.delete(runtime.ports(), key, Precondition.from_headers(request.entity_tags))
     return Response(204)
 
 
@@ -78,9 +78,11 @@ def find(request: Request) -> Response:
     where = query.getlist("where")
     if wants_count(query.get("count", "")):
         count = CountRequest.from_request(where, query.keys() - {"count", "where"})
-        return Response(200, {"count": documents.count(runtime.ports(), count)})
+        return Response(200, {"count": single_documents.count(runtime.ports(), count)})
     order_by, limit, page_token = query.getlist("order_by"), query.get("limit", ""), query.get("page_token", "")
-    return page_response(documents.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token)))
+    return page_response(
+        single_documents.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token))
+    )
 
 
 @routes.on("POST", "/:query")
@@ -88,8 +90,8 @@ def query(request: Request) -> Response:
     """Answer as `find`, for a query whose values must not appear in an address, which logs contain."""
     parsed = query_from_body(request.json_object())
     if isinstance(parsed, CountRequest):
-        return Response(200, {"count": documents.count(runtime.ports(), parsed)})
-    return page_response(documents.find(runtime.ports(), parsed))
+        return Response(200, {"count": single_documents.count(runtime.ports(), parsed)})
+    return page_response(single_documents.find(runtime.ports(), parsed))
 
 
 # --- versions ---
@@ -117,7 +119,7 @@ def get_changes(request: Request, key: str, version: str) -> Response:
 @routes.on("POST", "/{key}/versions/{version}/restore")
 def restore(request: Request, key: str, version: str) -> Response:
     reference, precondition = Reference.from_request(version), Precondition.from_headers(request.entity_tags)
-    return written_response(documents.restore(runtime.ports(), key, reference, precondition))
+    return written_response(single_documents.restore(runtime.ports(), key, reference, precondition))
 
 
 @routes.on("DELETE", "/{key}/versions")

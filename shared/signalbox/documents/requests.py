@@ -17,18 +17,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.keys import check_key, valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import parse_limit, read_page_token, write_page_token
 from signalbox.core.problems import BadKey, BadQuery, NotAnObject, Problem, TooLarge
 from signalbox.core.queries import ID, Condition, Field, Operator, Order, with_implied
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import RESERVED, Content, check_body, value_at
+from signalbox.documents.model.stamped_contents import RESERVED, Content, check_body, value_at
 from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequired, PreconditionFailed
 
 # --- preconditions ---
@@ -374,8 +374,8 @@ def _value(text: str) -> Any:
 def _stored(operator: Operator, value: Any) -> Any:
     """Return a value as it is stored in records; the operand of `contains` as a list item."""
     if operator == "in":
-        return [values.encode(item) for item in value]
-    return values.encode([value])[0] if operator == "array_contains" else values.encode(value)
+        return [json_values.encode(item) for item in value]
+    return json_values.encode([value])[0] if operator == "array_contains" else json_values.encode(value)
 
 
 def _field(text: str, parameter: str) -> Field:

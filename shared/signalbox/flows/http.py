@@ -14,7 +14,7 @@ from typing import Any, cast
 from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
-from signalbox.adapters.http.bodies import parse
+from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
@@ -23,15 +23,8 @@ from signalbox.core.codec import WrongValue, codec_of, decode
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix, wants_count
-from signalbox.core.problems import (
-    BadQuery,
-    MethodNotAllowed,
-    NotFound,
-    Problem,
-    Unavailable,
-    UnsupportedMediaType,
-)
-from signalbox.core.requests import RequestFields, wants
+from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, Unavailable, UnsupportedMediaType
+from signalbox.core.request_fields import RequestFields, wants
 from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS

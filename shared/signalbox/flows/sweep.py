@@ -24,7 +24,7 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.due_records import due_records
-from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import (
@@ -43,6 +43,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Contended, Problem, Unavailable
 from signalbox.core.times import rfc3339
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, NextEvent, RatePermits, Sleep, SubFlow
 from signalbox.flows.machine.effects import (

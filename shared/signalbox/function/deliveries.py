@@ -5,19 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.clock import time_budget
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.deployed_catalogue import is_declared
-from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.settings import settings
+from signalbox.adapters.system_clock import time_budget
 from signalbox.batches.api import is_live
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.effects import NO_BACKOFF
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.tasks.api import Task
-from signalbox.tasks.machine.attempts import resumed, with_unit
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskContext
+from signalbox.tasks.machine.attempts import RetryLimits, resumed, with_unit
+from signalbox.tasks.model import Attempt, Start, TaskContext
 from signalbox.tasks.service import runs
 
 GROUP = "group"

@@ -9,7 +9,7 @@ import flask
 from signalbox.adapters.http import cloud_run
 from signalbox.adapters.http.request_log import logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
-from signalbox.adapters.http.tasks import QUEUE_HEADER
+from signalbox.adapters.http.task_deliveries import QUEUE_HEADER
 from signalbox.core import effects
 from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import NotFound

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, get_type_hints
 
-from signalbox.core.calls import check_ran
 from signalbox.core.document_patterns import WRITTEN, DocumentPattern, Kind
+from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.tasks.api import Task
@@ -38,7 +38,7 @@ class DocumentHandler:
 
 def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:
     """Return the code of the task that calls a handler with the event of its arguments. Raises `TypeError`."""
-    from signalbox.adapters.http.events import event_of_arguments  # its protobuf is only for such functions
+    from signalbox.adapters.http.event_deliveries import event_of_arguments  # its protobuf is only for such functions
 
     if not handler.__name__.isidentifier():
         raise TypeError(f"the handler of {pattern.text!r} has no name, which its task needs: write a def")

@@ -12,8 +12,8 @@ from signalbox.core.ports import Conflict, Delete, Must, Ports, Put, Query, Snap
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import ID, Condition
 from signalbox.core.times import rfc3339
-from signalbox.history import machine
 from signalbox.history.limits import LIMITS
+from signalbox.history.machine import kept_versions
 from signalbox.history.model import (
     LAST,
     Content,
@@ -41,7 +41,7 @@ class Version:
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, entry: Entry) -> "Version":
         assert snapshot.create_time is not None, "a query finds only records that exist"
-        return cls(entry.version, machine.valid_from(entry, snapshot.create_time), entry.author, entry.action)
+        return cls(entry.version, kept_versions.valid_from(entry, snapshot.create_time), entry.author, entry.action)
 
     def to_json(self) -> dict[str, Any]:
         """Return the version as callers get it."""
@@ -116,7 +116,7 @@ def read_version(ports: Ports, key: str, reference: Reference) -> VersionContent
             break
         entries.append(entry)
         if entry.whole:
-            return VersionContent(found, machine.content_of(entries))
+            return VersionContent(found, kept_versions.content_of(entries))
     raise NotFound(f"Document {key!r} has no version {reference}.", field="version")
 
 
@@ -143,7 +143,7 @@ def _back_from(ports: Ports, key: str, latest: int) -> Iterator[Snapshot]:
 def compare_versions(ports: Ports, key: str, before: Reference, after: Reference) -> Changes:
     """Return the difference of two versions. Raises `NotFound`."""
     old, new = read_version(ports, key, before), read_version(ports, key, after)
-    return Changes(old.version.version, new.version.version, machine.difference(old.content, new.content))
+    return Changes(old.version.version, new.version.version, kept_versions.difference(old.content, new.content))
 
 
 def _entry_without_patch(snapshot: Snapshot) -> Entry:
@@ -200,7 +200,7 @@ def note_deletion(ports: Ports, key: str, path: str, mark: Mark) -> None:
         return
     found, header = ports.store.read(path, header_path(key))
     if found.data is None:
-        recorded = machine.ended_elsewhere(mark)
+        recorded = kept_versions.ended_elsewhere(mark)
         [gone], after = recorded.entries, recorded.mark
         assert after is not None, "the log continues from its mark"
         entry = gone.to_records(f"{collection_of(key)}/{id_of(gone.version)}")

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.links.limits import LIMITS
 
 LINK_KEYS = (RESERVED, "link_keys")

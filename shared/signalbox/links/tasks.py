@@ -23,7 +23,7 @@ from signalbox.core.formats import check_known
 from signalbox.core.names import LINK_REFRESH
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
-from signalbox.documents.model import COLLECTION, path_of
+from signalbox.documents.model.stamped_contents import COLLECTION, path_of
 from signalbox.documents.service.dependents import delete_dependents
 from signalbox.history import service as history
 from signalbox.links.service import refreshes, verifications

@@ -1,9 +1,9 @@
 """What the routes and the tasks of objects and flows share."""
 
 from signalbox.adapters.http.routes import Request
-from signalbox.adapters.http.tasks import TaskDelivery
-from signalbox.core.effects import WakeUp
+from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.core.problems import BadQuery
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.messages import Delivery
 

@@ -12,11 +12,12 @@ from datetime import timedelta
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, WakeUp, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Put, Snapshot
 from signalbox.core.problems import Contended, OtherBody, Unavailable
+from signalbox.core.wake_ups import WakeUp, complete_wake_ups
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.machine import has_read
 from signalbox.mailboxes.model.messages import Delivery

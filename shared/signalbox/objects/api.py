@@ -17,7 +17,7 @@ from typing import Any
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import catalogue_settings, check_deployed, deployed
 from signalbox.adapters.settings import settings
-from signalbox.core import calls
+from signalbox.core import flow_hooks
 from signalbox.core.calls import Call
 from signalbox.core.codec import WrongValue, encode_unannotated
 from signalbox.core.effects import Json
@@ -28,14 +28,8 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects import service
-from signalbox.objects.machine.classes import (
-    ObjectClass,
-    Reference,
-    is_running,
-    running_object,
-    send_post,
-    send_task,
-)
+from signalbox.objects.machine.classes import ObjectClass, Reference, is_running, running_object, send_post, send_task
+from signalbox.objects.machine.deadly_calls import call_payload
 from signalbox.objects.model import (
     AT_ONCE,
     Applied,
@@ -45,7 +39,6 @@ from signalbox.objects.model import (
     Post,
     Timing,
     call_on_result,
-    call_payload,
     check_call_id,
     continuation_message,
     deletion,
@@ -205,7 +198,7 @@ class Method:
         arguments = _written(arguments)
         if is_running():
             return self._send(arguments)
-        if command := calls.object_command(self.address, self.name, arguments):
+        if command := flow_hooks.object_command(self.address, self.name, arguments):
             return self._in_flow(command)
         local = local_classes.get()
         local.function_of(self.address.name)

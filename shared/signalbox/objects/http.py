@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 from signalbox.adapters import runtime
-from signalbox.adapters.clock import time_budget
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.http.task_deliveries import TaskDelivery
+from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix
 from signalbox.core.problems import NotFound, PermissionDenied
-from signalbox.core.requests import wants
+from signalbox.core.request_fields import wants
 from signalbox.mailboxes.http import delivery_of, wait_seconds
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

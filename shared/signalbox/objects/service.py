@@ -45,21 +45,9 @@ from signalbox.mailboxes.model.messages import Delivery, StoredMessage, collecti
 from signalbox.mailboxes.service import check_same_body, post
 from signalbox.mailboxes.storage import Mailbox, message_put, read_if_free, read_mailbox, revision_of
 from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.deadly_calls import Mark, failure_of, leads
 from signalbox.objects.machine.turns import Turn
-from signalbox.objects.model import (
-    AT_ONCE,
-    Apply,
-    CallPlace,
-    CallRecord,
-    Kind,
-    Mark,
-    Message,
-    Timing,
-    deletion,
-    failure_of,
-    leads,
-    targets_of,
-)
+from signalbox.objects.model import AT_ONCE, Apply, CallPlace, CallRecord, Kind, Message, Timing, deletion, targets_of
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
 from signalbox.tasks.model import failure_path
 

@@ -5,12 +5,13 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.effects import Effect, wake_up
+from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.queries import Field
+from signalbox.core.wake_ups import wake_up
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import message_path

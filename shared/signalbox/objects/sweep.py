@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 
-from signalbox.core.effects import complete_wake_ups
 from signalbox.core.ports import Budget, Ports, Query, Snapshot, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition, Field, Order
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import MAILBOX
 from signalbox.mailboxes.storage import SWEPT_BY

@@ -11,6 +11,7 @@ from signalbox.core.paging import OF_NAMES, Listing
 from signalbox.core.times import rfc3339
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
+from signalbox.rates.machine import free_to_acquire
 from signalbox.rates.model import RateView
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
 
@@ -89,4 +90,4 @@ def _rate(view: RateView) -> dict[str, Any]:
     rate = view.rate
     paused = {} if rate.paused_at is None else {"paused_at": rfc3339(rate.paused_at)}
     limits = {"per_minute": rate.per_minute, "burst": rate.burst}
-    return {"name": view.name, **limits, "free": view.free, **waiting, **paused}
+    return {"name": view.name, **limits, "free": free_to_acquire(rate, view.now), **waiting, **paused}

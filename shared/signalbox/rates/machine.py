@@ -33,7 +33,7 @@ from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
-from signalbox.core.times import microseconds
+from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import UNITS_FORMAT, Acquired, Rate, RateWait, Receipt, WaitAnswer, path_of, seconds_between
 from signalbox.rates.problems import BadRate
@@ -41,6 +41,8 @@ from signalbox.rates.requests import AcquireRequest, RateSettings
 
 ADMIT = "rate_admit"
 """The task of an admit run."""
+
+MINUTE = 60_000_000
 
 AHEAD = timedelta(seconds=LIMITS.grants_ahead_seconds)
 ALARM_AHEAD = timedelta(seconds=LIMITS.alarm_ahead_seconds)
@@ -82,9 +84,9 @@ def create(wanted: RateSettings) -> Rate:
 
 def change_settings(rate: Rate, wanted: RateSettings, now: datetime) -> Rate:
     """Return the rate with other limits. Permits in use are counted as such, and are at most the new burst."""
-    owed = min(Fraction(max(0, rate.full_at - microseconds(now)), rate.interval), Fraction(wanted.burst))
+    owed = min(Fraction(max(0, rate.full_at - microseconds(now)), interval(rate)), Fraction(wanted.burst))
     changed = replace(rate, per_minute=wanted.per_minute, burst=wanted.burst)
-    return replace(changed, full_at=microseconds(now) + ceil(owed * changed.interval))
+    return replace(changed, full_at=microseconds(now) + ceil(owed * interval(changed)))
 
 
 def pause(rate: Rate, now: datetime) -> Rate:
@@ -107,9 +109,34 @@ def check_weight(rate: Rate, weight: int) -> None:
 # --- permits ---
 
 
-def take(rate: Rate, weight: int, slot: datetime) -> Rate:
-    """Return the rate after a grant at the time `slot`."""
-    return replace(rate, full_at=max(rate.full_at, microseconds(slot)) + weight * rate.interval)
+def interval(rate: Rate) -> int:
+    """Return the time in which a permit comes back, in whole microseconds: never less than the rate says."""
+    return ceil(MINUTE / Fraction(rate.per_minute))
+
+
+def slot(rate: Rate, weight: int, now: datetime) -> datetime:
+    """Return the earliest time at which `weight` permits can be granted.
+
+    A wait for more than the burst, which was larger when the wait began, is granted when all permits are there.
+    """
+    spare = rate.burst - min(weight, rate.burst)
+    return max(now, instant(rate.full_at - spare * interval(rate)))
+
+
+def free(rate: Rate, now: datetime) -> int:
+    """Return the number of permits that can be granted at once."""
+    owed = max(0, rate.full_at - microseconds(now))
+    return max(0, rate.burst - ceil(Fraction(owed, interval(rate))))
+
+
+def free_to_acquire(rate: Rate, now: datetime) -> int:
+    """Return the permits that an acquire could be granted now: none while waits are left, or while it is paused."""
+    return 0 if rate.alarm_at is not None or rate.paused_at is not None else free(rate, now)
+
+
+def take(rate: Rate, weight: int, at: datetime) -> Rate:
+    """Return the rate after a grant at a time."""
+    return replace(rate, full_at=max(rate.full_at, microseconds(at)) + weight * interval(rate))
 
 
 def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate, Acquired]:
@@ -119,11 +146,11 @@ def acquire(rate: Rate, request: AcquireRequest, now: datetime) -> Decision[Rate
         return Decision(rate, Acquired(granted=True))
     if rate.paused_at is not None:
         return Decision(rate, Acquired(granted=False, retry_after_seconds=LIMITS.paused_retry_seconds, paused=True))
-    slot = rate.slot(request.weight, now)
+    there_at = slot(rate, request.weight, now)
     if rate.alarm_at is not None:
-        slot = max(slot, rate.alarm_at) + timedelta(microseconds=rate.interval)
-    if slot > now:
-        return Decision(rate, Acquired(granted=False, retry_after_seconds=seconds_between(now, slot)))
+        there_at = max(there_at, rate.alarm_at) + timedelta(microseconds=interval(rate))
+    if there_at > now:
+        return Decision(rate, Acquired(granted=False, retry_after_seconds=seconds_between(now, there_at)))
     recent = (*rate.recent, Receipt(request.id, now))[-LIMITS.recent_acquires_max :]
     return Decision(replace(take(rate, request.weight, now), recent=recent), Acquired(granted=True))
 
@@ -155,8 +182,8 @@ def _waits_for_alarm(rate: Rate, now: datetime) -> bool:
 
 def page_size(rate: Rate, now: datetime) -> int:
     """Return the number of waits to read: those that can be granted until the next run, and one more."""
-    ahead = microseconds(now + AHEAD) - microseconds(rate.slot(1, now))
-    soon = rate.free(now) + max(0, ahead // rate.interval) + 1
+    ahead = microseconds(now + AHEAD) - microseconds(slot(rate, 1, now))
+    soon = free(rate, now) + max(0, ahead // interval(rate)) + 1
     return min(soon, LIMITS.rate_grants_page_max) + 1
 
 
@@ -178,7 +205,7 @@ def admit(loaded: Loaded) -> Admitted:
     left = waiting[len(granted) :]
     again = not left and loaded.more
     alarm_at = _alarm_at(rate, left[0].weight if left else 1, now) if left or again else None
-    full_page = bool(left) and rate.slot(left[0].weight, now) <= now + AHEAD
+    full_page = bool(left) and slot(rate, left[0].weight, now) <= now + AHEAD
     return Admitted(replace(rate, alarm_at=alarm_at), granted, stale, again or full_page)
 
 
@@ -197,12 +224,12 @@ def _grant(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tupl
     granted: list[RateWait] = []
     room_bytes = LIMITS.rate_grant_bytes_max
     for wait in waiting[: LIMITS.rate_grants_page_max]:
-        slot = rate.slot(wait.weight, now)
+        granted_at = slot(rate, wait.weight, now)
         room_bytes -= len(wait.continuation.to_record()["payload"])
-        if slot > now + AHEAD or (room_bytes < 0 and granted):
+        if granted_at > now + AHEAD or (room_bytes < 0 and granted):
             break
-        rate = take(rate, wait.weight, slot)
-        granted.append(replace(wait, state="granted", granted_at=slot))
+        rate = take(rate, wait.weight, granted_at)
+        granted.append(replace(wait, state="granted", granted_at=granted_at))
     return tuple(granted), rate
 
 
@@ -216,7 +243,7 @@ def _is_stale(loaded: Loaded, wait: RateWait) -> bool:
 def _alarm_at(rate: Rate, weight: int, now: datetime) -> datetime:
     """Return the time of the run that grants `weight` permits: a little before they are there."""
     latest = now + timedelta(days=LIMITS.alarm_days_max)
-    return min(max(now, rate.slot(weight, now) - ALARM_AHEAD), latest)
+    return min(max(now, slot(rate, weight, now) - ALARM_AHEAD), latest)
 
 
 # --- tasks ---

@@ -3,26 +3,21 @@
     rates/{name}                    limits, the time at which the bucket is full, the alarm, receipts of acquires
     rates/{name}/rate_waits/{id}    a wait with its continuation; when it has ended, the receipt for repeats
 
-The bucket is one time, `full_at`, in microseconds since 1970: with the time of a permit `interval`, all permits are
-there at that time. Reading it rounds nothing, so the part of a permit that has come back is never lost.
+The bucket is one time, `full_at`, in microseconds since 1970: all permits are there at that time. Reading it rounds
+nothing, so the part of a permit that has come back is never lost.
 """
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from fractions import Fraction
-from math import ceil
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.times import instant, microseconds
 
 COLLECTION = "rates"
 WAITS = "rate_waits"
-
-MINUTE = 60_000_000
 
 PAUSED_FORMAT = 3
 """The format of a paused rate: earlier releases would grant its permits."""
@@ -75,24 +70,6 @@ class Rate:
         assert self.paused_at is None or self.alarm_at is None, "a paused rate has no admit run to wait for"
         assert self.per_minute > 0, "permits come back"
         assert self.burst >= 1, "a permit can be granted"
-
-    @property
-    def interval(self) -> int:
-        """The time in which a permit comes back, in whole microseconds: never less than the rate says."""
-        return ceil(MINUTE / Fraction(self.per_minute))
-
-    def slot(self, weight: int, now: datetime) -> datetime:
-        """Return the earliest time at which `weight` permits can be granted.
-
-        A wait for more than the burst, which was larger when the wait began, is granted when all permits are there.
-        """
-        spare = self.burst - min(weight, self.burst)
-        return max(now, instant(self.full_at - spare * self.interval))
-
-    def free(self, now: datetime) -> int:
-        """Return the number of permits that can be granted at once."""
-        owed = max(0, self.full_at - microseconds(now))
-        return max(0, self.burst - ceil(Fraction(owed, self.interval)))
 
     def to_record(self) -> dict[str, Any]:
         alarm = {} if self.alarm_at is None else {"alarm_at": self.alarm_at}
@@ -185,12 +162,6 @@ class RateView:
     rate: Rate
     now: datetime
     waiting: int | None = None
-
-    @property
-    def free(self) -> int:
-        """The permits that an acquire could be granted now; none while waits are left, or while the rate is paused."""
-        none = self.rate.alarm_at is not None or self.rate.paused_at is not None
-        return 0 if none else self.rate.free(self.now)
 
 
 def seconds_between(begin: datetime, end: datetime) -> float:

@@ -13,7 +13,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey
-from signalbox.core.requests import RequestFields
+from signalbox.core.request_fields import RequestFields
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.problems import BadRate
 

@@ -13,11 +13,12 @@ from typing import Any, TypedDict, Unpack
 
 from signalbox.adapters.http.routes import Request
 from signalbox.core.queries import Operator
-from signalbox.function.function import Function
+from signalbox.function.user_function import Function
 from signalbox.resources.http import Fields, Hooks, ResourceRoutes
 from signalbox.resources.machine import Action
+from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import Hidden, ReadOnly, RefersTo
-from signalbox.resources.model.items import Model, Resource
+from signalbox.resources.model.items import Resource
 
 __all__ = ["Hidden", "Options", "ReadOnly", "RefersTo", "add_resource", "resource"]
 

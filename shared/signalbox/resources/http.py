@@ -12,12 +12,12 @@ from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.settings import settings
-from signalbox.core.calls import check_plain
 from signalbox.core.effects import name_of
+from signalbox.core.flow_hooks import check_plain
+from signalbox.core.json_values import canonical
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import FieldError, InvalidFields, NotFound
 from signalbox.core.queries import Operator
-from signalbox.core.values import canonical
 from signalbox.documents.requests import Precondition
 from signalbox.resources import machine, service
 from signalbox.resources.machine import Action

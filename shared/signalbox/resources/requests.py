@@ -22,12 +22,13 @@ from signalbox.core.paging import read_page_token
 from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
-from signalbox.core.record_values import Key, order_key
-from signalbox.documents.model import RESOURCE_META, Content
+from signalbox.core.value_order import Key, order_key
+from signalbox.documents.model.stamped_contents import RESOURCE_META, Content
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS
+from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import DATETIME, Field, key_of
-from signalbox.resources.model.items import Model, Resource
+from signalbox.resources.model.items import Resource
 
 SUFFIXES: Mapping[str, Operator] = {
     "_ne": "!=",

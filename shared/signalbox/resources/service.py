@@ -22,11 +22,11 @@ from signalbox.core.paging import write_page_token
 from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
-from signalbox.documents.model import Content, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.documents.service.dependents import delete_with_dependents
-from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
 from signalbox.documents.storage.records import Found
@@ -232,11 +232,11 @@ def list_items(ports: Ports, resource: Resource, request: ListRequest) -> ItemPa
 
 
 def _indexed(ports: Ports, resource: Resource, request: ListRequest) -> ItemPage:
-    total = documents.count(ports, CountRequest(request.where)) if request.wants_total else None
+    total = single_documents.count(ports, CountRequest(request.where)) if request.wants_total else None
     after = _skipped(ports, request)
     if after is None or not request.limit:
         return ItemPage([], total=total)
-    page = documents.find(ports, request.find(request.limit, after))
+    page = single_documents.find(ports, request.find(request.limit, after))
     return ItemPage(_items(resource, page.documents), page.next_page_token, total)
 
 
@@ -244,7 +244,7 @@ def _skipped(ports: Ports, request: ListRequest) -> tuple[object, ...] | None:
     """Return the position after the items to skip, or None if there are no further items."""
     after, left = request.after, request.start
     while left:
-        page = documents.find(ports, request.find(min(left, CORE_LIMITS.query_limit_max), after))
+        page = single_documents.find(ports, request.find(min(left, CORE_LIMITS.query_limit_max), after))
         left -= len(page.documents)
         if not page.next_page_token:
             return None
@@ -254,7 +254,7 @@ def _skipped(ports: Ports, request: ListRequest) -> tuple[object, ...] | None:
 
 def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal: BadQuery) -> ItemPage:
     """Return a page after filtering and sorting all items here. Raises `refusal` if there are too many."""
-    every = documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
+    every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
     if every.next_page_token:
         raise refusal
     found = requests.matching([_masked(resource, document, request.owner) for document in every.documents], request)

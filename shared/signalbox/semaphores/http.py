@@ -16,6 +16,7 @@ from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
+from signalbox.semaphores.machine.waits import retry_after_seconds
 from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import Lease, LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
@@ -54,7 +55,7 @@ def wait(request: Request, name: str) -> Response:
         answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
     else:
         answer = service.wait(ports, name, wanted)
-    seconds_until_next = answer.retry_after_seconds(ports.clock.jitter())
+    seconds_until_next = retry_after_seconds(answer, ports.clock.jitter())
     headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
     return Response(202 if wanted.continuation else 200, _answer(answer), headers)
 

@@ -15,7 +15,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.core.problems import BadKey
-from signalbox.core.requests import REQUIRED, RequestFields
+from signalbox.core.request_fields import REQUIRED, RequestFields
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.model.leases import parse_lease_id

@@ -15,13 +15,14 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import TASKS_QUEUE
-from signalbox.function.function import Function
+from signalbox.function.user_function import Function
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import Declaration, Threshold
+from signalbox.standings.model.declarations import Declaration, Threshold
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey, join
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest
+from signalbox.standings.service.declarations import declare
 from signalbox.standings.service.ranks import leaderboard, rank
-from signalbox.standings.service.standings import declare, get_standing
+from signalbox.standings.service.reads import get_standing
 from signalbox.standings.service.yokes import delete_yoke, get_yoke, put_yoke, yokes_of_standing
 from signalbox.tasks.api import Task
 

@@ -11,10 +11,10 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.ports import DocumentEvent
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import Declaration
+from signalbox.standings.model.declarations import Declaration
 from signalbox.standings.model.yokes import Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest, RemoveRequest, standing_key
-from signalbox.standings.service import ranks, standings, yokes
+from signalbox.standings.service import declarations, ranks, reads, yokes
 from signalbox.standings.service.yokes import Page
 
 # --- events ---
@@ -70,14 +70,14 @@ standing_routes = Routes("standings")
 
 @standing_routes.on("GET", "/")
 def kinds(_: Request) -> Response:
-    declared = standings.read_declarations(runtime.ports()).kinds
+    declared = declarations.read_declarations(runtime.ports()).kinds
     return Response(200, {"kinds": {kind: declaration.to_json() for kind, declaration in declared.items()}})
 
 
 @standing_routes.on("POST", "/")
 def count_all(request: Request) -> Response:
     ports = runtime.ports()
-    standings.begin_walk(ports, request.operation or ports.store.new_id())
+    reads.begin_walk(ports, request.operation or ports.store.new_id())
     return Response(202)
 
 
@@ -86,13 +86,13 @@ def declare(request: Request, kind: str) -> Response:
     declaration = Declaration.from_request(kind, request.json_object())
     for index, threshold in enumerate(declaration.thresholds):
         check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call_with({})})
-    standings.declare(runtime.ports(), kind, declaration)
+    declarations.declare(runtime.ports(), kind, declaration)
     return Response(200, {"kind": kind, **declaration.to_json()})
 
 
 @standing_routes.on("DELETE", "/{kind}")
 def remove_kind(_: Request, kind: str) -> Response:
-    standings.remove_kind(runtime.ports(), kind)
+    declarations.remove_kind(runtime.ports(), kind)
     return Response(202)
 
 
@@ -103,7 +103,7 @@ def leaderboard(request: Request, kind: str) -> Response:
 
 @standing_routes.on("GET", "/{kind}/{id}")
 def get_standing(_: Request, kind: str, id: str) -> Response:
-    return Response(200, standings.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
+    return Response(200, reads.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
 
 
 @standing_routes.on("GET", "/{kind}/{id}/rank", query=("order_by", "neighbours"))
@@ -115,7 +115,7 @@ def rank(request: Request, kind: str, id: str) -> Response:
 @standing_routes.on("POST", "/{kind}/{id}/recount")
 def recount(_: Request, kind: str, id: str) -> Response:
     ports = runtime.ports()
-    standings.begin_recount(ports, ports.store.new_id(), standing_key(kind, id))
+    reads.begin_recount(ports, ports.store.new_id(), standing_key(kind, id))
     return Response(202)
 
 

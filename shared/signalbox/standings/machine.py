@@ -64,20 +64,11 @@ from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import (
-    NOT_COUNTED,
-    Adjustment,
-    Counted,
-    Declarations,
-    Entries,
-    Move,
-    Moves,
-    Place,
-    Recount,
-    Standing,
-    Threshold,
-)
-from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Value, Yoke, YokeKey
+from signalbox.standings.model.aggregates import NOT_COUNTED, Adjustment, Counted, Entries, Standing
+from signalbox.standings.model.declarations import Declarations, Threshold
+from signalbox.standings.model.recounts import Move, Moves, Place, Recount
+from signalbox.standings.model.tallies import ZERO, Tally, Value
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 
 RECOUNT_ATTEMPTS_MAX = 5
 """Attempts of one turn of a recount while its yokes are written."""
@@ -271,7 +262,13 @@ def _is_folded(standing: Standing, counted_at: datetime | None) -> bool:
 
 def needs_extremes(standing: Standing, change: Change) -> bool:
     """Return whether a change may remove the smallest or the largest value of a standing."""
-    return any(map(standing.needs_extremes, change.removed))
+    return any(_may_be_an_extreme(standing, value) for value in change.removed)
+
+
+def _may_be_an_extreme(standing: Standing, value: Value) -> bool:
+    if value is None:
+        return False
+    return standing.min is None or standing.max is None or value <= standing.min or value >= standing.max
 
 
 def standing_after(loaded: LoadedStanding, change: Change) -> Standing:
@@ -342,12 +339,40 @@ def recounted(
     a fold run looks for them.
     """
     walked = begun.walked(pages.cursor, pages.tally)
-    if len(waiting) >= LIMITS.recount_waiting_max or not begun.rests_under(walked, waiting):
+    if len(waiting) >= LIMITS.recount_waiting_max or not is_at_rest(begun, walked, waiting):
         return None
     if not pages.is_last:
         return replace(standing, recount=walked)
     extremes = (standing.min, standing.max) if waiting else values
     return replace(standing, tally=walked.tally, recount=None).with_extremes(extremes)
+
+
+def is_at_rest(begun: Recount, walked: Recount, waiting: Iterable[Adjustment]) -> bool:
+    """Return whether no adjustment is of a yoke in the walked pages, so that the standing includes all of them."""
+    return not any(
+        adjustment.moves is None or _are_newly_covered(begun, walked, adjustment.moves) for adjustment in waiting
+    )
+
+
+def _are_newly_covered(begun: Recount, walked: Recount, moves: Moves) -> bool:
+    return any(walked.covers(move.place) and not begun.covers(move.place) for move in moves)
+
+
+# --- thresholds ---
+
+
+def cross(standing: Standing, thresholds: Iterable[Threshold]) -> tuple[Standing, tuple[Threshold, ...]]:
+    """Return the standing with the thresholds that it has reached for the first time, and these thresholds."""
+    shown = standing.to_json()
+    reached = tuple(
+        threshold
+        for threshold in thresholds
+        if threshold.name not in standing.crossed
+        and shown[threshold.field] is not None
+        and shown[threshold.field] >= threshold.reaches
+    )
+    crossed = (*standing.crossed, *(threshold.name for threshold in reached))
+    return replace(standing, crossed=crossed), reached
 
 
 # --- tasks ---

@@ -7,7 +7,7 @@ from signalbox.core.keys import valid_id
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadQuery
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import ORDERS, check_kind
+from signalbox.standings.model.declarations import ORDERS, check_kind
 from signalbox.standings.model.yokes import RESERVED, StandingKey, encode, fits
 
 Query = Mapping[str, str]

@@ -15,8 +15,11 @@ from signalbox.core.queries import Condition, Order
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
-from signalbox.standings.model.standings import Adjustment, Counted, Declarations, Recount, Standing
-from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Tally, Value, Yoke, YokeKey
+from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
+from signalbox.standings.model.declarations import Declarations
+from signalbox.standings.model.recounts import Recount
+from signalbox.standings.model.tallies import Tally, Value
+from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Yoke, YokeKey
 
 # --- visits ---
 

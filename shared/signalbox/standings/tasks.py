@@ -39,9 +39,11 @@ from signalbox.core.queries import Condition
 from signalbox.standings import machine
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, Visits, recount_task
-from signalbox.standings.model.standings import Declarations, Recount, Standing
+from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.declarations import Declarations
+from signalbox.standings.model.recounts import Recount
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, YokeKey, collection_of
-from signalbox.standings.service.standings import read_declarations
+from signalbox.standings.service.declarations import read_declarations
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads, extremes, parsed, walk_counted
 
 Logged = tuple[StandingKey, ...]
@@ -133,7 +135,9 @@ def _counted(visits: Visits) -> Decision[Writes, Logged]:
             writes.append(Put(path, change.adjustment.to_record(), Must.NOT_EXIST))
             continue
         loaded = visits.standings[key]
-        standing, reached = machine.standing_after(loaded, change).cross(visits.declarations.thresholds_of(key))
+        standing, reached = machine.cross(
+            machine.standing_after(loaded, change), visits.declarations.thresholds_of(key)
+        )
         writes.append(Put(key.path, standing.to_record(), loaded.update_time or Must.NOT_EXIST))
         effects += machine.threshold_tasks(key, standing, reached, visits.now)
     counted = [(visit, machine.counted_after(visits, visit)) for visit in visits.of_yokes]
@@ -178,7 +182,7 @@ def _folded(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
     folded_at = read_at if page.is_last else standing.folded_at
     standing = replace(machine.folded(standing, page.parsed, read_at), folded_at=folded_at).with_extremes(page.values)
     thresholds = Declarations.from_record(page.declared.data).thresholds_of(key)
-    standing, reached = standing.cross(thresholds) if page.is_last else (standing, ())
+    standing, reached = machine.cross(standing, thresholds) if page.is_last else (standing, ())
     effects = machine.threshold_tasks(key, standing, reached, page.standing.read_time)
     put = Put(key.path, standing.to_record(), page.standing.guard)
     return Decision((put, *_deletes(page)), page.is_last, tuple(effects))

@@ -10,13 +10,14 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
-from signalbox.core import calls
-from signalbox.core.calls import check_plain, check_ran
+from signalbox.core import calls, flow_hooks
 from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
+from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key, is_repeated
-from signalbox.tasks.model import RetryLimits, TaskContext, TaskSubject
+from signalbox.tasks.model import TaskContext, TaskSubject
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.requests.signatures import Signature, WrongArguments
 from signalbox.tasks.service import enqueues
@@ -26,7 +27,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Call(calls.Call, calls.Awaited[R]):
+class Call(calls.Call, flow_hooks.Awaited[R]):
     """A call of a task: an argument of a wait or a batch, or to `enqueue`; the code of a flow awaits it.
 
     `result` is the codec of what the task returns.
@@ -37,7 +38,7 @@ class Call(calls.Call, calls.Awaited[R]):
     def after(self, delay_seconds: float) -> "Call[R]":
         """Return the same call, `delay_seconds` after it is due. Raises `BadCall`."""
         later = calls.Call.after(self, delay_seconds)
-        calls.note_created(later, f"{self.task}.call()", self)
+        flow_hooks.note_created(later, f"{self.task}.call()", self)
         return later
 
     def enqueue(
@@ -86,7 +87,7 @@ class Task(Generic[P, R]):
         if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not check again what
         an earlier turn has checked, until one was refused.
         """
-        signature, replayed = self._signature, calls.is_replayed()
+        signature, replayed = self._signature, flow_hooks.is_replayed()
         arguments: Mapping[str, Any] = signature.named(args, kwargs)
         try:
             if signature.typed or not replayed:  # most of the time of a replay
@@ -95,9 +96,9 @@ class Task(Generic[P, R]):
             if not replayed:
                 call = call.checked(self.name)
         except Exception:
-            calls.note_refused()
+            flow_hooks.note_refused()
             raise
-        calls.note_created(call, f"{self.name}.call()")
+        flow_hooks.note_created(call, f"{self.name}.call()")
         return call
 
     @property

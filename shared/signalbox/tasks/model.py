@@ -149,20 +149,6 @@ class Start:
 FIRST = Start(1)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
-    """The number of times the code of a task may be started.
-
-    It is started once more if a first delivery ended its process: nothing could count that start.
-    """
-
-    attempts_max: int
-
-    def allow(self, start: Start) -> bool:
-        """Return whether the start that was just counted may happen."""
-        return start.number <= self.attempts_max
-
-
 # --- errors ---
 
 
@@ -212,11 +198,6 @@ class ErrorNote:
         shown = {name: value for name, value in asdict(self).items() if name not in ("attempt", "pause_seconds")}
         next_at = erred_at + timedelta(seconds=self.pause_seconds)
         return shown | {"attempts": self.attempt, "failed_at": erred_at, "next_at": next_at}
-
-
-def explained(detail: str, note: ErrorNote | None) -> str:
-    """Return the reason why a task was given up, with its last error if one was noted."""
-    return f"{detail} Last error: {note.error}" if note else detail
 
 
 # --- failures ---

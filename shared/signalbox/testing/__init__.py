@@ -15,9 +15,9 @@ The names are loaded when they are first used: the in-memory store alone needs n
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from signalbox.testing.delivery import Delivery as Delivery
-    from signalbox.testing.delivery import Faults as Faults
-    from signalbox.testing.delivery import TaskFailed as TaskFailed
+    from signalbox.testing.deliveries import Delivery as Delivery
+    from signalbox.testing.deliveries import Faults as Faults
+    from signalbox.testing.deliveries import TaskFailed as TaskFailed
     from signalbox.testing.flow_replay import replay as replay
     from signalbox.testing.harness import Harness as Harness
     from signalbox.testing.harness import HttpResponse as HttpResponse

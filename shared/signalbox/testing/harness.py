@@ -19,7 +19,7 @@ from werkzeug.datastructures import Headers
 from signalbox import Function
 from signalbox.adapters import settings
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 
 
 @dataclass(frozen=True, slots=True)

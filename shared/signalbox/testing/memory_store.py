@@ -19,7 +19,7 @@ from operator import ge, gt, itemgetter, le, lt
 from threading import RLock
 from typing import Any
 
-from signalbox.adapters.clock import random_id
+from signalbox.adapters.system_clock import random_id
 from signalbox.core.formats import check_record
 from signalbox.core.keys import check_path
 from signalbox.core.lazy_dataclasses import dataclass
@@ -47,27 +47,11 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Problem
 from signalbox.core.queries import ID, Condition, Field
-from signalbox.core.record_values import (
-    INTEGER_MAX,
-    NAN_RANK,
-    NULL_RANK,
-    RECORD_BYTES_MAX,
-    Key,
-    map_bytes,
-    order_key,
-    record_bytes,
-    same,
-)
+from signalbox.core.query_checks import check_query, full_order, is_descending, operands
+from signalbox.core.record_values import INTEGER_MAX, RECORD_BYTES_MAX, map_bytes, record_bytes, same
 from signalbox.core.times import instant, microseconds
-from signalbox.core.validation import (
-    check_commit,
-    check_each,
-    check_query,
-    full_order,
-    is_descending,
-    is_server_value,
-    operands,
-)
+from signalbox.core.value_order import NAN_RANK, NULL_RANK, Key, order_key
+from signalbox.core.write_checks import check_commit, check_each, is_server_value
 
 RANGES: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from signalbox.adapters.settings import settings
-from signalbox.core.identity import ISSUER
+from signalbox.core.token_claims import ISSUER
 
 SECONDS = 3_600
 

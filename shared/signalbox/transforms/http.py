@@ -8,7 +8,7 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.paging import PARAMETERS, Listing
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from signalbox.transforms.service import TransformsPage
 
 routes = Routes("transforms")

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from signalbox.core import record_values, values
+from signalbox.core import json_values, record_values
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.transforms.limits import LIMITS
@@ -213,7 +213,7 @@ class _Run:
 
     def _counted_output(self, value: Any) -> Any:
         """Count the bytes of a part of the output, and return the part."""
-        self._bytes -= values.size_bytes(value)
+        self._bytes -= json_values.size_bytes(value)
         if self._bytes < 0:
             raise TransformFailed(f"A transform produces at most {LIMITS.transform_output_bytes_max:,} bytes.")
         return value

@@ -8,23 +8,22 @@ replaced. So each change has exactly one walk, wherever a process dies, and a pu
 from collections.abc import Mapping
 
 from signalbox.core.effects import Decision, Effect, name_of
+from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import Listing
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Delete, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.times import entity_tag
-from signalbox.core.values import same
 from signalbox.transforms import machine
 from signalbox.transforms.model import (
     TRANSFORMS,
-    PutTransformRequest,
     StoredTransform,
-    check_transform_name,
     transform_from_record,
     transform_path,
     transform_to_record,
 )
+from signalbox.transforms.requests import PutTransformRequest, check_transform_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ once, started by 16 clients; `their first`: from the start of each to its first 
 DBOS and durabletask (on its in-memory backend, which stores nothing) run steps in the process of their workflows. `uv`
 makes an environment for each outside the project, which needs a network or a package cache once. DBOS runs on SQLite,
 and also on PostgreSQL if that is installed (`postgresql.py`). Restate, whose server runs permanently, is left out if it
-is not installed (`tests/bench/restate.py`). Numbers of a laptop compare with each other, not with the cloud.
+is not installed (`tests/bench/restate_server.py`). Numbers of a laptop compare with each other, not with the cloud.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from pathlib import Path
 import httpx
 
 from signalbox_infra.local.store import firestore_emulator
-from tests.bench import restate
-from tests.bench.flows import postgresql, restated
+from tests.bench import restate_server
+from tests.bench.flows import postgresql, restate_flows
+from tests.bench.flows.kit_flows import measure, stepping
 from tests.bench.flows.measures import Measures, figures, lines
-from tests.bench.flows.own import measure, stepping
 
 DBOS = ("dbos_flows", "dbos==3.4.0")
 DURABLETASK = ("durabletask_flows", "durabletask==1.12.0")
@@ -46,8 +46,8 @@ def rivals(sizes: list[int]) -> Iterator[tuple[str, Measures | str]]:
         with postgresql.serving(programs) as url:
             yield "DBOS/PostgreSQL", in_python(*DBOS, sizes, url)
     yield "durabletask", in_python(*DURABLETASK, sizes)
-    if restate.are_installed():
-        yield "Restate", restated.measure(*sizes)
+    if restate_server.are_installed():
+        yield "Restate", restate_flows.measure(*sizes)
 
 
 def in_python(script: str, package: str, sizes: list[int], *others: str) -> Measures | str:

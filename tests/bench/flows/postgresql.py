@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from signalbox_infra.local import processes
-from tests.emulator.waiting import eventually
+from signalbox_infra.local import child_processes
+from tests.emulator.polling_until import eventually
 
 DEBIAN = "/usr/lib/postgresql"
 SECONDS_MAX = 30.0
@@ -27,7 +27,7 @@ def programs() -> Path | None:
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Start an empty server with its default settings; yield the URL of a database."""
-    port = processes.free_port()
+    port = child_processes.free_port()
     as_user = ["runuser", "-u", NOT_ROOT, "--"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as data, tempfile.TemporaryFile() as log:
         if as_user:
@@ -35,9 +35,9 @@ def serving(folder: Path) -> Iterator[str]:
         options = ("--auth=trust", f"--username={NOT_ROOT}", "--encoding=UTF8")
         subprocess.run([*as_user, folder / "initdb", f"--pgdata={data}", *options], check=True, capture_output=True)
         command = [*as_user, str(folder / "postgres"), "-D", data, "-p", str(port), "-k", data, "-h", "127.0.0.1"]
-        server = processes.start(command, output=log)
+        server = child_processes.start(command, output=log)
         try:
-            eventually(lambda: processes.listens(port), SECONDS_MAX)
+            eventually(lambda: child_processes.listens(port), SECONDS_MAX)
             yield f"postgresql://{NOT_ROOT}@127.0.0.1:{port}/{NOT_ROOT}"
         finally:
-            processes.stop(server)
+            child_processes.stop(server)

@@ -15,15 +15,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from signalbox_infra.local.logs.stats import LogStats
+from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
-from tests.bench.semaphores import others
-from tests.bench.semaphores.bare import Guarded, Transactions
-from tests.bench.semaphores.kit import Kit, catalogue
+from tests.bench.semaphores import redis_and_zookeeper
+from tests.bench.semaphores.bare_firestore import Guarded, Transactions
+from tests.bench.semaphores.kit_waits import Kit, catalogue
 from tests.bench.semaphores.visits import Act, Run, most_inside, run
-from tests.bench.stage import Stage
 
 CLIENTS = 64
 PERMITS = 3
@@ -108,12 +108,12 @@ class Bench:
 
     def _others(self) -> Iterator[str]:
         ways: dict[str, Callable[[int, int], contextlib.AbstractContextManager[Act]]]
-        ways = {"Redis, 3 locks": others.redis, "ZooKeeper, Semaphore": others.zookeeper}
+        ways = {"Redis, 3 locks": redis_and_zookeeper.redis, "ZooKeeper, Semaphore": redis_and_zookeeper.zookeeper}
         for name, way in ways.items():
             try:
                 with way(PERMITS, self._clients) as act:
                     yield from map(line, self._alone_and_together(name, act))
-            except others.Missing as missing:
+            except redis_and_zookeeper.Missing as missing:
                 yield f"{name:<28} not measured: {missing}"
 
     def _alone_and_together(self, way: str, act: Act) -> Iterator[Run]:

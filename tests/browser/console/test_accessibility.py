@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.console.pages import Console, deadlock
+from tests.browser.console.console_page import Console, deadlock
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

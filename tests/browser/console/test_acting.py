@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from signalbox.testing import Harness
-from tests.browser.console.pages import Console, holding, relaying
+from tests.browser.console.console_page import Console, holding, relaying
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.client import Client, NotFound, call
 from signalbox_infra.local.stack import Stack
-from tests.browser.console.pages import Console
+from tests.browser.console.console_page import Console
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from signalbox.testing import Harness
 from signalbox_infra.console.routes import FOLDER
 from signalbox_infra.console.security_headers import POLICY
 from signalbox_infra.local.functions.server import mounted
-from tests.browser.console.pages import Console, deadlock, holding, relaying
+from tests.browser.console.console_page import Console, deadlock, holding, relaying
 from tests.serving import serving
 
 pytestmark = pytest.mark.slow

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from signalbox_infra.deploy import deployment_steps, smoke, target
+from signalbox_infra.deploy import deployment_steps, deployment_target, smoke
 from tests.infra.deploy.clone import Clone, fake_environment
-from tests.infra.deploy.gate import gate
+from tests.infra.deploy.deployed_site import PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
-from tests.infra.deploy.site import PREFIX, Site
+from tests.infra.deploy.identity_gate import gate
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 
@@ -33,7 +33,7 @@ def gcloud(tmp_path: Path) -> Gcloud:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> deployment_target.Target:
     """Return an environment of the project whose file is a copy; nothing is packaged, and a smoke test passes."""
     monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     monkeypatch.setattr(smoke, "passes", lambda *_: True)
@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> target.Target:
         if each.name != "environments":
             (tmp_path / "infra" / each.name).symlink_to(each)
     shutil.copytree(INFRA / "environments", tmp_path / "infra" / "environments")
-    return target.read(PROJECT, "dev", root=tmp_path)
+    return deployment_target.read(PROJECT, "dev", root=tmp_path)
 
 
 @pytest.fixture

@@ -27,16 +27,16 @@ import httpx
 from signalbox.catalogue.reading import load
 from signalbox_infra import http_client
 from signalbox_infra.deploy import deployment_steps
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
 from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.google_refusals import UNKNOWN
-from signalbox_infra.packaging.building import build
-from tests.infra.deploy.deployment import Deployment
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.packaging.zip_building import build
+from tests.infra.deploy.deployment_in_memory import Deployment
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
-from tests.infra.google_provider.delays import Delays
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.google_provider.service_delays import Delays
 
 BUCKET = f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state"
 SERVICES = f"gcloud services list --enabled --project={PROJECT}"

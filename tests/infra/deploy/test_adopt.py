@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import adoption, deployment_steps, smoke
-from signalbox_infra.deploy.commands import CommandFailed
-from signalbox_infra.deploy.plans import Plan, read
+from signalbox_infra.deploy import deployment_steps, resource_adoption, smoke
+from signalbox_infra.deploy.plan_summary import Plan, read
+from signalbox_infra.deploy.programs import CommandFailed
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ QUEUE = 'google_cloud_tasks_queue.queue["tasks"]'
 
 
 def ids(plan: Plan) -> Mapping[str, str]:
-    return adoption.importable(plan, PROJECT, "us-central1")
+    return resource_adoption.importable(plan, PROJECT, "us-central1")
 
 
 def test_what_is_named_by_its_values_has_an_id_and_rights_have_none() -> None:
@@ -52,8 +52,8 @@ def test_a_composite_index_is_known_by_its_fields() -> None:
     other = {"name": f"{group}/1", "fields": [{"fieldPath": "name", "order": "ASCENDING"}]}
     listed = [{"fieldPath": "tags", "arrayConfig": "CONTAINS"}, {"fieldPath": "name", "order": "ASCENDING"}]
     same = {"name": f"{group}/2", "fields": [*listed, {"fieldPath": "__name__", "order": "ASCENDING"}]}
-    assert adoption.indexes(plan, [other, same]) == {near: f"{group}/2"}
-    assert adoption.indexes(plan, [other]) == {}
+    assert resource_adoption.indexes(plan, [other, same]) == {near: f"{group}/2"}
+    assert resource_adoption.indexes(plan, [other]) == {}
 
 
 def test_a_backup_schedule_is_known_by_how_often_it_runs() -> None:
@@ -66,8 +66,8 @@ def test_a_backup_schedule_is_known_by_how_often_it_runs() -> None:
         {"name": f"{path}/7", "weeklyRecurrence": {"day": "SUNDAY"}},
         {"name": f"{path}/1", "dailyRecurrence": {}},
     ]
-    assert adoption.backup_schedules(plan, listed) == {schedules[0]: f"{path}/1", schedules[1]: f"{path}/7"}
-    assert adoption.backup_schedules(plan, listed[:1]) == {schedules[1]: f"{path}/7"}
+    assert resource_adoption.backup_schedules(plan, listed) == {schedules[0]: f"{path}/1", schedules[1]: f"{path}/7"}
+    assert resource_adoption.backup_schedules(plan, listed[:1]) == {schedules[1]: f"{path}/7"}
 
 
 def test_what_is_absent_is_left_out_and_any_other_error_is_raised(tmp_path: Path) -> None:
@@ -78,20 +78,20 @@ While attempting to import an existing object to
     tried: list[str] = []
 
     def plan() -> Plan:
-        tried.append((tmp_path / adoption.FILE).read_text())
+        tried.append((tmp_path / resource_adoption.FILE).read_text())
         if len(tried) == 1:
             raise CommandFailed(absent)
         return Plan(imported=("a.b",))
 
-    assert adoption.adopted(tmp_path, {QUEUE: "q", "a.b": "b"}, plan, CommandFailed).imported == ("a.b",)
+    assert resource_adoption.adopted(tmp_path, {QUEUE: "q", "a.b": "b"}, plan, CommandFailed).imported == ("a.b",)
     assert (tried[0].count("import {"), tried[1].count("import {")) == (2, 1)
-    assert not (tmp_path / adoption.FILE).exists()
+    assert not (tmp_path / resource_adoption.FILE).exists()
 
     def fails() -> Plan:
         raise CommandFailed("Error: quota")
 
     with pytest.raises(CommandFailed, match="quota"):
-        adoption.adopted(tmp_path, {"a.b": "b"}, fails, CommandFailed)
+        resource_adoption.adopted(tmp_path, {"a.b": "b"}, fails, CommandFailed)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_deployment_after_a_destroy_takes_up_the_queues(project: Project) -> N
     steps = project.flow([], answer="dev")
     project.flow([]).deploy()
     steps.destroy()
-    kept = [name.rpartition("/")[2] for kind, name in project.google.cloud.existing if kind == adoption.QUEUE]
+    kept = [name.rpartition("/")[2] for kind, name in project.google.cloud.existing if kind == resource_adoption.QUEUE]
     purged = [each.split()[4] for each in project.gcloud.asked if each.startswith("gcloud tasks queues purge")]
     assert sorted(purged) == sorted(kept)
 

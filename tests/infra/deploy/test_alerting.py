@@ -2,13 +2,13 @@
 
 import pytest
 
-from signalbox_infra.deploy import target
-from signalbox_infra.deploy.alerting import offer
+from signalbox_infra.deploy import deployment_target
+from signalbox_infra.deploy.alert_address import offer
 from signalbox_infra.deploy.confirmation import Aborted
 from tests.infra.deploy.gcloud import PROJECT
 
 
-def offered(place: target.Target, answer: str) -> tuple[str | None, list[str]]:
+def offered(place: deployment_target.Target, answer: str) -> tuple[str | None, list[str]]:
     """Return the setting after the question was answered so, and the questions."""
     asked = list[str]()
 
@@ -16,11 +16,11 @@ def offered(place: target.Target, answer: str) -> tuple[str | None, list[str]]:
         asked.append(question)
         return answer
 
-    offer(target.read(PROJECT, "dev", root=place.root), lambda _: None, agree)
-    return (target.read(PROJECT, "dev", root=place.root).settings or {}).get("alert_email"), asked
+    offer(deployment_target.read(PROJECT, "dev", root=place.root), lambda _: None, agree)
+    return (deployment_target.read(PROJECT, "dev", root=place.root).settings or {}).get("alert_email"), asked
 
 
-def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: target.Target) -> None:
+def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: deployment_target.Target) -> None:
     before = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
     assert offered(place, "ops@example.com")[0] == "ops@example.com"
     after = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
@@ -28,14 +28,14 @@ def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: targ
     assert offered(place, "other@example.com") == ("ops@example.com", [])
 
 
-def test_no_ends_the_question_and_nothing_leaves_it_open(place: target.Target) -> None:
+def test_no_ends_the_question_and_nothing_leaves_it_open(place: deployment_target.Target) -> None:
     assert (len(offered(place, "")[1]), offered(place, "yes")[0]) == (1, None)
     assert offered(place, "no")[0] == "null"
     assert offered(place, "ops@example.com") == ("null", [])
 
 
 @pytest.mark.parametrize("answer", ["ann", "ann@home", 'a"@b.org', "a@b.org ${x}"])
-def test_an_invalid_address_stops_before_any_change(place: target.Target, answer: str) -> None:
+def test_an_invalid_address_stops_before_any_change(place: deployment_target.Target, answer: str) -> None:
     with pytest.raises(Aborted, match="not an e-mail address"):
         offered(place, answer)
     assert offered(place, "")[0] is None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.deploy.build import Refused, build, substituted
+from tests.infra.deploy.cloud_build import Refused, build, substituted
 
 
 def ran(*steps: dict[str, Any], status: int = 0, **substitutions: str) -> list[tuple[list[str], str, dict[str, str]]]:

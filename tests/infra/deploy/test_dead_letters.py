@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import dead_letters, target
-from signalbox_infra.deploy.commands import Outcome
+from signalbox_infra.deploy import dead_letters, deployment_target
 from signalbox_infra.deploy.deployment_steps import Flow
+from signalbox_infra.deploy.programs import Outcome
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 PLACE = dead_letters.Place(
     f"projects/{PROJECT}/topics/dev-signalbox-dead-events",
     f"projects/{PROJECT}/subscriptions/dev-signalbox-dead-events",
@@ -115,7 +115,7 @@ def test_a_trigger_that_cannot_be_set_is_reported_and_the_others_are_set() -> No
 
 
 def test_triggers_of_examples_that_are_not_deployed_are_left_out() -> None:
-    prod = target.read(PROJECT, "prod")
+    prod = deployment_target.read(PROJECT, "prod")
     assert {each.function for each in prod.triggers} == {"link_fan_out", "standing_count"}
     assert {each.function for each in DEV.triggers} == {"link_fan_out", "standing_count", "shop"}
 
@@ -127,7 +127,7 @@ def test_without_triggers_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_deployment_sets_them_also_if_the_plan_is_empty(place: target.Target, applied: bool) -> None:
+def test_a_deployment_sets_them_also_if_the_plan_is_empty(place: deployment_target.Target, applied: bool) -> None:
     output = {"dead_letters": {"value": {"topic": PLACE.topic, "subscription": "s", "agent": PLACE.agent}}}
     shown = {} if applied else {"terraform show": '{"resource_changes": []}'}
     script = Script(**{"terraform output": output}, **shown)
@@ -139,7 +139,7 @@ def test_a_deployment_sets_them_also_if_the_plan_is_empty(place: target.Target, 
     assert script.count("gcloud pubsub subscriptions update") == len(TRIGGERED)
 
 
-def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: target.Target) -> None:
+def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: deployment_target.Target) -> None:
     output = {"dead_letters": {"value": {"topic": PLACE.topic, "subscription": "s", "agent": PLACE.agent}}}
     script = Script(**{"terraform output": output, "gcloud pubsub subscriptions update": None})
     said = list[str]()

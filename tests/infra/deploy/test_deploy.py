@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from signalbox_infra.deploy import target
+from signalbox_infra.deploy import deployment_target
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT, Gcloud
@@ -72,7 +72,7 @@ def test_a_project_is_prepared_once(clone: Clone, gcloud: Gcloud, own_google: Go
     gcloud.answer(**{f"storage buckets describe gs://{PROJECT}-signalbox-state": None})
     assert clone.make("bootstrap", TO, "YES=1").returncode == 0
     created = [each for each in gcloud.asked if each[:3] == ["storage", "buckets", "create"]]
-    assert [each[3] for each in created] == [f"gs://{target.read(PROJECT, 'dev').state_bucket}"]
+    assert [each[3] for each in created] == [f"gs://{deployment_target.read(PROJECT, 'dev').state_bucket}"]
     assert {"--uniform-bucket-level-access", "--public-access-prevention"} <= set(created[0])
     assert named("google_service_account", own_google)
     assert not list((clone.folder / "infra" / "bootstrap").glob("terraform.tfstate*"))

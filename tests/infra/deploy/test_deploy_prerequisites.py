@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import facts, prerequisites, target
+from signalbox_infra.deploy import deployment_target, prerequisites, project_facts
 from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 OTHERS_FUNCTION = json.dumps([{"name": f"projects/{PROJECT}/locations/x/functions/dev-sweep", "labels": {}}])
 ANOTHER_ENVIRONMENTS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "staging"}')
 OURS = OTHERS_FUNCTION.replace("{}", '{"app": "signalbox", "environment": "dev"}')
@@ -44,7 +44,7 @@ RUNTIMES = "gcloud functions runtimes list --region=us-central1"
 FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
 
 
-def refusal(script: Script, place: target.Target = DEV) -> str:
+def refusal(script: Script, place: deployment_target.Target = DEV) -> str:
     """Try to deploy; return the output. Of Terraform at most the version was read."""
     with pytest.raises(Aborted) as stopped:
         Flow(place, lambda _: None, lambda _: "yes", script).deploy()
@@ -52,7 +52,7 @@ def refusal(script: Script, place: target.Target = DEV) -> str:
     return str(stopped.value)
 
 
-def with_settings(**settings: str) -> target.Target:
+def with_settings(**settings: str) -> deployment_target.Target:
     return dataclasses.replace(DEV, settings={"environment": "dev", **settings})
 
 
@@ -103,15 +103,15 @@ def test_a_missing_program_is_reported(program: str) -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
-        (target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars"),
-        (target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
+        (deployment_target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
+        (deployment_target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars"),
+        (deployment_target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
         (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
         (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),
         (with_settings(create_database="false"), "create_database is false, and there is no database signalbox-dev"),
     ],
 )
-def test_what_cannot_work_is_reported(place: target.Target, said: str) -> None:
+def test_what_cannot_work_is_reported(place: deployment_target.Target, said: str) -> None:
     assert said in refusal(Script(), place)
 
 
@@ -124,12 +124,12 @@ def test_an_existing_database_is_not_replaced_for_another_key() -> None:
 
 def test_an_earlier_deployment_of_the_kit_and_unreadable_billing_do_not_stop_a_deployment() -> None:
     script = Script(**{FUNCTIONS: OURS, f"gcloud billing projects describe {PROJECT}": None})
-    assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
+    assert prerequisites.missing(DEV, project_facts.gather(DEV, script)) == []
 
 
 def test_a_project_whose_apis_are_off_gets_no_call_to_them() -> None:
     script = Script(**{SERVICES: "\n".join(prerequisites.NEEDED_FIRST)})
-    assert prerequisites.missing(DEV, facts.gather(DEV, script)) == []
+    assert prerequisites.missing(DEV, project_facts.gather(DEV, script)) == []
     assert script.count("gcloud functions") + script.count("gcloud firestore") == 0
 
 
@@ -140,11 +140,11 @@ def test_the_required_terraform_is_the_one_that_the_files_demand() -> None:
 
 def test_comments_and_lists_of_a_tfvars_file_are_passed_over() -> None:
     text = '# prefix = "no"\nprefix = "dev" # ours\ninvokers = ["user:a@example.com"]\ncreate_database = false\n'
-    assert target.settings_of(text) == {"prefix": "dev", "create_database": "false"}
+    assert deployment_target.settings_of(text) == {"prefix": "dev", "create_database": "false"}
 
 
 @pytest.mark.parametrize("environment", sorted(path.stem for path in (INFRA / "environments").glob("*.tfvars")))
 def test_every_environment_that_comes_with_the_kit_fits(environment: str) -> None:
-    place = target.read(PROJECT, environment)
+    place = deployment_target.read(PROJECT, environment)
     assert place.setting("environment", "") == environment
-    assert prerequisites.missing(place, facts.gather(place, Script())) == []
+    assert prerequisites.missing(place, project_facts.gather(place, Script())) == []

@@ -8,15 +8,15 @@ import pytest
 
 from signalbox.catalogue.reading import Semaphore, load
 from signalbox_infra import http_client
-from signalbox_infra.deploy import declared_limits, deployment_client, smoke, target
-from signalbox_infra.deploy.clock import Clock
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy import declared_limits, deployment_client, deployment_target, smoke
 from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
-from tests.infra.deploy.deployment import Deployment
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.deploy.waiting_clock import Clock
+from tests.infra.deploy.deployment_in_memory import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 DESCRIBE = "gcloud scheduler jobs describe dev-sweep"
 
 
@@ -205,7 +205,7 @@ def test_declared_semaphores_are_set_after_a_deployment(monkeypatch: pytest.Monk
     monkeypatch.setattr(http_client, "client", lambda *_: httpx.Client(transport=httpx.MockTransport(answer)))
     declared_two = {name: Semaphore(name=name, permits=2, lease_seconds=60) for name in ("printer", "the dock")}
     catalogue = dataclasses.replace(load(), semaphores=declared_two)
-    monkeypatch.setattr(target.Target, "catalogue", property(lambda _: catalogue))
+    monkeypatch.setattr(deployment_target.Target, "catalogue", property(lambda _: catalogue))
     clock, said = VirtualClock(), list[str]()
     site = smoke.Site(DEV, "http://x/dev-", ACCOUNT, Script(), Clock(clock.now, clock.sleep))
     assert declared_limits.ensured(site, said.append)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from signalbox_infra.deploy import alerting, prerequisites, target
-from signalbox_infra.deploy.clock import Clock
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy import alert_address, deployment_target, prerequisites
 from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.deployment_steps import Flow, confirmation
-from signalbox_infra.deploy.plans import Plan, read
+from signalbox_infra.deploy.plan_summary import Plan, read
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import CREATES_ONE, Script
+from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 
 NO_WAIT = Clock(sleep=lambda _: None)
 DONE = Outcome(0, "Apply complete!")
@@ -31,7 +31,7 @@ EXISTS = Outcome(1, "Error: googleapi: Error 409: Database already exists. Pleas
 
 
 @pytest.fixture
-def deploy(place: target.Target) -> Callable[..., tuple[list[str], list[float]]]:
+def deploy(place: deployment_target.Target) -> Callable[..., tuple[list[str], list[float]]]:
     """Deploy with a script; return the output and the pauses."""
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
@@ -103,7 +103,7 @@ def fresh() -> Script:
     return Script(**changes)
 
 
-def test_a_fresh_project_is_one_command_and_five_questions(place: target.Target, fresh: Script) -> None:
+def test_a_fresh_project_is_one_command_and_five_questions(place: deployment_target.Target, fresh: Script) -> None:
     asked, said = list[str](), list[str]()
 
     def agree(question: str) -> str:
@@ -112,27 +112,27 @@ def test_a_fresh_project_is_one_command_and_five_questions(place: target.Target,
 
     assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
     bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
-    assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alerting.QUESTION, "Apply it? [y/N] "]
+    assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alert_address.QUESTION, "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
     assert enabled.startswith(f"gcloud services enable {READY_APIS} artifactregistry.googleapis.com")
     assert len(enabled.split()) <= prerequisites.APIS_AT_ONCE + len(["gcloud", "services", "enable", "--project"])
     assert (fresh.count("terraform init"), fresh.count("terraform apply")) == (2, 2)
 
 
-def test_what_was_offered_and_not_wanted_is_not_done(place: target.Target, fresh: Script) -> None:
+def test_what_was_offered_and_not_wanted_is_not_done(place: deployment_target.Target, fresh: Script) -> None:
     with pytest.raises(Aborted, match="not confirmed"):
         Flow(place, lambda _: None, lambda _: "n", fresh).deploy()
     assert fresh.count("gcloud services enable") + fresh.count("terraform init") == 0
 
 
-def test_nothing_is_offered_while_something_else_is_missing(place: target.Target, fresh: Script) -> None:
+def test_nothing_is_offered_while_something_else_is_missing(place: deployment_target.Target, fresh: Script) -> None:
     fresh.answers[f"gcloud billing projects describe {PROJECT}"] = '{"billingEnabled": false}'
     with pytest.raises(Aborted, match=r"(?s)Billing is off.*APIs are off"):
         Flow(place, lambda _: None, lambda _: "y", fresh).deploy()
     assert fresh.count("gcloud services enable") == 0
 
 
-def test_a_plan_offers_nothing_and_changes_nothing(place: target.Target, fresh: Script) -> None:
+def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
     with pytest.raises(Aborted, match=r"(?s)APIs are off.*make bootstrap"):
         Flow(place, lambda _: None, lambda _: "y", fresh).plan()
     assert fresh.count("gcloud services enable") == 0
@@ -161,14 +161,14 @@ def test_nothing_is_applied_without_confirmation(
     assert script.count("terraform apply") == 0
 
 
-def test_a_plan_is_applied_only_if_one_was_kept(place: target.Target) -> None:
+def test_a_plan_is_applied_only_if_one_was_kept(place: deployment_target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
         Flow(place, lambda _: None, lambda _: "y", script).deploy(saved=True)
     assert script.count("terraform apply") == 0
 
 
-def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: target.Target) -> None:
+def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: deployment_target.Target) -> None:
     script = Script(**{"terraform apply": [LAG, DONE]})
     steps = Flow(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
     steps.plan()
@@ -178,19 +178,21 @@ def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: ta
 
 @pytest.mark.parametrize(("environment", "words"), [("dev", "dev"), ("prod", f"prod {PROJECT}")])
 def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> None:
-    assert confirmation(target.read(PROJECT, environment)) == words
+    assert confirmation(deployment_target.read(PROJECT, environment)) == words
 
 
 @pytest.mark.parametrize("typed", ["", "yes", "prod"])
 def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
     script = Script()
     with pytest.raises(Aborted, match=f"type 'prod {PROJECT}'"):
-        Flow(target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
+        Flow(deployment_target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
     assert script.asked == []
 
 
 @pytest.mark.parametrize("goal", ["smoke", "plan", "kept plan"])
-def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place: target.Target, goal: str) -> None:
+def test_without_a_login_terraform_is_not_started_and_the_command_is_named(
+    place: deployment_target.Target, goal: str
+) -> None:
     script = Script(**{"gcloud auth list": None})
     steps = Flow(place, lambda _: None, lambda _: "y", script)
     commands: dict[str, Callable[[], object]] = {
@@ -203,12 +205,12 @@ def test_without_a_login_terraform_is_not_started_and_the_command_is_named(place
     assert script.count("terraform init") == 0
 
 
-def test_a_smoke_test_of_nothing_fails_with_that_reason(place: target.Target) -> None:
+def test_a_smoke_test_of_nothing_fails_with_that_reason(place: deployment_target.Target) -> None:
     with pytest.raises(Aborted, match="Nothing is deployed as dev"):
         Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 
 
-def test_rights_can_be_upgraded_from_every_machine(place: target.Target) -> None:
+def test_rights_can_be_upgraded_from_every_machine(place: deployment_target.Target) -> None:
     script = Script()
     Flow(place, lambda _: None, lambda _: "y", script).bootstrap()
     [connected] = [asked for asked in script.asked if asked.startswith("terraform init")]
@@ -217,7 +219,7 @@ def test_rights_can_be_upgraded_from_every_machine(place: target.Target) -> None
     assert script.count("terraform apply") == 1
 
 
-def test_no_bucket_is_created_without_consent(place: target.Target) -> None:
+def test_no_bucket_is_created_without_consent(place: deployment_target.Target) -> None:
     script = Script(**{f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state": None})
     with pytest.raises(Aborted):
         Flow(place, lambda _: None, lambda _: "", script).bootstrap()
@@ -260,7 +262,7 @@ OLD = "https://dev-quilt-tasks-123.us-central1.run.app/tasks/paint"
 
 
 @pytest.mark.parametrize("goal", ["deploy", "plan", "saved"])
-def test_no_function_is_destroyed_while_tasks_wait_for_it(place: target.Target, goal: str) -> None:
+def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_target.Target, goal: str) -> None:
     script = Script(
         **{"terraform show": destroys("quilt_tasks", "old")}, **QUEUES, **{"gcloud tasks list --queue=dev-tasks": OLD}
     )
@@ -283,7 +285,9 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: target.Target, 
     assert not pattern.match("https://dev-quilt-123.us-central1.run.app/tasks/paint")
 
 
-def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(place: target.Target) -> None:
+def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_named(
+    place: deployment_target.Target,
+) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
     said: list[str] = []
     assert Flow(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
@@ -293,7 +297,7 @@ def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_n
     assert script.count("terraform apply") == 1
 
 
-def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: target.Target) -> None:
+def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: deployment_target.Target) -> None:
     script = Script(**QUEUES)
     assert Flow(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert script.count("gcloud tasks list") == 0

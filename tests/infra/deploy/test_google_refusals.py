@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from signalbox_infra.deploy import google_refusals, target
-from signalbox_infra.deploy.applying import Attempts
-from signalbox_infra.deploy.clock import Clock
-from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy import deployment_target, google_refusals
+from signalbox_infra.deploy.apply_attempts import Attempts
 from signalbox_infra.deploy.google_refusals import FOR_A_WHILE, FOR_GOOD, TABLE
-from signalbox_infra.deploy.plans import Plan
+from signalbox_infra.deploy.plan_summary import Plan
+from signalbox_infra.deploy.programs import CommandFailed
+from signalbox_infra.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 BUILD = (
     "Error waiting to create function: Error waiting for Creating function: Error code 13, message: Build failed with"
 )

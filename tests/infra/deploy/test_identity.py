@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import target, terraform, working_copy
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
-from signalbox_infra.deploy.identity import GIVEN, credentials
+from signalbox_infra.deploy import deployment_target, terraform, working_copy
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.deploy.terraform_identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 
 
 @pytest.fixture(autouse=True)

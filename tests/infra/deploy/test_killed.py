@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import adoption, deployment_steps, smoke, target
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
+from signalbox_infra.deploy import deployment_steps, deployment_target, resource_adoption, smoke
 from signalbox_infra.deploy.confirmation import Aborted
 from signalbox_infra.deploy.deployment_steps import Flow
-from signalbox_infra.deploy.locking import described
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.deploy.state_lock import described
 from signalbox_infra.deploy.terraform import LOCKED
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,7 @@ def test_resources_of_a_killed_bootstrap_are_adopted_by_the_next_one(project: Pr
     project.flow([]).bootstrap()
     before = set(project.google.cloud.existing)
     project.terraform("state", "rm", "google_service_account.deployer", folder="bootstrap")
-    described = f"gcloud iam service-accounts describe {target.read(PROJECT, 'dev').deployer}"
+    described = f"gcloud iam service-accounts describe {deployment_target.read(PROJECT, 'dev').deployer}"
     project.gcloud.answers[described] = "there"
     project.flow(said := list[str]()).bootstrap()
     assert "  adopts    google_service_account.deployer" in "\n".join(said)
@@ -110,7 +110,7 @@ def test_resources_of_a_killed_bootstrap_are_adopted_by_the_next_one(project: Pr
 
 
 def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_released_after_it_was_confirmed(
-    place: target.Target,
+    place: deployment_target.Target,
 ) -> None:
     free = Outcome(0, "No such resource instance")
     script = Script(**{"terraform untaint": [Outcome(1, error=LOCK), Outcome(1, error=LOCK), free]})
@@ -124,7 +124,7 @@ def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_release
     assert [each for each in script.asked if "force-unlock" in each] == ["terraform force-unlock -no-color -force 7-7"]
 
 
-def test_an_error_other_than_a_lock_is_reported(place: target.Target) -> None:
+def test_an_error_other_than_a_lock_is_reported(place: deployment_target.Target) -> None:
     with pytest.raises(CommandFailed, match="no bucket"):
         Flow(
             place, lambda _: None, lambda _: "y", Script(**{"terraform untaint": Outcome(1, error="no bucket")})
@@ -133,16 +133,16 @@ def test_an_error_other_than_a_lock_is_reported(place: target.Target) -> None:
 
 
 def test_imports_that_a_killed_adopt_left_are_not_planned(
-    place: target.Target, monkeypatch: pytest.MonkeyPatch
+    place: deployment_target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
-    left = place.infra / adoption.FILE
+    left = place.infra / resource_adoption.FILE
     left.write_text("import {}")
     Flow(place, lambda _: None, lambda _: "y", Script()).plan()
     assert not left.exists()
 
 
-def test_a_bootstrap_that_was_killed_after_its_bucket_is_offered_again(place: target.Target) -> None:
+def test_a_bootstrap_that_was_killed_after_its_bucket_is_offered_again(place: deployment_target.Target) -> None:
     account = f"gcloud iam service-accounts describe {place.deployer}"
     script = Script(**{account: [Outcome(1, error="NOT_FOUND: Unknown service account"), place.deployer]})
     with pytest.raises(Aborted, match="the bootstrap was not finished"):

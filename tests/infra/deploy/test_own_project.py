@@ -21,12 +21,12 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
-from signalbox_infra.local import processes
-from signalbox_infra.packaging.building import build
+from signalbox_infra.local import child_processes
+from signalbox_infra.packaging.zip_building import build
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import fake_environment
-from tests.infra.deploy.gate import gate
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
+from tests.infra.deploy.identity_gate import gate
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = [pytest.mark.marathon, pytest.mark.timeout(400)]  # it installs the wheel
@@ -104,7 +104,7 @@ def shop(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
 @pytest.fixture(scope="module")
 def served(shop: Shop) -> Iterator[str]:
     """Return the address at which `signalbox dev` serves the project, until Ctrl-C."""
-    [port] = processes.free_ports(1)
+    [port] = child_processes.free_ports(1)
     with subprocess.Popen(
         ("signalbox", "dev", f"--port={port}"), cwd=shop.folder, env=shop.variables, stdout=subprocess.PIPE, text=True
     ) as process:

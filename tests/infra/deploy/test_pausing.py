@@ -8,13 +8,13 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox_infra.cli.main import main
-from signalbox_infra.deploy import commands, target
-from signalbox_infra.deploy.commands import CommandFailed
-from signalbox_infra.deploy.pausing import Stillness
-from signalbox_infra.local import pausing as local
+from signalbox_infra.deploy import deployment_target, programs
+from signalbox_infra.deploy.programs import CommandFailed
+from signalbox_infra.deploy.queue_pauses import Stillness
+from signalbox_infra.local import queue_pauses as local
 from signalbox_infra.local.folder.running_stack import RunningStack
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
 WHERE = f"--location=us-central1 --project={PROJECT}"
 JOBS = [
@@ -42,7 +42,7 @@ def changes(script: Script) -> list[str]:
 
 def stillness(script: Script, say: Callable[[str], None]) -> Stillness:
     """Return the steps for all queues and schedules."""
-    place = target.read(PROJECT, "dev")
+    place = deployment_target.read(PROJECT, "dev")
     return Stillness(place, tuple(place.catalogue.queues), tuple(place.catalogue.schedules), say, script)
 
 
@@ -83,7 +83,7 @@ def test_the_command_pauses_what_it_names_or_all(
     changed: list[str],
     said: str,
 ) -> None:
-    monkeypatch.setattr(commands, "run", script)
+    monkeypatch.setattr(programs, "run", script)
     assert main(["pause", *options, "-p", PROJECT]) == 0
     assert [each for each in changes(script) if "pause" in each] == changed
     assert capsys.readouterr().out.startswith(said)
@@ -93,7 +93,7 @@ def test_the_command_pauses_what_it_names_or_all(
 def test_the_command_refuses_a_name_that_the_catalogue_lacks(
     script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, kind: str
 ) -> None:
-    monkeypatch.setattr(commands, "run", script)
+    monkeypatch.setattr(programs, "run", script)
     assert main(["pause", option, "-p", PROJECT]) == 2
     assert f"the catalogue has no {kind} '{option.partition('=')[2]}'. It has " in capsys.readouterr().err
     assert changes(script) == []

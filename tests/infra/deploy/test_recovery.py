@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import recovery, target
+from signalbox_infra.deploy import deployment_target, rollback_and_restore
 from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.recovery import Move, Recovery, moves, newest
+from signalbox_infra.deploy.rollback_and_restore import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.script import Script
+from tests.infra.deploy.scripted_programs import Script
 
-DEV = target.read(PROJECT, "dev")
+DEV = deployment_target.read(PROJECT, "dev")
 
 
 def service(name: str, revision: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def revision(of: str, number: int, at: str, ready: str = "True") -> dict[str, An
     return {
         "metadata": {
             "name": f"{of}-{number}",
-            "labels": {recovery.SERVICE_LABEL: of},
+            "labels": {rollback_and_restore.SERVICE_LABEL: of},
             "creationTimestamp": f"2026-05-0{at}:00Z",
         },
         "status": {"conditions": [{"type": "Ready", "status": ready}]},

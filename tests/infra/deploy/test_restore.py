@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import deployment_steps, smoke, target
-from signalbox_infra.deploy.commands import CommandFailed
-from signalbox_infra.deploy.pausing import Stillness
-from signalbox_infra.deploy.recovery import Recovery
+from signalbox_infra.deploy import deployment_steps, deployment_target, smoke
+from signalbox_infra.deploy.programs import CommandFailed
+from signalbox_infra.deploy.queue_pauses import Stillness
+from signalbox_infra.deploy.rollback_and_restore import Recovery
 from tests.infra.deploy.gcloud import PROJECT, REGION
-from tests.infra.deploy.project import Project
-from tests.infra.deploy.script import Script
-from tests.infra.google_provider.delays import Delays
-from tests.infra.google_provider.facts import API_OF
+from tests.infra.deploy.project_copy import Project
+from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.google_provider.service_delays import Delays
+from tests.infra.google_provider.service_requirements import API_OF
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon]
 
@@ -56,7 +56,7 @@ def project(own_google: GoogleProvider, zips: Path, tmp_path: Path, monkeypatch:
 
 
 def test_a_restored_database_is_taken_into_use(project: Project) -> None:
-    place = target.read(PROJECT, "prod", root=project.folder)
+    place = deployment_target.read(PROJECT, "prod", root=project.folder)
     before = {each for each in project.google.cloud.existing if each[0].startswith("google_firestore")}
     said: list[str] = []
     queues, schedules = tuple(place.catalogue.queues), tuple(place.catalogue.schedules)

@@ -14,15 +14,15 @@ import pytest
 import yaml
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import target
+from signalbox_infra.deploy import deployment_target
 from signalbox_infra.deploy.deployment_client import poll
 from signalbox_infra.local.services.command_lines import stats
 from signalbox_infra.local.stack import Stack
-from tests.infra.deploy.build import build
 from tests.infra.deploy.clone import PROJECT as ROOT
 from tests.infra.deploy.clone import Clone
+from tests.infra.deploy.cloud_build import build
+from tests.infra.deploy.deployed_site import ENVIRONMENT, PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT
-from tests.infra.deploy.site import ENVIRONMENT, PREFIX, Site
 from tests.infra.workspace import Resource, by_address
 
 SMOKE_STEPS = 9
@@ -108,7 +108,7 @@ def test_what_a_build_has_deployed_passes_its_smoke_test(said: dict[str, str]) -
 def test_the_names_that_are_looked_up_beforehand_are_those_that_terraform_creates(
     site: Site, said: dict[str, str]
 ) -> None:
-    place, names = target.read(PROJECT, ENVIRONMENT), site.applied.catalogue.functions
+    place, names = deployment_target.read(PROJECT, ENVIRONMENT), site.applied.catalogue.functions
     last = {kind: {name.rpartition("/")[2] for each, name in site.made if each == kind} for kind, _ in site.made}
     assert last["google_cloudfunctions2_function"] == {place.service(name) for name in names}
     assert last["google_firestore_database"] == {place.database}

@@ -4,7 +4,7 @@
 
 Terraform prints the provider's schema; the kinds that `infra/` uses are kept of it, without descriptions. Which values
 an argument takes is not printed: those are carried over from the schema that was there, so look through the provider's
-upgrade notes for new ones, and for what newly replaces a resource (`facts.py`).
+upgrade notes for new ones, and for what newly replaces a resource (`service_requirements.py`).
 """
 
 import json

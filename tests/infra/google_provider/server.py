@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import grpc
 
-from tests.infra.google_provider.delays import Delays
 from tests.infra.google_provider.protocol import provider_calls
+from tests.infra.google_provider.service_delays import Delays
 from tests.infra.google_provider.servicer import Cloud, Servicer
 from tests.infra.state_server import StateServer
 

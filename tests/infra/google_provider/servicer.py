@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tests.infra.google_provider import computed, facts, reads
-from tests.infra.google_provider.delays import Delays, Refused
+from tests.infra.google_provider import computed_values, service_requirements, values_read_back
+from tests.infra.google_provider.argument_refusals import refusals
 from tests.infra.google_provider.protocol import message
-from tests.infra.google_provider.refusals import refusals
-from tests.infra.google_provider.values import (
+from tests.infra.google_provider.resource_values import (
     UNKNOWN,
     Block,
     Path,
@@ -25,6 +24,7 @@ from tests.infra.google_provider.values import (
     mark_unknown,
     schema_message,
 )
+from tests.infra.google_provider.service_delays import Delays, Refused
 
 ERROR = 1
 
@@ -58,7 +58,7 @@ class Cloud:
     def record(self, verb: str, kind: str, value: Value) -> Refused | None:
         """Run a call; return why it was refused, if it was."""
         with self.lock:
-            while verb == "create" and kind in facts.NUMBERED and (kind, value["id"]) in self.existing:
+            while verb == "create" and kind in service_requirements.NUMBERED and (kind, value["id"]) in self.existing:
                 value["id"] += "0"
             refused = self._refusal(kind, value) if verb == "create" else None
             if refused and not refused.made:
@@ -68,14 +68,14 @@ class Cloud:
                 self.delays.updated(kind)
             if verb != "delete":
                 self.existing[kind, value["id"]] = value
-            elif kind not in facts.SHARED_BY_DEPLOYMENTS and value.get("deletion_policy") != "ABANDON":
+            elif kind not in service_requirements.SHARED_BY_DEPLOYMENTS and value.get("deletion_policy") != "ABANDON":
                 del self.existing[kind, value["id"]]
                 if self.delays:
                     self.delays.deleted(kind, value)
             return refused
 
     def _refusal(self, kind: str, value: Value) -> Refused | None:
-        if (kind, value["id"]) in self.existing and kind not in facts.MADE_TWICE:
+        if (kind, value["id"]) in self.existing and kind not in service_requirements.MADE_TWICE:
             return Refused(f"googleapi: Error 409: {kind} {value['id']} already exists")
         return self.delays.refusal(kind, value) if self.delays else None
 
@@ -134,7 +134,7 @@ class Servicer:
     def ReadResource(self, request: Any) -> Any:
         state = decoded(request.current_state)
         found = self.cloud.existing.get((request.type_name, state["id"]))
-        if found is None and request.type_name not in facts.SHARED_BY_DEPLOYMENTS:
+        if found is None and request.type_name not in service_requirements.SHARED_BY_DEPLOYMENTS:
             return message("ReadResponse", new_state=encoded(None))
         bare = state.keys() == {"id"} or all(
             each is None for name, each in state.items() if name != "id" and each != []
@@ -151,7 +151,7 @@ class Servicer:
         if after is not None:
             mark_unknown(after, self._block(request))
         if before and after:
-            reads.kept(request.type_name, before, after)
+            values_read_back.kept(request.type_name, before, after)
         replaced = replaced_by(request.type_name, before, after) if before and after else []
         return message(
             "PlanResponse",
@@ -163,7 +163,7 @@ class Servicer:
     def ApplyResourceChange(self, request: Any) -> Any:
         before, after = decoded(request.prior_state), decoded(request.planned_state)
         if after is not None:
-            computed.fill(request.type_name, after, self._block(request), self._project, self._region)
+            computed_values.fill(request.type_name, after, self._block(request), self._project, self._region)
         verb = "delete" if after is None else "update" if before else "create"
         refused = self.cloud.asked(verb, request.type_name, after or before)
         if refused:
@@ -176,7 +176,7 @@ class Servicer:
     def ReadDataSource(self, request: Any) -> Any:
         value, block = decoded(request.config), self._block(request)
         mark_unknown(value, block)
-        computed.fill(request.type_name, value, block, self._project, self._region)
+        computed_values.fill(request.type_name, value, block, self._project, self._region)
         return message("DataResponse", state=encoded(value))
 
     def GetFunctions(self, _: Any) -> Any:
@@ -188,7 +188,7 @@ class Servicer:
 
 def replaced_by(kind: str, before: Value, after: Value) -> list[str]:
     """Return the arguments whose change replaces the resource."""
-    changed = (name for name in facts.REPLACED_BY[kind] if before.get(name) != after.get(name))
+    changed = (name for name in service_requirements.REPLACED_BY[kind] if before.get(name) != after.get(name))
     return sorted(name for name in changed if after.get(name) != UNKNOWN or before.get(name) is None)
 
 

@@ -14,7 +14,8 @@ from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks import storage
 from signalbox.tasks.machine import waits
-from signalbox.tasks.model import FIRST, Attempt, RetryLimits, Start
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import FIRST, Attempt, Start
 from signalbox.tasks.service import runs
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original

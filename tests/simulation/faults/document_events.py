@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from signalbox import DocumentEvent, Function
-from signalbox.adapters.http.events import ReceivedEvent
+from signalbox.adapters.http.event_deliveries import ReceivedEvent
 from signalbox.core.document_patterns import CREATED, DELETED, UPDATED
 from signalbox.core.effects import Decision, name_of
 from signalbox.core.problems import Unavailable

@@ -10,12 +10,12 @@ from typing import Any
 from signalbox.core.effects import Effect
 from signalbox.core.names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
-from signalbox.documents.model import Document, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.storage import records
 from signalbox.documents.storage.records import Found, etag_of
 from signalbox.history import model
-from signalbox.history.machine import Recorded, State
+from signalbox.history.machine.kept_versions import Recorded, State
 from signalbox.history.model import COLLECTION, Segment
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original

@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Must, Ports, Put, Write
 from signalbox.core.times import microseconds
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.rates import machine
 from signalbox.rates.model import Rate, RateWait
 from tests.simulation.faults.fault import Fault
@@ -46,8 +47,8 @@ def _left_unguarded(name: str, wait: RateWait, now: datetime) -> Any:
 
 
 def _whole_permits(rate: Rate, weight: int, slot: datetime) -> Rate:
-    owed = max(0, rate.full_at - microseconds(slot)) // rate.interval
-    return replace(rate, full_at=microseconds(slot) + (owed + weight) * rate.interval)
+    owed = max(0, rate.full_at - microseconds(slot)) // machine.interval(rate)
+    return replace(rate, full_at=microseconds(slot) + (owed + weight) * machine.interval(rate))
 
 
 def _one_permit(rate: Rate, _: int, slot: datetime) -> Rate:
@@ -59,7 +60,7 @@ def _owed_in_time(rate: Rate, wanted: Any, _: datetime) -> Rate:
 
 
 def _passing_the_heavy(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> Any:
-    light = [wait for wait in waiting if rate.slot(wait.weight, now) <= now + machine.AHEAD]
+    light = [wait for wait in waiting if machine.slot(rate, wait.weight, now) <= now + machine.AHEAD]
     return grant(rate, light, now)
 
 

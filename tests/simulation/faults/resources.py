@@ -9,10 +9,10 @@ from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, Ports, Put, Snapshot
-from signalbox.documents.model import Content, path_of
+from signalbox.documents.model.stamped_contents import Content, path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
-from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import Deletion, DocumentWrite
 from signalbox.resources.model.fields import key_of

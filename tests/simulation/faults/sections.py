@@ -20,7 +20,7 @@ from tests.simulation.worlds import sections as sections_world
 advance = original("critical_sections._advance")
 call = original("critical_sections.call")
 claim = original("critical_sections.claim")
-phase = original("critical_sections.Run.phase")
+phase = original("critical_sections.phase")
 
 
 def _sections(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -94,7 +94,7 @@ def _released_under_any_token(section: Section, _: int, now: datetime) -> transi
 
 
 def _claimed_by_another(key: str, section: Section, grant: int, delivery: str, now: datetime) -> Any:
-    if section.run and section.run.grant == grant and section.run.phase(now) is Phase.CLAIMED:
+    if section.run and section.run.grant == grant and phase(section.run, now) is Phase.CLAIMED:
         raise Unavailable("another delivery of this run may still be running")
     return claim(key, section, grant, delivery, now)
 
@@ -105,7 +105,7 @@ FAULTS = (
     _sections("section-1", "waiting for the run in progress", "critical_sections._advance", _granted_during_a_run),
     _sections("section-1", "the next in the commit of the end", "critical_sections.end", _ended_alone),
     _sections("section-1", "the end of a run that fails permanently", "critical_sections.run", _kept_on_a_problem),
-    _sections("section-2", "waiting for another delivery's lease", "critical_sections.Run.phase", _never_held),
+    _sections("section-2", "waiting for another delivery's lease", "critical_sections.phase", _never_held),
     _sections("section-2", "the token that ends a run", "critical_sections.end", _ended_under_any_token),
     _sections("section-3", "the run's task in the commit", "core.commit", _tasks_afterwards),
     _sections("section-4", "refusing a wake that is early", "critical_sections.wake", _woken_early),

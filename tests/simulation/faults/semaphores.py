@@ -45,9 +45,9 @@ from signalbox.semaphores.storage import SemaphoreReads, change
 from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
 from tests.simulation.faults.points import Replacement, always, original, planted
-from tests.simulation.worlds.semaphores import acquires as semaphores_acquires
-from tests.simulation.worlds.semaphores import joining as semaphores_joining
-from tests.simulation.worlds.semaphores import shares as semaphores_shares
+from tests.simulation.worlds.semaphores import lane_shares as semaphores_shares
+from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_acquires
+from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
 from tests.simulation.worlds.semaphores import world as semaphores_world
 
 writes_of_commit = original("semaphores._writes")

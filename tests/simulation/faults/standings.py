@@ -15,9 +15,12 @@ from signalbox.core.ports import Committed, Conflict, Delete, Ports, Put, Snapsh
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
-from signalbox.standings.model.standings import Adjustment, Counted, Place, Recount, Standing, Threshold
-from signalbox.standings.model.yokes import COUNTED, ZERO, StandingKey, Tally
-from signalbox.standings.service.standings import ShownStanding
+from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
+from signalbox.standings.model.declarations import Threshold
+from signalbox.standings.model.recounts import Place, Recount
+from signalbox.standings.model.tallies import ZERO, Tally
+from signalbox.standings.model.yokes import COUNTED, StandingKey
+from signalbox.standings.service.reads import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault
@@ -30,7 +33,7 @@ changed = original("standings.standing_after")
 counted_after = original("standings.counted_after")
 folded = original("standings._folded")
 merged = original("standings._merged")
-cross = original("standings.Standing.cross")
+cross = original("standings.cross")
 
 
 def _standings(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -215,8 +218,8 @@ def _merged_blindly(key: StandingKey, page: AdjustmentsPage) -> Decision[Any, bo
     return replace(decision, state=tuple(replace(one, guard=None) for one in decision.state))
 
 
-def _crossed_each_time(self: Standing, thresholds: Sequence[Threshold]) -> Any:
-    standing, reached = cross(replace(self, crossed=()), thresholds)
+def _crossed_each_time(standing: Standing, thresholds: Sequence[Threshold]) -> Any:
+    standing, reached = cross(replace(standing, crossed=()), thresholds)
     return replace(standing, crossed=()), reached
 
 
@@ -339,10 +342,10 @@ FAULTS = (
     ),
     _standings("stand-8", "the revision of the declarations", "standings.is_done", _done_by_any_declarations),
     _standings("stand-8", "a walk after a declaration", "standings.walk_page", lambda *_, **__: None),
-    _standings("stand-9", "noting a threshold that was crossed", "standings.Standing.cross", _crossed_each_time),
+    _standings("stand-9", "noting a threshold that was crossed", "standings.cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", "core.commit", _effects_without_outbox),
     _recounting("a guard of the standing in a recount", "standings._written", _written_unguarded),
-    _recounting("looking for adjustments", "standings.Recount.rests_under", lambda *_: True),
+    _recounting("looking for adjustments", "standings.is_at_rest", lambda *_: True),
     _recounting("carrying changes into a recount", "standings.Standing.moved", _moved_without_recount),
     _recounting("a write of the standing for each change", "standings.Standing.moved", _moved_unnoticed, **ALIKE),
     _recounting("yokes that are created meanwhile", "standings.Recount.covers", _covers_up_to_the_cursor),

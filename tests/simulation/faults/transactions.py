@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
-from signalbox.documents.model import path_of
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage.records import read_whole
 from signalbox.documents.storage.writes import put_write

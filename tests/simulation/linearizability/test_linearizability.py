@@ -22,7 +22,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, storage, tasks
 from signalbox.semaphores.machine import leases
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.linearizability.search import linearizable
 from tests.simulation.world import Violation, World

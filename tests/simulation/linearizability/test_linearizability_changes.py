@@ -21,7 +21,7 @@ from signalbox.semaphores import service, storage, sweep, tasks
 from signalbox.semaphores.machine import settings, waits
 from signalbox.semaphores.machine.transitions import unchanged
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.linearizability.search import linearizable
 from tests.simulation.world import EPOCH, Violation, World

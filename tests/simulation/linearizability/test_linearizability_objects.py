@@ -15,16 +15,17 @@ from unittest import mock
 import pytest
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, WakeUp
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery, message_path
 from signalbox.objects import model, service, storage
 from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallRecord, deletion, method_call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faults.objects.mailbox import unguarded
 from tests.simulation.linearizability.search import linearizable

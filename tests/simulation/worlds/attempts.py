@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.batches import tasks
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import header_path
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import population, units
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -33,15 +33,15 @@ from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.machine.attempts import resumed
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits, resumed
+from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.ports import SimulatedStore
+from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reach import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
+from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 ATTEMPTS_MAX = 2
 NAME, BATCH = "s", "b"
@@ -134,7 +134,7 @@ class AttemptsWorld:
             wait = WaitRequest(f"w{index}", call, release_on_return=True, release_on_failure=between)
             service.wait(ports, NAME, wait)
         payloads = [self._payload(str(index)) for index in range(random.randint(1, operations_max(3, TASKS_LONG)))]
-        batches.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
+        population.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
         for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             payload = self._payload(f"plain {index}")
             self.world.queue.take(Effect(payload["id"], "q", "user", "plain", payload))

@@ -1,7 +1,7 @@
 """Handlers of documents' events that are tasks: random histories of a few documents, and triggers of several patterns.
 
 Documents are created, updated, put with the same content, deleted and created again, some at once. Their events are
-delivered as `triggers.py` says, to receivers that are killed at any step. Handlers are killed midway, raise once,
+delivered as `event_triggers.py` says, to receivers that are killed at any step. Handlers are killed midway, raise once,
 raise until they are repaired, or refuse their event, and people retry what was given up. In some worlds the receiver is
 down for a week, the queue refuses for hours, all events come once more a week later, or some are too large for a task.
 
@@ -24,8 +24,8 @@ from unittest import mock
 
 from signalbox import DocumentEvent, Function
 from signalbox.adapters import runtime
-from signalbox.adapters.http.events import received_event
-from signalbox.adapters.http.tasks import TaskDelivery
+from signalbox.adapters.http.event_deliveries import received_event
+from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
@@ -34,14 +34,14 @@ from signalbox.core.ports import Delete, Ports, Put, Query, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.tasks.model import FAILURES, failure_path
 from signalbox.tasks.service import failures
-from signalbox.testing.limits import replaced
-from tests.simulation.effects import CHILD, effect_of, take_effect
+from signalbox.testing.replaced_limits import replaced
+from tests.simulation.event_triggers import Trigger, Triggers
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import FAILURES_KEPT, FAILURES_RETRIED, OVERTAKEN, REACHED
-from tests.simulation.reuse import allow_from_an_old_outbox_record
-from tests.simulation.triggers import Trigger, Triggers
+from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, OVERTAKEN, REACHED
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
+from tests.simulation.user_task_effects import CHILD, effect_of, take_effect
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 TRIGGERS = (
     Trigger("every", "orders/{id}"),

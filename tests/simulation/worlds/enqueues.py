@@ -21,7 +21,7 @@ from signalbox.tasks.machine import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 from tests.simulation.fault_rates import ENQUEUE_FAILS_RATE, FaultRates
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 CALLED = ("a", "b", "b", "c")

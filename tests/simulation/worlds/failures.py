@@ -23,11 +23,12 @@ from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.tasks.model import FAILURES, Attempt, RetryLimits, Start, TaskSubject, failure_path
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import FAILURES, Attempt, Start, TaskSubject, failure_path
 from signalbox.tasks.service import failures, runs
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.reach import FAILURES_KEPT, FAILURES_RETRIED, REACHED
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reached_counts import FAILURES_KEPT, FAILURES_RETRIED, REACHED
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 ATTEMPTS_MAX = 2

@@ -27,9 +27,9 @@ from signalbox.core.queries import ID, Condition
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import content_of, path_of
+from signalbox.documents.model.stamped_contents import content_of, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.storage.records import etag_of
 from signalbox.history import service
 from signalbox.history.model import HISTORY, HistoryRule, collection_of, part_paths
@@ -37,12 +37,12 @@ from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import Version
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import REACHED, RESTORED, SHORTENED
+from tests.simulation.reached_counts import REACHED, RESTORED, SHORTENED
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.links.checks import bare
+from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.links.properties import bare
 from tests.simulation.worlds.links.world import drawn_writers
 
 KEYS = ("c", "d")
@@ -161,7 +161,7 @@ class HistoryWorld:
         return content
 
     def _put(self, key: str) -> None:
-        documents.put(self.world.ports, PutRequest.from_request(key, self._content(key)))
+        single_documents.put(self.world.ports, PutRequest.from_request(key, self._content(key)))
 
     def _merge(self, key: str) -> None:
         self.puts += 1
@@ -176,10 +176,10 @@ class HistoryWorld:
         bulk.put_each(self.world.ports, BulkPutRequest.from_request(bodies))
 
     def _change_source(self, _: str) -> None:
-        documents.put(self.world.ports, PutRequest.from_request("t", {"n": self.world.random.choice("ab")}))
+        single_documents.put(self.world.ports, PutRequest.from_request("t", {"n": self.world.random.choice("ab")}))
 
     def _delete(self, key: str) -> None:
-        documents.delete(self.world.ports, key)
+        single_documents.delete(self.world.ports, key)
 
     def _look(self, key: str) -> None:
         """Read the latest version; it holds what the document held at some time. Or read one by its time."""
@@ -216,7 +216,7 @@ class HistoryWorld:
         if wanted is None or seen is None:
             return
         self._restoring[getcurrent()] = (seen, _text(wanted))
-        documents.restore(ports, key, chosen, Precondition(if_match=Tags(frozenset([seen]))))
+        single_documents.restore(ports, key, chosen, Precondition(if_match=Tags(frozenset([seen]))))
         REACHED[RESTORED] += 1
 
     # --- another client ---

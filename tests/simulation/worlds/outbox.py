@@ -6,7 +6,7 @@ them may be refused for hours while the others are taken, and the sweeper may be
 In some worlds there are records that the queue never takes: a few, or more than one sweep looks at. A sweep may run out
 of time too.
 
-A task runs twice under one name only as `reuse.py` allows.
+A task runs twice under one name only as `tasks_run_twice.py` allows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import OutOfTime, Ports, Put, Query, Snapshot, unlimited
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 COUNTERS = ("counters/a", "counters/b")
 TASKS_A_CHANGE = 2

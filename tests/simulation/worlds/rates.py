@@ -23,17 +23,17 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.times import microseconds
-from signalbox.rates import service, sweep, tasks
+from signalbox.rates import machine, service, sweep, tasks
 from signalbox.rates.limits import LIMITS
 from signalbox.rates.model import COLLECTION, Rate, RateWait, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest
 from signalbox.rates.storage import incarnation_of, wait_of
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import REACHED, TASKS_PURGED
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reached_counts import REACHED, TASKS_PURGED
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 NAME = "r"
 DELETE_RATE, PURGE_RATE, WEIGHTY_RATE, CALM_RATE, PAUSE_RATE = 0.25, 0.25, 0.25, 0.1, 0.4
@@ -250,7 +250,7 @@ class RatesWorld:
             if receipt not in old.recent:
                 self._observe_acquire(old, new, receipt.id, receipt.at)
         owed = (new.full_at - microseconds(self.world.now())) / 1e6 - AHEAD_SECONDS
-        most = (new.burst + 3) * new.interval / 1e6
+        most = (new.burst + 3) * machine.interval(new) / 1e6
         if owed > most + 1e-6:
             raise Violation(f"{owed:.3f} s are owed, and at most {most:.3f} s can be")
 

@@ -23,33 +23,34 @@ from functools import partial
 from random import Random
 from typing import Annotated, Any
 
-from signalbox.core import outbox, values
+from signalbox.core import json_values, outbox
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import ANYONE
 from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import OtherBody, Problem
-from signalbox.documents import model
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import COLLECTION
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
 from signalbox.resources import machine, service
+from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import RefersTo, key_of
-from signalbox.resources.model.items import Item, Model, Resource, Values
+from signalbox.resources.model.items import Item, Resource, Values
 from signalbox.resources.problems import ItemDeleted
 from signalbox.resources.requests import ListRequest, conditions_of
 from signalbox.resources.service import ItemWrite, Receipt, StoredItem
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED
+from tests.simulation.reached_counts import DELETIONS_REFUSED, DEPENDENTS_DELETED, LISTED_BY_COPIES, REACHED
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 
 class _Note:
@@ -198,7 +199,7 @@ class ResourcesWorld:
         request = PutRequest.from_request(pin, content)
 
         def work() -> None:
-            documents.put(self.world.ports, request)
+            single_documents.put(self.world.ports, request)
 
         self.world.start(f"{pin} is put on {item}", work)
 
@@ -358,7 +359,7 @@ class ResourcesWorld:
                     raise Violation(f"{key} is left, and {target}, on which it depends, was deleted")
             embedding = Embedding({target: contents.get(target) for target in links.link_keys(content)})
             expected = links.embed_links(key, content, embedding)
-            if not values.same(expected, content):
+            if not json_values.same(expected, content):
                 raise Violation(f"{key} shows {content}, a put now would embed {expected}")
 
 

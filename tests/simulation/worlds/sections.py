@@ -28,9 +28,9 @@ from signalbox.critical_sections.limits import LIMITS as CRITICAL_SECTIONS_LIMIT
 from signalbox.critical_sections.model import Section, SectionRun, path_of
 from signalbox.critical_sections.requests import SectionRequest
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 KEY = "k"
 LEASE_SECONDS = 20.0

@@ -29,29 +29,20 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import tasks
-from signalbox.standings.model import yokes as model_yokes
-from signalbox.standings.model.standings import Counted, Declaration, Declarations, Standing, Threshold
-from signalbox.standings.model.yokes import (
-    COUNTED,
-    DECLARED,
-    YOKES,
-    ZERO,
-    StandingKey,
-    Tally,
-    Value,
-    Yoke,
-    YokeKey,
-    collection_of,
-)
-from signalbox.standings.service import standings, yokes
-from signalbox.testing.limits import replaced
+from signalbox.standings.model import tallies
+from signalbox.standings.model.aggregates import Counted, Standing
+from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
+from signalbox.standings.model.tallies import ZERO, Tally, Value
+from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, Yoke, YokeKey, collection_of
+from signalbox.standings.service import declarations, reads, yokes
+from signalbox.testing.replaced_limits import replaced
 from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.reach import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.reached_counts import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.versions import version_now
 from tests.simulation.world import Violation, World
+from tests.simulation.world_lengths import operations_max
 
 USERS, ITEMS, CATEGORIES = ("u", "v", "w"), ("x", "y"), ("a", "b")
 VALUES = (None, 0.1, 0.2, 1, 2, 3)
@@ -150,10 +141,10 @@ class StandingsWorld:
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
         pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        values = mock.patch.object(model_yokes, "VALUE_MAX", LARGE if self.is_large else model_yokes.VALUE_MAX)
+        values = mock.patch.object(tallies, "VALUE_MAX", LARGE if self.is_large else tallies.VALUE_MAX)
         with replaced(standing_quiet_seconds=quiet, **pages, **slots), values:
             if self.random.random() < 0.5:
-                standings.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
+                declarations.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))
             for _ in range(2):
                 self.world.events.least = self._own.choice(WAITING) if self.together else 1
                 self.world.run(self._calls())
@@ -217,7 +208,7 @@ class StandingsWorld:
                     broken = replace(Standing.from_record(one.data), tally=Tally(7, 1, 5), min=-1, max=9)
                     _commit(self.world.reliable_ports(), Put(one.path, broken.to_record()))
         self.world.fault_rates.left = 0
-        standings.begin_walk(self.world.reliable_ports(), "night")
+        reads.begin_walk(self.world.reliable_ports(), "night")
         self.world.fault_rates.left = 2
         self.world.run()
 
@@ -259,10 +250,10 @@ class StandingsWorld:
         run_ = f"run {self._number}"
         item = StandingKey("item", self.random.choice(self.items))
         work: dict[str, Callable[[], Any]] = {
-            "declares": lambda: standings.declare(ports, kind, Declaration(by)),
-            "removes a kind": lambda: standings.remove_kind(ports, kind),
-            "walks": lambda: standings.begin_walk(ports, run_),
-            "recounts": lambda: standings.begin_recount(ports, run_, item),
+            "declares": lambda: declarations.declare(ports, kind, Declaration(by)),
+            "removes a kind": lambda: declarations.remove_kind(ports, kind),
+            "walks": lambda: reads.begin_walk(ports, run_),
+            "recounts": lambda: reads.begin_recount(ports, run_, item),
             "removes an item": lambda: yokes.begin_removal(ports, run_, "item", item.id),
         }
         name = self.random.choice(sorted(work))
@@ -271,7 +262,7 @@ class StandingsWorld:
     def _begin_recount(self) -> None:
         self._number += 1
         run_, item = f"run {self._number}", StandingKey("item", self.random.choice(self.items))
-        self.world.start("recounts", lambda: standings.begin_recount(self.world.ports, run_, item))
+        self.world.start("recounts", lambda: reads.begin_recount(self.world.ports, run_, item))
 
     def _read(self) -> None:
         key = StandingKey("item", self.random.choice(self.items))
@@ -280,7 +271,7 @@ class StandingsWorld:
     def _check_shown(self, key: StandingKey) -> None:
         """Read a standing. If nothing is pending, it includes all changes counted before, and perhaps later ones."""
         began = sum(commit < self.world.store.whole for commit, _ in self._moved)
-        shown = standings.get_standing(self.world.ports, key)
+        shown = reads.get_standing(self.world.ports, key)
         if shown.pending:
             return
         before, since = self._moves_of(key, 0, began), self._moves_of(key, began, len(self._moved))

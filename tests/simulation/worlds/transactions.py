@@ -25,11 +25,11 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.documents.requests import PutRequest
-from signalbox.documents.service import documents, transactions
+from signalbox.documents.service import single_documents, transactions
 from signalbox.documents.service.transactions import Transaction
 from signalbox.tasks.machine import code_contents, idempotency_keys
 from tests.simulation.fault_rates import TRANSACTION_FAILS_RATE, FaultRates
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
 
 MONEY = 10
@@ -67,15 +67,15 @@ class TransactionsWorld:
     def run(self) -> None:
         random, ports = self.world.random, self.world.reliable_ports()
         for key, content in ((ACCOUNTS[0], {"n": MONEY}), (ACCOUNTS[1], {"n": 0})):
-            documents.put(ports, PutRequest.from_request(key, content))
+            single_documents.put(ports, PutRequest.from_request(key, content))
         for key in SWITCHES:
-            documents.put(ports, PutRequest.from_request(key, {"on": True}))
+            single_documents.put(ports, PutRequest.from_request(key, {"on": True}))
         acts = [self._transfer] * random.randint(2, 6) + [self._turn_off] * random.randint(0, 3)
         random.shuffle(acts)
         first = random.randint(0, len(acts))
         if has_clerk := self.clerks.random() < CLERKS_RATE:
             for key in ORDERS:
-                documents.put(ports, PutRequest.from_request(key, {"state": "new"}))
+                single_documents.put(ports, PutRequest.from_request(key, {"state": "new"}))
             self.world.queue.take(Effect("clerk", "q", "clerk", "clerk", {}))
         self.world.run(acts[:first])
         self.world.pass_an_outage()
@@ -139,7 +139,7 @@ class TransactionsWorld:
         self.deliveries[effect.name] += 1
         done = set()
         with idempotency_keys.idempotent_calls(effect.name, is_repeated=is_repeated):
-            states = {key: documents.get(ports, key).document["state"] for key in ORDERS}
+            states = {key: single_documents.get(ports, key).document["state"] for key in ORDERS}
             for key, state in self.clerks.sample(list(states.items()), len(states)):
                 if state == "new":
                     _in_task(ports, partial(_advance, key=key, step="paid"))
@@ -164,13 +164,17 @@ class TransactionsWorld:
     def _check_orders(self) -> None:
         ports = self.world.reliable_ports()
         taken = Counter(
-            {(key, step): documents.get(ports, key).document.get(step, 0) for key in ORDERS for step in STEPS.values()}
+            {
+                (key, step): single_documents.get(ports, key).document.get(step, 0)
+                for key in ORDERS
+                for step in STEPS.values()
+            }
         )
         if twice := [step for step, times in taken.items() if times > 1]:
             raise Violation(f"{twice} were taken more than once")
         if lost := [step for step in self.done if not taken[step]]:
             raise Violation(f"{lost} were acknowledged, and not taken")
-        note = documents.get_many(ports, ["note"])["note"]
+        note = single_documents.get_many(ports, ["note"])["note"]
         if self.noted - {note.document["of"] if note else ""}:
             raise Violation(f"the notes {sorted(self.noted)} were acknowledged, and {note} is stored")
 
@@ -181,7 +185,7 @@ class TransactionsWorld:
 
     def _check_rest(self) -> None:
         ports = self.world.reliable_ports()
-        ann, bob, left, right = (documents.get(ports, key).document for key in (*ACCOUNTS, *SWITCHES))
+        ann, bob, left, right = (single_documents.get(ports, key).document for key in (*ACCOUNTS, *SWITCHES))
         applied = [one.id for one in self.world.store.query(Query(RECEIPTS)) if one.id in IDS]
         if (ann["n"], bob["n"]) != (MONEY - len(applied), len(applied)):
             raise Violation(f"{sorted(applied)} took effect, and the accounts have {ann['n']} and {bob['n']}")

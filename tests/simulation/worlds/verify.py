@@ -13,10 +13,10 @@ from collections.abc import Callable
 from signalbox.core.limits import LIMITS
 from signalbox.core.names import ANYONE
 from signalbox.core.ports import DocumentEvent, Ports, Snapshot
-from signalbox.documents.model import COLLECTION
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.links import tasks
 from signalbox.links.service import refreshes, verifications
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.world import Violation
 from tests.simulation.worlds.links.kinds import Kind, Kinds
 from tests.simulation.worlds.links.world import LinksWorld, drawn_writers

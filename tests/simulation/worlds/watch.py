@@ -11,21 +11,21 @@ from collections.abc import Callable
 
 from signalbox.batches import storage, tasks
 from signalbox.batches.machine.watch import START, Cursor, Position
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec, RetryRequest
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import population, retries, units
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.batches.checks import Checks
+from tests.simulation.world_lengths import operations_max
 from tests.simulation.worlds.batches.kinds import KINDS, PAINT, SMALL_LIMITS
+from tests.simulation.worlds.batches.properties import Checks
 
 UNITS_MAX = 8
 WATCHERS_MAX = 3
@@ -119,7 +119,7 @@ class WatchWorld:
     def _populated(self) -> BatchRun:
         size = self.world.random.randint(1, operations_max(UNITS_MAX))
         spec = BatchSpec(units=[{"n": number} for number in range(size)], task=PAINT, sealed=True)
-        batches.populate(self.world.reliable_ports(), "b", spec)
+        population.populate(self.world.reliable_ports(), "b", spec)
         header = self.checks.header("b")
         assert header is not None
         return BatchRun("b", header.incarnation)
@@ -134,7 +134,7 @@ class WatchWorld:
         return succeeded(unit.index)
 
     def _retry(self) -> None:
-        self.world.start("requests retries", lambda: batches.retry(self.world.ports, "b", RetryRequest()))
+        self.world.start("requests retries", lambda: retries.retry(self.world.ports, "b", RetryRequest()))
 
     def _come_to_rest(self, beginnings: list[Callable[[], None]]) -> None:
         self.world.run(beginnings)

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from signalbox.adapters.http.bodies import BODY_BYTES_MAX, JSON
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, JSON
 from tests.unit.adapters.http_function import app as app
 from tests.unit.adapters.http_function import client as client
 

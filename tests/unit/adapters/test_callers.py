@@ -10,11 +10,11 @@ import pytest
 
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import KEPT_SECONDS_MAX, FetchedKeys, IdentityTokens, PublicKeys, max_age_of
-from signalbox.adapters.http.tasks import schedule_entry, task_entry
+from signalbox.adapters.http.task_deliveries import schedule_entry, task_entry
 from signalbox.adapters.settings import Settings, from_environment
-from signalbox.core.identity import Expected, check_claims
 from signalbox.core.problems import PermissionDenied, Unauthenticated, Unavailable
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox.core.token_claims import Expected, check_claims
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 TASKS, SCHEDULER, ADDRESS = "tasks@p.example", "scheduler@p.example", "https://link-refresh.example"
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())

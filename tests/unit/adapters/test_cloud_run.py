@@ -10,7 +10,7 @@ import pytest
 
 from signalbox.adapters import settings
 from signalbox.adapters.settings import settings as adapter_settings
-from signalbox.core.identity import account_of
+from signalbox.core.token_claims import account_of
 from signalbox.history.model import HISTORY, HistoryRule
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

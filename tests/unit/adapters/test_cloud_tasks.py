@@ -14,8 +14,8 @@ import pytest
 from google.cloud import tasks_v2
 
 from signalbox.adapters.cloud_tasks import CloudTasksQueue, QueueRefused, task_request
+from signalbox.adapters.cost_meter import MeteredQueue
 from signalbox.adapters.logs import JsonLog, traced
-from signalbox.adapters.meter import MeteredQueue
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.effects import Effect
 from signalbox.core.problems import DeploymentCannotEnqueue, PartlyEnqueued, Unavailable

@@ -24,9 +24,9 @@ from signalbox.core.problems import BadCall, Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.objects.api import local_classes
 from signalbox.testing import Harness
-from signalbox.testing.log import RecordedLog
-from signalbox.testing.platform import application
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox.testing.recorded_log import RecordedLog
+from signalbox.testing.simulated_cloud import application
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 CONTENT: dict[str, Any] = {
     "format": 1,

@@ -18,11 +18,11 @@ from werkzeug.exceptions import InternalServerError, ServiceUnavailable
 
 from signalbox.adapters import runtime, settings
 from signalbox.adapters.firestore.values import fill_fields, fill_timestamp
-from signalbox.adapters.http.events import document_event, document_written
+from signalbox.adapters.http.event_deliveries import document_event, document_written
 from signalbox.core.formats import READS
 from signalbox.core.ports import DocumentEvent
 from signalbox.core.problems import BadValue, NewerFormat, Unavailable
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 
 CREATED = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 UPDATED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -142,7 +142,7 @@ def test_under_the_framework_only_what_should_be_redelivered_gets_a_non_2xx(
 
 
 MAIN = """
-from signalbox.adapters.http.events import document_written
+from signalbox.adapters.http.event_deliveries import document_written
 from signalbox.core.problems import BadValue, NewerFormat, Unavailable
 
 @document_written("follow")

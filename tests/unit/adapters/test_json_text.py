@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.http.json_bodies import parse, render
 from signalbox.core.problems import NotJson
 
 JSON = st.recursive(

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from signalbox.adapters.clock import SystemClock
+from signalbox.adapters.cost_meter import Cost, measure, metered
 from signalbox.adapters.logs import JsonLog
-from signalbox.adapters.meter import Cost, measure, metered
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.effects import Effect
 from signalbox.core.ports import (
     Change,

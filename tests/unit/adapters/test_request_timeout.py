@@ -102,8 +102,8 @@ def test_without_the_switch_it_would(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [SWITCH, "CLOUD_RUN_TIMEOUT_SECONDS"])
 def test_a_catalogue_cannot_set_the_switch_itself(name: str, tmp_path: Path) -> None:
+    from signalbox.catalogue.catalogue_errors import CatalogueError
     from signalbox.catalogue.function_entries import Function
-    from signalbox.catalogue.refusals import CatalogueError
 
     (tmp_path / "main.py").write_text("")
     with pytest.raises(CatalogueError, match=f"env names {name}, a variable of the platform"):

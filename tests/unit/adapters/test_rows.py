@@ -13,10 +13,10 @@ from gcp_storage_emulator.server import create_server
 
 from signalbox import Function, NotFound, Unit, batch, read_rows, write_rows
 from signalbox.adapters import settings
-from signalbox.adapters.rows import LINE_BYTES_MAX, BadRows, write_archive
+from signalbox.adapters.row_files import LINE_BYTES_MAX, BadRows, write_archive
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox_infra.local.processes import free_ports
+from signalbox_infra.local.child_processes import free_ports
 
 ROWS = [{"n": 1, "name": "Grüße"}, {"n": 2, "name": "a\nb"}]
 

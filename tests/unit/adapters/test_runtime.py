@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from signalbox.adapters import runtime
-from signalbox.adapters.clock import SystemClock
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.adapters.settings import from_environment
+from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Put
 from signalbox.testing.memory_store import MemoryStore
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED, from_environment
-from signalbox.core.queries import parse
-from signalbox_infra.local.services.environment import environment_of
+from signalbox.core.composite_indexes import parse
+from signalbox_infra.local.services.function_settings import environment_of
 
 
 def test_an_empty_environment_yields_the_local_settings() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import pytest
 
-from signalbox.adapters.http.tasks import TaskDelivery, schedule_entry, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, schedule_entry, task_entry
 from signalbox.core.problems import BadValue, Unavailable
 
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}

@@ -240,7 +240,7 @@ def test_only_cloud_traces_endpoint_gets_a_token() -> None:
     assert not otel.is_google("https://telemetry.googleapis.com.example.org")
 
 
-@pytest.mark.parametrize("imported", ["signalbox.adapters.http.tasks", "signalbox"])
+@pytest.mark.parametrize("imported", ["signalbox.adapters.http.task_deliveries", "signalbox"])
 def test_nothing_of_the_sdk_is_imported_where_it_is_not_asked_for(imported: str) -> None:
     loaded = "[name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))]"
     code = f"import sys, {imported}; import signalbox.adapters.runtime as r; r.load(); print({loaded})"

@@ -17,11 +17,11 @@ from signalbox.adapters import settings
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, PublicKeys, UserTokens
 from signalbox.adapters.settings import Settings, from_environment
-from signalbox.core.identity import user_from_claims
 from signalbox.core.problems import Unauthenticated
-from signalbox.testing.platform import application
+from signalbox.core.token_claims import user_from_claims
+from signalbox.testing.simulated_cloud import application
 from signalbox.testing.users import user_token
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 PRIVATE, STRANGERS = new_private_key(), new_private_key()
 FIREBASE = Identity(PRIVATE).public

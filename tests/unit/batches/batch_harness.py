@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from signalbox.adapters.meter import metered
+from signalbox.adapters.cost_meter import metered
 from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.service.units import complete_unit, need_not_run
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Budget, Data, OutOfTime, Ports, Query, Store, unlimited
 from signalbox.core.problems import Problem
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
 from signalbox.tasks.service.runs import GroupTime, IsLive
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 
 TASK = {"function": "painter", "task": "paint", "payload": {"color": "red"}}
 NAMED = {"function": "painter", "task": "paint"}

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.requests import BatchesQuery
-from signalbox.batches.service import batches
+from signalbox.batches.service import lists
 from signalbox.core.ports import Change
 from tests.unit.batches.batch_harness import TASK, BatchHarness
 from tests.unit.cost_table import row_cost
@@ -81,5 +81,5 @@ def test_a_list_of_batches_names_the_parameter_that_is_wrong(harness: BatchHarne
 
 def test_a_list_of_batches_costs_one_query(harness: BatchHarness) -> None:
     with measure() as cost:
-        batches.find(harness.ports, BatchesQuery.from_request({}))
+        lists.find(harness.ports, BatchesQuery.from_request({}))
     assert cost == row_cost("batches", "list", n=4)

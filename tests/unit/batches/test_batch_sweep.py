@@ -5,18 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches import sweep as batches_sweep
 from signalbox.batches.limits import LIMITS as BATCHES_LIMITS
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import OutOfTime, Put
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import EPOCH
-from signalbox.testing.clock import budget_of
+from signalbox.testing.manual_clock import budget_of
 from tests.unit.batches.batch_harness import BatchHarness, batch
 
 DEADLINE_SECONDS = 60
@@ -82,7 +82,7 @@ def test_a_deadline_of_a_batch_that_has_ended_or_was_replaced_changes_nothing(ha
 def test_only_a_deadline_nearer_than_the_default_costs_a_task(harness: BatchHarness) -> None:
     def cost(batch: str, seconds: int) -> Cost:
         with measure() as counted:
-            batches.populate(harness.ports, batch, BatchSpec(deadline_seconds=seconds))
+            population.populate(harness.ports, batch, BatchSpec(deadline_seconds=seconds))
         return counted
 
     alone = cost("a", BATCHES_LIMITS.batch_deadline_seconds)

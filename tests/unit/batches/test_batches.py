@@ -6,7 +6,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, succeeded
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import units
-from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.batches.service.sub_batches import populate_sub_batch
 from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
@@ -53,7 +53,7 @@ def test_a_repeated_populate_returns_the_status_of_a_cancelled_batch(harness: Ba
 
 def test_a_repeat_finishes_a_populate_that_died(harness: BatchHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr("signalbox.batches.service.batches.seal", lambda *_: 1 / 0)
+        dying.setattr("signalbox.batches.service.population.seal", lambda *_: 1 / 0)
         assert harness.request("POST", "/", batch(150))[0] == 500
     assert harness.request("POST", "/", batch(150))[0] == 200
     harness.run_tasks()

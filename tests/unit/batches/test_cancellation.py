@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Query
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 from tests.unit.cost_table import row_cost
 
@@ -38,7 +38,7 @@ def units_of(harness: BatchHarness, id_: str) -> list[PlacedUnit]:
 def divided(harness: BatchHarness, unit: PlacedUnit, parts: int = 2) -> str:
     """Populate a sub-batch for a unit, and enqueue its units; return its id."""
     spec = BatchSpec(units=squares(parts), task=Call.from_request(TASK, "task"), sealed=True)
-    batches.populate(harness.ports, unit.sub_batch_id(), spec, unit)
+    population.populate(harness.ports, unit.sub_batch_id(), spec, unit)
     kits_tasks(harness)
     return unit.sub_batch_id()
 
@@ -54,7 +54,7 @@ def test_cancelling_reaches_sub_batches_of_sub_batches(harness: BatchHarness) ->
     child = divided(harness, units_of(harness, "b")[0])
     grandchild = divided(harness, units_of(harness, child)[1])
     other = BatchSpec(units=squares(1), task=Call.from_request(TASK, "task"), sealed=True)
-    batches.populate(harness.ports, "other", other)
+    population.populate(harness.ports, "other", other)
     harness.request("DELETE", "/b")
     kits_tasks(harness)
     assert state(harness, child) == state(harness, grandchild) == ("cancelled", "parent")
@@ -110,9 +110,9 @@ def test_a_sub_batch_costs_one_read_more_than_a_batch(harness: BatchHarness) -> 
     spec = BatchSpec(units=squares(2), task=Call.from_request(TASK, "task"), sealed=True)
     unit = units_of(harness, "b")[0]
     with measure() as alone:
-        batches.populate(harness.ports, "alone", spec)
+        population.populate(harness.ports, "alone", spec)
     with measure() as child:
-        batches.populate(harness.ports, unit.sub_batch_id(), spec, unit)
+        population.populate(harness.ports, unit.sub_batch_id(), spec, unit)
     more = row_cost("batches", "sub_batch")
     assert (child.reads - alone.reads, child.writes - alone.writes) == (more.reads, more.writes)
     assert child.round_trips - alone.round_trips == more.round_trips

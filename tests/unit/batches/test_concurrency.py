@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.machine.units import chains_of_all
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, failed, succeeded
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
-from signalbox.batches.service import batches, units
-from signalbox.batches.service.batches import add_page
+from signalbox.batches.service import lifecycle, population, units
+from signalbox.batches.service.pages import add_page
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.problems import BadCall
@@ -57,7 +57,7 @@ def test_units_of_pages_of_any_size_follow_each_other(harness: BatchHarness) -> 
         add_page(harness.ports, "b", PageRequest(number, squares(size)))
         if number % 2:
             assert run(harness) <= 4  # all loaded units end before the next page, whose expansion continues the chains
-    batches.seal(harness.ports, "b", SealRequest(6))
+    lifecycle.seal(harness.ports, "b", SealRequest(6))
     assert run(harness) <= 4
     assert indexes(harness) == list(range(19))
     assert len(harness.completions) == 1
@@ -273,7 +273,7 @@ def whole(limit: int | None) -> Cost:
     """Return the cost of a batch of 200 units."""
     harness = BatchHarness()
     with measure() as cost:
-        batches.populate(harness.ports, "b", BatchSpec.from_request(batch(200, concurrency=limit)))
+        population.populate(harness.ports, "b", BatchSpec.from_request(batch(200, concurrency=limit)))
         harness.run_tasks()
     assert len(harness.completions) == 1
     return cost

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches import storage
 from signalbox.batches.model.units import PlacedUnit, succeeded
 from signalbox.batches.requests import BatchSpec, PageRequest, SealRequest
-from signalbox.batches.service import batches, units
-from signalbox.batches.service.batches import add_page
+from signalbox.batches.service import lifecycle, population, units
+from signalbox.batches.service.pages import add_page
 from signalbox.batches.sweep import sweep
 from signalbox.batches.tasks import run_batch_task
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness
@@ -31,8 +31,8 @@ def harness() -> BatchHarness:
 def whole(harness: BatchHarness) -> Cost:
     """Return the cost of a whole batch, its HTTP calls included."""
     with measure() as cost:
-        batches.populate(harness.ports, "b", BatchSpec.from_request(BODY))
-        batches.seal(harness.ports, "b", SealRequest(PAGES))
+        population.populate(harness.ports, "b", BatchSpec.from_request(BODY))
+        lifecycle.seal(harness.ports, "b", SealRequest(PAGES))
         harness.run_tasks()
     assert [completion["succeeded"] for completion in harness.completions] == [UNITS]
     return cost
@@ -66,7 +66,7 @@ def test_the_last_unit_of_a_counter_propagates_it_and_reads_the_node(harness: Ba
 
 def test_grouped_units_share_their_commits_and_tasks(harness: BatchHarness) -> None:
     with measure() as cost:
-        batches.populate(harness.ports, "b", BatchSpec.from_request(BODY | {"per_task": 20, "sealed": True}))
+        population.populate(harness.ports, "b", BatchSpec.from_request(BODY | {"per_task": 20, "sealed": True}))
         harness.run_tasks()
     assert [completion["succeeded"] for completion in harness.completions] == [UNITS]
     assert is_within("batches", "grouped", cost, UNITS)
@@ -89,9 +89,9 @@ def test_expanding_a_page_reads_it_once(harness: BatchHarness) -> None:
 
 def test_a_completion_costs_a_record_that_is_deleted_when_it_has_run(harness: BatchHarness) -> None:
     with measure() as alone:
-        batches.populate(harness.ports, "a", BatchSpec.from_request({"sealed": True}))
+        population.populate(harness.ports, "a", BatchSpec.from_request({"sealed": True}))
     with measure() as announced:
-        batches.populate(harness.ports, "b", BatchSpec.from_request({"sealed": True, "on_complete": ANNOUNCE}))
+        population.populate(harness.ports, "b", BatchSpec.from_request({"sealed": True, "on_complete": ANNOUNCE}))
     outbox_writes = 1
     with measure() as ran:
         storage.forget_completion(harness.ports, harness.tasks[-1].name)

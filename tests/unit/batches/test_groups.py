@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, Problem, SubBatch, TaskContext, Unit, batch, sub_batch
-from signalbox.batches.model.batches import Page
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.units import UnitOutcome, succeeded
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, PageRequest
 from signalbox.batches.service import groups
-from signalbox.batches.service.batches import add_page
+from signalbox.batches.service.pages import add_page
 from signalbox.batches.service.units import complete_unit
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
 from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import TASK, BatchHarness, broken_at
 from tests.unit.batches.batch_harness import batch as body
 

@@ -13,7 +13,7 @@ from signalbox.batches.machine.units import chain_from
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, Retries
 from signalbox.batches.model.units import failed as failed_outcome
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import lifecycle, units
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.rates import service as rates
@@ -196,7 +196,7 @@ def test_nothing_looks_at_the_units_of_a_cancelled_batch() -> None:
     deliver(harness, look)
     look = harness.tasks.pop()
     assert look.not_before
-    batches.cancel(harness.ports, "b")
+    lifecycle.cancel(harness.ports, "b")
     harness.tasks.clear()
     deliver(harness, look)
     assert harness.tasks == []

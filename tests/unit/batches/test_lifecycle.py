@@ -11,18 +11,8 @@ import pytest
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import SweepAction
-from signalbox.batches.model.batches import (
-    BatchStatus,
-    Counts,
-    EndMark,
-    Header,
-    Page,
-    PageStart,
-    State,
-    header_of,
-    header_of_run,
-    json_text,
-)
+from signalbox.batches.model.headers import BatchStatus, Counts, Header, State, header_of, header_of_run
+from signalbox.batches.model.pages import EndMark, Page, PageStart, json_text
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from signalbox.batches.machine import lifecycle
-from signalbox.batches.model.batches import EndMark, Header, Page, PageStart, loaded
+from signalbox.batches.machine import lifecycle, pages
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import EndMark, Page, PageStart, loaded
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.problems import OtherBody, Problem
@@ -38,17 +39,17 @@ def test_a_page_begins_where_the_previous_page_ends(
     number: int, previous: Any, first_pages: int, expected: int | type[Problem]
 ) -> None:
     if isinstance(expected, int):
-        assert lifecycle.page_start(header(first_pages=first_pages), number, previous).first == expected
+        assert pages.page_start(header(first_pages=first_pages), number, previous).first == expected
     else:
         with pytest.raises(expected):
-            lifecycle.page_start(header(first_pages=first_pages), number, previous)
+            pages.page_start(header(first_pages=first_pages), number, previous)
 
 
 @pytest.mark.parametrize(
     ("state", "number", "takes"), [("open", 2, True), ("open", 1, False), ("sealed", 2, False), ("cancelled", 2, False)]
 )
 def test_only_an_open_batch_takes_pages_after_those_of_the_creating_call(state: Any, number: int, takes: bool) -> None:
-    assert lifecycle.takes_pages(header(state=state, first_pages=2), number) is takes
+    assert pages.takes_pages(header(state=state, first_pages=2), number) is takes
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,11 @@ def test_only_an_open_batch_takes_pages_after_those_of_the_creating_call(state: 
 )
 def test_a_page_that_is_not_the_loaded_one_is_refused(held: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
-        lifecycle.check_repeat(held, 2, ["a", "b"])
+        pages.check_repeat(held, 2, ["a", "b"])
 
 
 def test_the_same_page_again_is_a_repeat() -> None:
-    lifecycle.check_repeat(PAGE, 2, ["a", "b"])
+    pages.check_repeat(PAGE, 2, ["a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.model.units import PlacedUnit, failed
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches, units
+from signalbox.batches.service import population, units
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Query
 from signalbox.core.problems import BadValue, Unavailable
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import TASK, BatchHarness, batch, squares
 
@@ -90,7 +91,7 @@ def reasons(harness: BatchHarness) -> list[str]:
 def dying_at(monkeypatch: pytest.MonkeyPatch, harness: BatchHarness, task: Effect, spec: BatchSpec, name: str) -> None:
     """Deliver the task to a process that dies where the operation calls `name`."""
     with monkeypatch.context() as dying:
-        dying.setattr(f"signalbox.batches.service.batches.{name}", raises_dies)
+        dying.setattr(f"signalbox.batches.service.population.{name}", raises_dies)
         with pytest.raises(Dies):
             deliver(harness, task, spec)
 
@@ -153,14 +154,14 @@ def test_the_end_of_a_sub_batch_that_replaced_another_is_enqueued_again(
 def test_a_slow_delivery_whose_sub_batch_was_replaced_ends_with_the_other(
     harness: BatchHarness, unit_task: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = batches._load_first_pages
+    load = population._load_first_pages
 
     def overtaken(*loaded: Any) -> None:
-        monkeypatch.setattr(batches, "_load_first_pages", load)
+        monkeypatch.setattr(population, "_load_first_pages", load)
         deliver(harness, unit_task, parts(3), retries=1)
         load(*loaded)
 
-    monkeypatch.setattr(batches, "_load_first_pages", overtaken)
+    monkeypatch.setattr(population, "_load_first_pages", overtaken)
     deliver(harness, unit_task, parts(120))
     assert (result(harness)["size"], reasons(harness)) == (3, ["", "replaced"])
 

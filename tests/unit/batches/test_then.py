@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.problems import Problem, TooLarge
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.unit.batches.batch_harness import ALARM, ANNOUNCE, TASK, BatchHarness, batch, broken_at
 from tests.unit.cost_table import row_cost
@@ -159,7 +160,7 @@ def test_what_follows_is_part_of_what_a_repeat_must_repeat(harness: BatchHarness
 
 def test_a_batch_that_follows_costs_one_task_and_one_read_more(harness: BatchHarness) -> None:
     with measure() as alone:
-        batches.populate(
+        population.populate(
             harness.ports, "alone", BatchSpec.from_request(stage() | {"sealed": True, "on_failure": ALARM})
         )
     harness.request("POST", "/", batch(0, then=stage(), on_failure=ALARM) | {"id": "c"})

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.batches.machine import lifecycle as machine
 from signalbox.batches.machine.lifecycle import NextStep
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, children
 from signalbox.batches.model.units import PlacedUnit
 from tests.unit.batches.tables import Row, rows_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.batches.machine import units as machine
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord, failed, succeeded
 from signalbox.batches.service import units

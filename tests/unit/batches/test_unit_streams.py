@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, batch
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.problems import BadBatch, BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec, UnitsQuery
-from signalbox.batches.service import batches
-from signalbox.batches.service.batches import Appended
+from signalbox.batches.service import lists, pages, population
+from signalbox.batches.service.pages import Appended
 from signalbox.core.ports import Query
 from signalbox.core.problems import OtherBody
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as kit_harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import ANNOUNCE, TASK, BatchHarness, broken_at, squares
 from tests.unit.cost_table import row_cost
 
@@ -90,19 +90,19 @@ def test_units_are_loaded_as_they_come(harness: BatchHarness) -> None:
             held.append(number - 100 * len(harness.store.query(Query("batches/b/pages"))))
             yield {"square": number}
 
-    assert batches.add_units(harness.ports, "b", 0, units_()) == Appended(5, 450, True)
+    assert pages.add_units(harness.ports, "b", 0, units_()) == Appended(5, 450, True)
     assert max(held) <= LIMITS.page_units_max
 
 
 def test_other_lines_under_a_number_are_refused(harness: BatchHarness) -> None:
-    batches.add_units(harness.ports, "b", 0, squares(101))
+    pages.add_units(harness.ports, "b", 0, squares(101))
     with pytest.raises(OtherBody):
-        batches.add_units(harness.ports, "b", 0, [{}])
+        pages.add_units(harness.ports, "b", 0, [{}])
     with pytest.raises(PageOutOfOrder):
-        batches.add_units(harness.ports, "b", 5, [{}])
+        pages.add_units(harness.ports, "b", 5, [{}])
     harness.request("POST", "/b/seal", {"pages": 2})
     with pytest.raises(BatchSealed):
-        batches.add_units(harness.ports, "b", 2, [{}])
+        pages.add_units(harness.ports, "b", 2, [{}])
 
 
 def test_results_are_a_line_for_each_unit_that_has_ended(harness: BatchHarness) -> None:
@@ -122,16 +122,16 @@ def test_a_download_costs_a_read_a_unit_and_a_round_trip_a_page(harness: BatchHa
     post(harness, lines(*squares(250)))
     harness.run_tasks()
     with measure() as cost:
-        assert len(list(batches.outcomes_of(harness.ports, "b", UnitsQuery()))) == 250
+        assert len(list(lists.outcomes_of(harness.ports, "b", UnitsQuery()))) == 250
     assert cost == row_cost("batches", "download", n=250)
 
 
 def test_results_are_read_a_page_at_a_time_and_large_ones_in_smaller_pages(harness: BatchHarness) -> None:
-    batches.populate(harness.ports, "c", BatchSpec(units=[1, 2, 3], sealed=True))
+    population.populate(harness.ports, "c", BatchSpec(units=[1, 2, 3], sealed=True))
     for index in range(3):
         harness.request("POST", f"/c/{index}", {"result": "x" * 10_000}, "batch_complete")
     with replaced(read_bytes_max=5_000):
-        found = batches.outcomes_of(harness.ports, "c", UnitsQuery())
+        found = lists.outcomes_of(harness.ports, "c", UnitsQuery())
         assert [one.unit.index for one in found] == [0, 1, 2]
 
 

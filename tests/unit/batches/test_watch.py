@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.batches import storage
-from signalbox.batches.http import batches as batches_events
-from signalbox.batches.http.batches import Feed
+from signalbox.batches.http import watch_feeds
+from signalbox.batches.http.watch_feeds import Feed
 from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine.watch import START, Cursor, Position
 from signalbox.batches.model.tree import BatchRun
@@ -23,8 +23,8 @@ from signalbox.batches.service.units import complete_by_index
 from signalbox.batches.storage import read_header
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery
-from signalbox.testing.limits import replaced
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.batches.batch_harness import BatchHarness, batch, broken_at
 from tests.unit.cost_table import row_cost
 
@@ -143,19 +143,19 @@ def test_head_begins_no_stream_and_frees_its_place(harness: BatchHarness) -> Non
         response = harness.call("batches", "/b/events", method="HEAD")
         assert response.status_code == 200
         response.close()
-    assert batches_events.FEEDS._watchers.total() == 0
+    assert watch_feeds.FEEDS._watchers.total() == 0
 
 
 def test_beyond_its_streams_an_instance_answers_503_and_serves_other_requests(harness: BatchHarness) -> None:
     harness.request("POST", "/", batch(1, task=None))
     run = run_of(harness)
     for _ in range(LIMITS.watch_streams_max):
-        batches_events.FEEDS.join(harness.ports, run)
+        watch_feeds.FEEDS.join(harness.ports, run)
     response = harness.call("batches", "/b/events", method="GET")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert harness.request("GET", "/b")[0] == 200
     for _ in range(LIMITS.watch_streams_max):
-        batches_events.FEEDS.leave(run)
+        watch_feeds.FEEDS.leave(run)
     assert [name for name, _, _ in watched(harness)] == ["progress"]
 
 

@@ -18,8 +18,10 @@ from signalbox.catalogue.reading import load
 from signalbox.client import ApiError, AsyncClient, Client, LeaseLost, PreconditionFailed, Unavailable, call
 from signalbox.client.blocking import semaphores as blocking_semaphores
 from signalbox.client.blocking import transport as blocking_transport
+from signalbox.client.event_reader import EventReader
 from signalbox.client.identity import NoIdentity, Tokens, default_token, expiry
-from signalbox.client.machine import LOAD_DOCUMENTS_MAX, Answered, Attempts, EventReader, Group, Patience
+from signalbox.client.load_groups import LOAD_DOCUMENTS_MAX, Group
+from signalbox.client.retries import Answered, Attempts, Patience
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
 from signalbox_infra.setup.blocking_client import generated

@@ -19,11 +19,11 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
-from signalbox.client.blocking.runs import Run
+from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
-from signalbox_infra.cli import debugging
+from signalbox_infra.cli import flow_replay
 from signalbox_infra.cli.main import main
-from signalbox_infra.deploy.commands import CommandFailed
+from signalbox_infra.deploy.programs import CommandFailed
 from signalbox_infra.local.functions.server import mounted
 from tests.serving import serving
 
@@ -242,7 +242,7 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
         labelled = checkout.with_(labels={"tenant": "ab"[number % 2]})
         labelled.start(f"o-{number}", order=f"o-{number}", item="tea", count=1, amount=5_000)
     ab = ("shop", "checkout", "--label", "tenant:a")
-    monkeypatch.setattr("signalbox_infra.cli.runs.sleep", lambda _: harness.run())
+    monkeypatch.setattr("signalbox_infra.cli.flow_commands.sleep", lambda _: harness.run())
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert main(["flows", "suspend", *ab]) == 1
     assert "2 runs match." in capsys.readouterr().out
@@ -271,7 +271,7 @@ def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
         [batch] = client.batches.list(state="sealed")
         client.batch(batch["id"]).cancel()
 
-    monkeypatch.setattr("signalbox_infra.cli.runs.sleep", cancel)
+    monkeypatch.setattr("signalbox_infra.cli.flow_commands.sleep", cancel)
     assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 1
     assert "0 of 1 done." in capsys.readouterr().err
 
@@ -328,13 +328,13 @@ def waiting(client: Client, harness: Harness) -> Iterator[tuple[str, ...]]:
 def test_the_replay_of_a_run_shows_control_characters_as_escapes(
     waiting: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(debugging, "replay", lambda *_, **__: "The run waits for: event \x1b[2J")
+    monkeypatch.setattr(flow_replay, "replay", lambda *_, **__: "The run waits for: event \x1b[2J")
     assert main(["flows", "replay", *waiting]) == 0
 
     def diverges(*_: object, **__: object) -> str:
         raise AssertionError("the log has \x1b[2J,\nthe code x")
 
-    monkeypatch.setattr(debugging, "replay", diverges)
+    monkeypatch.setattr(flow_replay, "replay", diverges)
     assert main(["flows", "replay", *waiting]) == 1
     printed = capsys.readouterr()
     assert printed.out == "The run waits for: event \\u001b[2J\n"
@@ -391,8 +391,8 @@ def test_a_command_that_runs_for_longer_than_a_token_gets_another(
         return httpx.Response(200, json={"items": [], "semaphores": [], "next_page_token": "more"})
 
     monkeypatch.setattr("signalbox_infra.deploy.deployment_client.tokens", lambda *_: cache(token))
-    monkeypatch.setattr("signalbox_infra.deploy.facts.signed_in", lambda *_: "ann@example.com")
-    monkeypatch.setattr("signalbox_infra.console.tokens.SECONDS_MAX", -1)
+    monkeypatch.setattr("signalbox_infra.deploy.project_facts.signed_in", lambda *_: "ann@example.com")
+    monkeypatch.setattr("signalbox_infra.console.identity_tokens.SECONDS_MAX", -1)
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
     assert main(["semaphores", "ls", "-p", "demo-project"]) == 1
     assert "sign in again" in capsys.readouterr().err

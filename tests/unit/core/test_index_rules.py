@@ -2,15 +2,15 @@
 
 import pytest
 
-from signalbox.core import queries
+from signalbox.core import composite_indexes
 from signalbox.documents.requests import FindRequest
 
 
 def lacking(*where: str, order_by: tuple[str, ...] = (), declared: tuple[tuple[str, ...], ...] = ()) -> str:
     """Return the fields of the index that a query of documents lacks, in one text; empty: it is served."""
     search = FindRequest.from_request(where, order_by, "", "")
-    known = [queries.parse("documents", fields) for fields in declared]
-    index = queries.lacking("documents", search.where, search.order_by, known)
+    known = [composite_indexes.parse("documents", fields) for fields in declared]
+    index = composite_indexes.lacking("documents", search.where, search.order_by, known)
     return "" if index is None else " ".join(map(str, index.fields))
 
 
@@ -106,13 +106,13 @@ def test_indexes_that_end_alike_are_merged_for_equalities_but_not_for_in() -> No
 
 def test_an_index_is_of_the_collections_with_its_id_wherever_they_lie() -> None:
     search = FindRequest.from_request(["a==1"], ["b"], "", "")
-    declared = [queries.parse("units", ("a", "b"))]
-    assert queries.lacking("batches/x/units", search.where, search.order_by, declared) is None
-    assert queries.lacking("units/x/others", search.where, search.order_by, declared) is not None
+    declared = [composite_indexes.parse("units", ("a", "b"))]
+    assert composite_indexes.lacking("batches/x/units", search.where, search.order_by, declared) is None
+    assert composite_indexes.lacking("units/x/others", search.where, search.order_by, declared) is not None
 
 
 def test_an_index_is_written_as_the_entry_to_declare() -> None:
-    index = queries.parse("documents", ["address.zipcode", "tags[]", "-Name"])
+    index = composite_indexes.parse("documents", ["address.zipcode", "tags[]", "-Name"])
     assert str(index) == (
         'documents-address-zipcode-tags-name: {collection: documents, fields: ["address.zipcode", "tags[]", "-Name"]}'
     )
@@ -124,4 +124,4 @@ def test_an_index_is_written_as_the_entry_to_declare() -> None:
 )
 def test_an_invalid_index_is_refused(fields: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"an index|fields is"):
-        queries.parse("documents", fields)
+        composite_indexes.parse("documents", fields)

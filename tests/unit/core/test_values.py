@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core import record_values, values
+from signalbox.core import json_values, record_values
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadValue, TooDeep
 from signalbox.core.record_values import RECORD
@@ -61,12 +61,12 @@ def documented_bytes(stored: Any) -> int:
 
 @given(JSON)
 def test_every_value_comes_back_as_it_went_in(value: Any) -> None:
-    assert values.canonical(values.decode(values.encode(value))) == values.canonical(value)
+    assert json_values.canonical(json_values.decode(json_values.encode(value))) == json_values.canonical(value)
 
 
 @given(JSON)
 def test_what_is_stored_has_no_list_in_a_list(value: Any) -> None:
-    assert lists_in_lists(values.encode(value)) == 0
+    assert lists_in_lists(json_values.encode(value)) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_what_is_stored_has_no_list_in_a_list(value: Any) -> None:
     ],
 )
 def test_a_list_in_a_list_is_a_map_and_a_map_that_looks_so_is_distinguished(value: Any, stored: Any) -> None:
-    assert values.encode(value) == stored
-    assert values.decode(stored) == value
+    assert json_values.encode(value) == stored
+    assert json_values.decode(stored) == value
 
 
 @given(JSON)
 def test_the_size_is_what_the_store_counts(value: Any) -> None:
-    assert values.size_bytes(value) == documented_bytes(values.encode(value))
+    assert json_values.size_bytes(value) == documented_bytes(json_values.encode(value))
 
 
 @pytest.mark.parametrize(
@@ -95,23 +95,23 @@ def test_the_size_is_what_the_store_counts(value: Any) -> None:
     [(None, 1), (True, 1), (0, 8), (0.5, 8), ("", 1), ("é", 3), ({"a": "bc"}, 5), ([1, "a"], 10), ([], 1), ([[]], 4)],
 )
 def test_sizes_follow_the_storage_formula(value: Any, size_bytes: int) -> None:
-    assert values.size_bytes(value) == size_bytes
+    assert json_values.size_bytes(value) == size_bytes
 
 
 @given(JSON)
 def test_the_depth_is_that_of_what_is_stored(value: Any) -> None:
-    assert values.depth(value) == levels(values.encode(value))
+    assert json_values.depth(value) == levels(json_values.encode(value))
 
 
 @given(JSON, st.integers(LIMITS.depth_max - 6, LIMITS.depth_max))
 def test_what_is_stored_deeper_than_the_limit_is_refused_and_nothing_else_is(value: Any, objects: int) -> None:
     content = nested(objects, value)
-    if levels(values.encode(content)) > LIMITS.depth_max:
+    if levels(json_values.encode(content)) > LIMITS.depth_max:
         with pytest.raises(TooDeep):
-            values.check(content)
+            json_values.check(content)
     else:
-        values.check(content)
-        RECORD.check_map(values.encode(content).items())  # raises if the store would not hold it
+        json_values.check(content)
+        RECORD.check_map(json_values.encode(content).items())  # raises if the store would not hold it
 
 
 @pytest.mark.parametrize(
@@ -124,24 +124,24 @@ def test_what_is_stored_deeper_than_the_limit_is_refused_and_nothing_else_is(val
 )
 def test_what_is_too_deep_is_named_at_the_place_where_it_goes_too_deep(content: Any, field: str) -> None:
     with pytest.raises(TooDeep) as refused:
-        values.check(content)
+        json_values.check(content)
     assert (refused.value.status, refused.value.field) == (400, field)
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", None, [], {}, "", 0, -0.0, 0.0, False, [1], {"a": 1}])
 def test_a_value_is_the_same_as_itself_alone(value: Any) -> None:
     others = [1, 1.0, True, "1", None, [], {}, "", 0, -0.0, 0.0, False, [1], {"a": 1}]
-    same = [other for other in others if values.canonical(other) == values.canonical(value)]
+    same = [other for other in others if json_values.canonical(other) == json_values.canonical(value)]
     assert [repr(one) for one in same] == [repr(value)]
 
 
 def test_the_order_of_names_does_not_make_another_value() -> None:
-    assert values.canonical({"b": 1, "a": {"d": 1, "c": 2}}) == '{"a":{"c":2,"d":1},"b":1}'
-    assert values.canonical({"a": {"c": 2, "d": 1}, "b": 1}) == '{"a":{"c":2,"d":1},"b":1}'
+    assert json_values.canonical({"b": 1, "a": {"d": 1, "c": 2}}) == '{"a":{"c":2,"d":1},"b":1}'
+    assert json_values.canonical({"a": {"c": 2, "d": 1}, "b": 1}) == '{"a":{"c":2,"d":1},"b":1}'
 
 
 def test_a_time_that_another_client_stored_has_a_text() -> None:
-    assert json.loads(values.canonical([datetime(2026, 1, 1, tzinfo=UTC)])) == ["2026-01-01T00:00:00+00:00"]
+    assert json.loads(json_values.canonical([datetime(2026, 1, 1, tzinfo=UTC)])) == ["2026-01-01T00:00:00+00:00"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_time_that_another_client_stored_has_a_text() -> None:
 )
 def test_what_firestore_cannot_hold_is_refused_with_the_fields_name(content: Any, field: str) -> None:
     with pytest.raises(BadValue) as refused:
-        values.check(content)
+        json_values.check(content)
     assert refused.value.field == field
 
 
@@ -175,8 +175,8 @@ def test_what_firestore_cannot_hold_is_refused_with_the_fields_name(content: Any
     ],
 )
 def test_what_firestore_can_hold_is_accepted(content: Any) -> None:
-    values.check(content)
-    RECORD.check_map(values.encode(content).items())
+    json_values.check(content)
+    RECORD.check_map(json_values.encode(content).items())
 
 
 @pytest.mark.parametrize(
@@ -191,11 +191,11 @@ def test_a_field_is_named_as_people_write_it(at: record_values.Path, name: str) 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_the_longest_path_that_fits_is_the_longest_that_a_store_takes(inner: Any, beyond: int) -> None:
     text = json.dumps({"o": inner, "n": 1})
-    bare = values.path_bytes(json.loads(text))
+    bare = json_values.path_bytes(json.loads(text))
     value = json.loads(text.replace('""', f'"{"é" + "m" * (1_501 - 2 - bare + beyond)}"'))
-    assert values.fits(value) is not bool(beyond)
+    assert json_values.fits(value) is not bool(beyond)
     if beyond:
         with pytest.raises(BadValue):
-            RECORD.check_map(values.encode(value).items())
+            RECORD.check_map(json_values.encode(value).items())
     else:
-        RECORD.check_map(values.encode(value).items())
+        RECORD.check_map(json_values.encode(value).items())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.critical_sections import service
 from signalbox.critical_sections.model import SectionRun

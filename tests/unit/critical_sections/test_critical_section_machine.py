@@ -16,7 +16,7 @@ from signalbox.critical_sections.machine import transitions
 from signalbox.critical_sections.model import Grant, NextRun, Phase, Run, Section, SectionRun, path_of
 from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionRequest
-from signalbox.testing.platform import Platform
+from signalbox.testing.simulated_cloud import Platform
 from tests.unit.transition_tables import tables, values
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -84,7 +84,7 @@ def sections(state: str) -> list[Section]:
 
 def state_of(section: Section) -> str:
     if section.run is not None:
-        return section.run.phase(NOW).name.lower()
+        return transitions.phase(section.run, NOW).name.lower()
     return "idle" if section.next is None else "waiting"
 
 

@@ -12,7 +12,7 @@ from signalbox.critical_sections.problems import OtherTask
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.testing import Faults, Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 class Broken(Problem):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from signalbox.catalogue.project import Project
-from tests.bench.collected import BENCHES, PAGE, PLOT, plot, ratios_of, section, sections_of
+from tests.bench.all_benches import BENCHES, PAGE, PLOT, plot, ratios_of, section, sections_of
 from tests.bench.figures import Figure
 
 ROOT = Project.find().root

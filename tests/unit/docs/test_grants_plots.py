@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.grants import bound, counted, over_bound, plot
+from tests.bench.rate_grants_plot import bound, counted, over_bound, plot
 
 DOCS = Path(__file__).parents[3] / "docs"
 

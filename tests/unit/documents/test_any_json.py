@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from signalbox.core.values import canonical
+from signalbox.core.json_values import canonical
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from tests.unit.documents.documents_front import Front, front, problem
 
 REFUSALS = {

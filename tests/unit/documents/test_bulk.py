@@ -12,7 +12,7 @@ from signalbox.core.ports import Outcome, Snapshot, Write
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Field
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import RESERVED, StoredDocument
+from signalbox.documents.model.stamped_contents import RESERVED, StoredDocument
 from signalbox.documents.requests import BulkPutRequest
 from signalbox.documents.service.bulk import put_each, waves
 from tests.unit.documents.documents_front import Front, front, problem

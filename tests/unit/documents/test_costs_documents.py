@@ -12,11 +12,11 @@ import flask
 import pytest
 
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change
 from signalbox.core.problems import TooLarge
-from signalbox.documents.model import StoredDocument
+from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.requests import (
     BulkPutRequest,
     CountRequest,
@@ -26,11 +26,11 @@ from signalbox.documents.requests import (
     PutRequest,
     Tags,
 )
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.links import model
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -110,8 +110,8 @@ def test_the_event_of_a_refresh_of_an_unlinked_document_costs_nothing(world: Ope
 
 
 def test_a_get_reads_once_and_a_delete_reads_nothing(world: OperationsPlatform) -> None:
-    assert world.cost_of(lambda: documents.get(world.ports, "t")) == row_cost("documents", "get")
-    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == row_cost("documents", "delete")
+    assert world.cost_of(lambda: single_documents.get(world.ports, "t")) == row_cost("documents", "get")
+    assert world.cost_of(lambda: single_documents.delete(world.ports, "t")) == row_cost("documents", "delete")
     assert world.deliver() == NOTHING
 
 
@@ -135,12 +135,12 @@ def test_the_walk_of_a_transform_reads_each_document_once_and_what_it_embeds_twi
 
 
 def test_a_query_reads_what_it_finds(world: OperationsPlatform) -> None:
-    found = world.cost_of(lambda: documents.find(world.ports, FindRequest.from_request(["n==1"], [], "", "")))
+    found = world.cost_of(lambda: single_documents.find(world.ports, FindRequest.from_request(["n==1"], [], "", "")))
     assert found == row_cost("documents", "query", n=3)
 
 
 def test_a_count_reads_once_for_each_thousand_it_counts(world: OperationsPlatform) -> None:
-    counted = world.cost_of(lambda: documents.count(world.ports, CountRequest.from_request(["n==1"])))
+    counted = world.cost_of(lambda: single_documents.count(world.ports, CountRequest.from_request(["n==1"])))
     assert counted == row_cost("documents", "count")
 
 
@@ -217,9 +217,9 @@ def test_a_merge_costs_what_a_put_costs_and_one_more_read_where_the_document_has
 
 
 def test_a_delete_on_a_condition_reads_once_first(world: OperationsPlatform) -> None:
-    tag = documents.get(world.ports, "t").etag
+    tag = single_documents.get(world.ports, "t").etag
     condition = Precondition(if_match=Tags(frozenset([tag])))
-    cost = world.cost_of(lambda: documents.delete(world.ports, "t", condition))
+    cost = world.cost_of(lambda: single_documents.delete(world.ports, "t", condition))
     assert cost == row_cost("documents", "delete_if_match")
 
 
@@ -249,7 +249,7 @@ def refused(world: OperationsPlatform, call: Callable[[], object]) -> Cost:
 
 def test_too_many_links_are_refused_before_anything_is_read(world: OperationsPlatform) -> None:
     body = {"l": [{"key": f"t{number}"} for number in range(CORE_LIMITS.links_max + 1)]}
-    assert refused(world, lambda: documents.put(world.ports, PutRequest.from_request("p", body))) == NOTHING
+    assert refused(world, lambda: single_documents.put(world.ports, PutRequest.from_request("p", body))) == NOTHING
     assert refused(world, lambda: patches.patch(world.ports, PatchRequest.from_request("p", body))) == NOTHING
 
 

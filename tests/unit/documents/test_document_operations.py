@@ -7,18 +7,18 @@ import pytest
 
 from signalbox.core.ports import Put
 from signalbox.core.problems import BadKey, BadQuery, NotFound, Problem, TooLarge
-from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.problems import ReservedField
 from signalbox.documents.requests import FindRequest, PutRequest
-from signalbox.documents.service import documents
-from signalbox.documents.service.documents import DocumentPage
+from signalbox.documents.service import single_documents
+from signalbox.documents.service.single_documents import DocumentPage
 from tests.unit.operations_platform import OperationsPlatform
 
 
 def find(
     world: OperationsPlatform, *where: str, order_by: tuple[str, ...] = (), limit: str = "", page_token: str = ""
 ) -> DocumentPage:
-    return documents.find(world.ports, FindRequest.from_request(where, order_by, limit, page_token))
+    return single_documents.find(world.ports, FindRequest.from_request(where, order_by, limit, page_token))
 
 
 def keys(found: DocumentPage) -> list[str]:
@@ -38,7 +38,7 @@ def paged(world: OperationsPlatform, *where: str, order_by: tuple[str, ...] = ()
 def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> None:
     world = OperationsPlatform()
     content = {"n": 1, "f": 1.0, "l": [[1, []], {}], "m": {"[]": {"[][]": None}}, "t": "x" * 700, "é.b": True}
-    stored = documents.put(world.ports, PutRequest.from_request("a", {**content, "key": "a"}))
+    stored = single_documents.put(world.ports, PutRequest.from_request("a", {**content, "key": "a"}))
     assert stored.document == {"key": "a", **content}
     got = world.shown("a")
     assert got == {"key": "a", **content}
@@ -47,66 +47,66 @@ def test_a_document_is_returned_as_put_with_its_key_and_without_metadata() -> No
 
 def test_a_put_replaces_all_that_was_there() -> None:
     world = OperationsPlatform()
-    first = documents.put(world.ports, PutRequest.from_request("a", {"old": 1, "n": 1}))
-    second = documents.put(world.ports, PutRequest.from_request("a", {"n": 2}))
+    first = single_documents.put(world.ports, PutRequest.from_request("a", {"old": 1, "n": 1}))
+    second = single_documents.put(world.ports, PutRequest.from_request("a", {"n": 2}))
     assert (first.created, second.created) == (True, False)
     assert world.shown("a") == {"key": "a", "n": 2}
 
 
 def test_every_put_has_another_etag_and_get_shows_the_last() -> None:
     world = OperationsPlatform()
-    etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": n})).etag for n in (1, 2, 1)]
+    etags = [single_documents.put(world.ports, PutRequest.from_request("a", {"n": n})).etag for n in (1, 2, 1)]
     assert len(set(etags)) == 3
-    assert documents.get(world.ports, "a").etag == etags[-1]
+    assert single_documents.get(world.ports, "a").etag == etags[-1]
 
 
 def test_an_etag_is_not_that_of_an_earlier_life() -> None:
     world = OperationsPlatform()
-    first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag
-    documents.delete(world.ports, "a")
-    assert documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag != first
+    first = single_documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag
+    single_documents.delete(world.ports, "a")
+    assert single_documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag != first
 
 
 def test_an_etag_stays_when_a_document_is_only_marked_as_linked() -> None:
     world = OperationsPlatform()
-    etag = documents.put(world.ports, PutRequest.from_request("t", {"n": 1})).etag
+    etag = single_documents.put(world.ports, PutRequest.from_request("t", {"n": 1})).etag
     world.put("p", a={"key": "t"})
     world.settle()
     assert world.record(path_of("t"))[RESERVED]["linked"] is True
-    assert documents.get(world.ports, "t").etag == etag
+    assert single_documents.get(world.ports, "t").etag == etag
 
 
 def test_every_write_of_another_client_has_an_etag_of_its_own() -> None:
     world = OperationsPlatform()
-    etags = [documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag]
+    etags = [single_documents.put(world.ports, PutRequest.from_request("a", {"n": 1})).etag]
     stamped = world.record(path_of("a"))
     for data in ({**stamped, "n": 2}, {"n": 2}, {"n": 1}, {**stamped, "n": 2}):
         world.pass_time(1)
         world.write_past("a", data)
-        etags.append(documents.get(world.ports, "a").etag)
+        etags.append(single_documents.get(world.ports, "a").etag)
     world.settle()
-    etags.append(documents.get(world.ports, "a").etag)
+    etags.append(single_documents.get(world.ports, "a").etag)
     assert len(set(etags)) == len(etags)
 
 
 def test_a_record_that_another_client_restores_has_its_former_etag() -> None:
     world = OperationsPlatform()
-    first = documents.put(world.ports, PutRequest.from_request("a", {"n": 1}))
+    first = single_documents.put(world.ports, PutRequest.from_request("a", {"n": 1}))
     record = world.record(path_of("a"))
     world.put("a", n=2)
     world.write_past("a", record)
-    assert documents.get(world.ports, "a") == replace(first, created=False)
+    assert single_documents.get(world.ports, "a") == replace(first, created=False)
 
 
 def test_a_refreshed_copy_changes_the_etag() -> None:
     world = OperationsPlatform()
     world.put("t", n=1)
-    etag = documents.put(world.ports, PutRequest.from_request("p", {"a": {"key": "t"}})).etag
+    etag = single_documents.put(world.ports, PutRequest.from_request("p", {"a": {"key": "t"}})).etag
     world.settle()
-    assert documents.get(world.ports, "p").etag == etag
+    assert single_documents.get(world.ports, "p").etag == etag
     world.put("t", n=2)
     world.settle()
-    assert documents.get(world.ports, "p").etag != etag
+    assert single_documents.get(world.ports, "p").etag != etag
 
 
 def test_a_put_embeds_its_targets_as_they_are() -> None:
@@ -143,8 +143,8 @@ def test_a_put_over_another_clients_record_counts_as_embedded() -> None:
 def test_what_was_deleted_is_not_found_and_cannot_be_deleted_again() -> None:
     world = OperationsPlatform()
     world.put("a", n=1)
-    documents.delete(world.ports, "a")
-    for call in (documents.get, documents.delete):
+    single_documents.delete(world.ports, "a")
+    for call in (single_documents.get, single_documents.delete):
         with pytest.raises(NotFound) as refused:
             call(world.ports, "a")
         assert (refused.value.status, refused.value.field) == (404, "key")
@@ -166,13 +166,13 @@ def test_a_put_that_is_refused_leaves_what_was_there(key: str, body: Any, proble
     world.put("a", n=1)
     before = world.record("documents/a")
     with pytest.raises(problem):
-        documents.put(world.ports, PutRequest.from_request(key, body))
+        single_documents.put(world.ports, PutRequest.from_request(key, body))
     assert (world.ids("documents"), world.record("documents/a")) == (["a"], before)
 
 
 def test_a_bad_key_is_refused_by_get_and_delete() -> None:
     world = OperationsPlatform()
-    for call in (documents.get, documents.delete):
+    for call in (single_documents.get, single_documents.delete):
         with pytest.raises(BadKey):
             call(world.ports, "..")
 
@@ -248,7 +248,7 @@ def test_pages_of_an_order_follow_each_other(
 
 def test_a_page_token_stays_valid_when_its_document_is_deleted(people: OperationsPlatform) -> None:
     page = find(people, order_by=("name",), limit="2")
-    documents.delete(people.ports, "bob")
+    single_documents.delete(people.ports, "bob")
     people.put("abe", name="Abe")
     rest = find(people, order_by=("name",), page_token=page.next_page_token)
     assert (keys(page), keys(rest), rest.next_page_token) == (["ann", "bob"], ["cid", "dot", "eve"], "")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from signalbox.core import keys as core_keys
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey, BadValue, NotAnObject, Problem, TooLarge
-from signalbox.documents import model
-from signalbox.documents.model import RESERVED, Author, Document, Stamp
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import RESERVED, Author, Document, Stamp
 from signalbox.documents.problems import ReservedField
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -208,7 +208,10 @@ def test_content_that_another_client_changed_does_not_match_its_stamp() -> None:
 
 def test_a_key_that_another_client_stored_is_not_the_documents_key() -> None:
     assert model.content_of({"key": "other", "n": 1}) == {"n": 1}
-    assert model.document_json("a", model.content_of({"key": "other", "n": 1}) or {}) == {"key": "a", "n": 1}
+    assert model.document_json("a", model.content_of({"key": "other", "n": 1}) or {}) == {
+        "key": "a",
+        "n": 1,
+    }
 
 
 def test_hops_are_those_of_the_last_write() -> None:

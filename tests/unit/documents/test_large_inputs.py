@@ -9,14 +9,14 @@ import pytest
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.requests import BulkPutRequest, FindRequest, PatchRequest
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import tasks
 from signalbox.links.service import refreshes
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
 from signalbox.transforms.problems import TransformFailed
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 KEYS = "abcdef"
@@ -122,10 +122,10 @@ def test_a_page_of_large_documents_ends_early_and_the_next_begins_behind_it(worl
     found, token = [], ""
     with replaced(read_bytes_max=500):
         for _ in range(3):
-            page = documents.find(world.ports, FindRequest.from_request([], [], "5", token))
+            page = single_documents.find(world.ports, FindRequest.from_request([], [], "5", token))
             found.append([one["key"] for one in page.documents])
             token = page.next_page_token
-        assert documents.find(world.ports, FindRequest.from_request([], [], "5", token)).documents == []
+        assert single_documents.find(world.ports, FindRequest.from_request([], [], "5", token)).documents == []
     assert found == [["a", "b"], ["c", "d"], ["e", "f"]]
 
 

@@ -10,7 +10,7 @@ from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.queries import Field
 from signalbox.documents.problems import PreconditionFailed
 from signalbox.documents.requests import PatchRequest, Precondition, PutRequest, Tags
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.documents.service.patches import patch
 from tests.unit.documents.documents_front import Front, front, problem
 from tests.unit.operations_platform import OperationsPlatform
@@ -156,13 +156,13 @@ class Overtaken:
 
 
 def seen_tag(world: OperationsPlatform, key: str) -> Precondition:
-    return Precondition(if_match=Tags(strong=frozenset({documents.get(world.ports, key).etag})))
+    return Precondition(if_match=Tags(strong=frozenset({single_documents.get(world.ports, key).etag})))
 
 
 WRITE: dict[str, Callable[[Ports, Precondition], object]] = {
-    "put": lambda ports, condition: documents.put(ports, PutRequest.from_request("a", {"n": 2}, condition)),
+    "put": lambda ports, condition: single_documents.put(ports, PutRequest.from_request("a", {"n": 2}, condition)),
     "patch": lambda ports, condition: patch(ports, PatchRequest.from_request("a", {"n": 2}, precondition=condition)),
-    "delete": lambda ports, condition: documents.delete(ports, "a", condition),
+    "delete": lambda ports, condition: single_documents.delete(ports, "a", condition),
 }
 
 

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import Conflict, Put
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model import Document, path_of
+from signalbox.documents.model.stamped_contents import Document, path_of
 from signalbox.documents.problems import CannotWriteBack
 from signalbox.documents.requests import PatchRequest
-from signalbox.documents.service import documents
 from signalbox.documents.service import patches as documents_patches
-from signalbox.testing.limits import replaced
+from signalbox.documents.service import single_documents
+from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import row_cost
 from tests.unit.documents.documents_front import Front, front, problem
 
@@ -147,7 +147,7 @@ def test_a_missing_source_is_refused(at: Front) -> None:
     refused(at, "p", {"to": {"n": 1}}, "cannot-write-back", "to")
     refused(at, "p", {"odd": {"n": 1}}, "cannot-write-back", "odd")
     refused(at, "p", {"new": {"key": "ann", "name": "x"}}, "cannot-write-back", "new")
-    documents.delete(at.world.ports, "street")
+    single_documents.delete(at.world.ports, "street")
     refused(at, "fred", {"home": {"name": "x"}}, "cannot-write-back", "home")
 
 

@@ -13,7 +13,7 @@ from examples.gazetteer.data import (
     shown,
 )
 from signalbox.core.keys import check_key
-from signalbox.documents.model import check_body
+from signalbox.documents.model.stamped_contents import check_body
 
 
 @pytest.fixture(scope="module")

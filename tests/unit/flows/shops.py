@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from signalbox.core.effects import WAKE_UP_TASK, Effect, WakeUp
+from signalbox.core.effects import WAKE_UP_TASK, Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
+from signalbox.core.wake_ups import WakeUp
 from signalbox.flows import http
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import FlowDefinition, Flows
@@ -17,7 +18,8 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.tasks.api import Call
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from tests.unit.objects.accounts import Objects
 from tests.unit.operations_platform import OperationsPlatform
 

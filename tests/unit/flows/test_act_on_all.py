@@ -6,14 +6,14 @@ import pytest
 
 from signalbox import Function, batch, flow, flows
 from signalbox.adapters import runtime
-from signalbox.batches.service import batches
+from signalbox.batches.service import pages, population
 from signalbox.core.ports import Query
 from signalbox.core.problems import Unavailable
 from signalbox.flows.service import lists
 from signalbox.flows.tasks import bulk
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 URN = "urn:signalbox:problem:"
 app = Function("mills")
@@ -116,7 +116,7 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(harness, 5)
-    load: Any = batches.load_page
+    load: Any = pages.load_page
     loaded: list[int] = []
 
     def dying(*arguments: Any) -> Any:
@@ -127,7 +127,7 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 
     wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
     with replaced(page_units_max=2, flow_bulk_page=3, flow_bulk_per_task=2):
-        monkeypatch.setattr(batches, "load_page", dying)
+        monkeypatch.setattr(population, "load_page", dying)
         with pytest.raises(KeyboardInterrupt):
             bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
         monkeypatch.undo()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.effects import WAKE_UP_TASK
 from signalbox.flows import sweep
 from signalbox.flows.api import flow

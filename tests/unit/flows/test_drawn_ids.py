@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox import Access, Function, flow, flows
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.tasks.requests.signatures import WrongArguments
 from signalbox.testing import Faults, Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness

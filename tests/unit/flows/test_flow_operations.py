@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from signalbox.batches.service.batches import get as get_batch
-from signalbox.batches.service.batches import populate_whole
+from signalbox.batches.service.lifecycle import get as get_batch
+from signalbox.batches.service.population import populate_whole
 from signalbox.core.ports import Conflict, Put, Query
 from signalbox.core.problems import GaveUp, NotFound, OtherBody, Problem, Unavailable
 from signalbox.core.queries import Order
@@ -33,7 +33,7 @@ from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.tasks.api import Call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
 
 NOT_PROBLEMS: Any = [Problem]

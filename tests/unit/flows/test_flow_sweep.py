@@ -12,7 +12,7 @@ from signalbox.flows.api import flow
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import Shop, flows_of, step
 
 WEEK = LIMITS.flow_kept_seconds + 1

@@ -29,7 +29,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.random_flows import BEGIN, done
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 

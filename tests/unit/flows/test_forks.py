@@ -12,7 +12,7 @@ from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
 from signalbox.flows.service import starts, turns
 from signalbox.testing import Harness, replay
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, step
 

@@ -9,15 +9,15 @@ import pytest
 
 from signalbox import Function, flow, flows
 from signalbox.adapters import runtime
-from signalbox.core.queries import lacking
-from signalbox.core.validation import full_order
+from signalbox.core.composite_indexes import lacking
+from signalbox.core.query_checks import full_order
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import lists
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 app = Function("shop")
 

@@ -19,7 +19,7 @@ from signalbox.flows.problems import CannotQuery, NoFlow, NoQuery
 from signalbox.flows.service import queries, reads, starts
 from signalbox.testing import Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost
 from tests.unit.flows.shops import Shop, flows_of, raising, step
 

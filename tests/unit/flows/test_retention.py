@@ -20,7 +20,7 @@ from signalbox.flows.problems import NoFlow, NotArchived
 from signalbox.flows.service import lists, messages, reads, starts
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import Shop, flows_of, step
 
 DAY = 24 * 3600

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox import Function, Problem, Request, flow, flows
 from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 app = Function("mill")
 

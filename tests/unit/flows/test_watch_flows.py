@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from signalbox import Function, flow, flows
-from signalbox.adapters.meter import measure
+from signalbox.adapters.cost_meter import measure
 from signalbox.flows import http
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import reads
 from signalbox.testing import Harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost
 
 Event = tuple[str, dict[str, Any], str]

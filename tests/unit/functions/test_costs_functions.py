@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from signalbox import DocumentEvent, Function, Lease, Unit, batch, semaphore
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

@@ -7,12 +7,12 @@ import pytest
 
 from signalbox import DocumentEvent, Function, Problem, TaskContext
 from signalbox.adapters import settings
-from signalbox.catalogue.syntax import OF_HANDLERS
+from signalbox.catalogue.declared_in_code import OF_HANDLERS
 from signalbox.core.document_patterns import DocumentPattern
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
 from signalbox.testing import Harness
-from signalbox.testing.delivery import body_of, event_of, headers_of
+from signalbox.testing.deliveries import body_of, event_of, headers_of
 from signalbox.testing.fixtures import harness as harness
 
 
@@ -173,8 +173,8 @@ def test_in_the_cloud_only_the_triggers_account_is_heard(
     harness.add(app)
     account = "ev-shop@p.iam.gserviceaccount.com"
     bound = replace(settings.settings(), in_cloud=True, events_account=account)
-    monkeypatch.setattr("signalbox.adapters.http.events.settings", lambda: bound)
-    monkeypatch.setattr("signalbox.adapters.http.events.calling_account", lambda _: caller)
+    monkeypatch.setattr("signalbox.adapters.http.event_deliveries.settings", lambda: bound)
+    monkeypatch.setattr("signalbox.adapters.http.event_deliveries.calling_account", lambda _: caller)
     assert post(harness, "ordered", **{"ce-id": "1", "ce-document": "others/7"}) == status
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from signalbox import DocumentEvent, Function, Request, add_resource
-from signalbox.catalogue.code import usage_of
+from signalbox.catalogue.derived_keys import usage_of
 from signalbox.testing import Harness
-from signalbox.testing.delivery import TaskFailed
+from signalbox.testing.deliveries import TaskFailed
 
 
 async def wait() -> None:

@@ -19,15 +19,15 @@ from signalbox.adapters.cloud_tasks import QueueRefused, task_request
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED
-from signalbox.adapters.http.tasks import TaskDelivery, task_entry
+from signalbox.adapters.http.task_deliveries import TaskDelivery, task_entry
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.testing import Harness, user_token
-from signalbox.testing.platform import application
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
+from signalbox.testing.simulated_cloud import application
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 from signalbox_infra.local.functions.server import mounted
-from signalbox_infra.local.services.environment import SCHEDULER_ACCOUNT, TASKS_ACCOUNT, settings_of
+from signalbox_infra.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT, settings_of
 
 MAIN = """
 from signalbox import Function, Request, documents

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from signalbox.core.times import microseconds
-from signalbox.history import machine
 from signalbox.history.limits import LIMITS
-from signalbox.history.machine import State
+from signalbox.history.machine import kept_versions
+from signalbox.history.machine.kept_versions import State
 from signalbox.history.model import Content, Entry, HistoryRule, Mark, Segment, digest
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ SEGMENTS = {
 
 def rows() -> list[tuple[str, str, str, str]]:
     """Parse the table, a row for each kind of segment; columns are separated by two spaces or more."""
-    lines = re.findall(r"^    ((?:missing|logged|not logged)  .+)$", machine.__doc__ or "", re.MULTILINE)
+    lines = re.findall(r"^    ((?:missing|logged|not logged)  .+)$", kept_versions.__doc__ or "", re.MULTILINE)
     parsed = [re.split(r"\s{2,}", line.strip()) for line in lines]
     return [
         (document, segment, write, entries)
@@ -66,7 +66,7 @@ def _word(entry: Entry) -> str:
 def test_a_write_adds_the_entries_of_the_table(document: str, segment: str, write: str, entries: str) -> None:
     given = state(document, segment)
     after = {"content": BEFORE, **WRITES}[write]
-    recorded = machine.record(given, after, "delete" if after is None else "put", "ann", RULE)
+    recorded = kept_versions.record(given, after, "delete" if after is None else "put", "ann", RULE)
     kept = recorded.mark.segments[0].first if recorded.mark else 0
     before = len([each for each in SEGMENTS[segment] if each.first >= kept])
     assert outcome(recorded.entries, before, recorded.mark) == entries
@@ -85,20 +85,20 @@ def test_the_table_has_every_case() -> None:
 
 
 def test_versions_of_one_write_grow() -> None:
-    recorded = machine.record(state("not logged", "open"), None, "delete", "ann", RULE)
+    recorded = kept_versions.record(state("not logged", "open"), None, "delete", "ann", RULE)
     found, removed = recorded.entries
     assert version(4) < found.version < removed.version == microseconds(NOW)
 
 
 def test_a_patch_that_is_not_shorter_is_stored_whole() -> None:
-    recorded = machine.record(state("logged", "open"), {"x": 1}, "put", "ann", RULE)
+    recorded = kept_versions.record(state("logged", "open"), {"x": 1}, "put", "ann", RULE)
     assert [entry.whole for entry in recorded.entries] == [True]
 
 
 def test_an_imported_version_has_the_time_at_which_it_was_written() -> None:
     entry = Entry(version(3), "put", "", [], whole=True)
     commit = NOW - timedelta(days=3) + timedelta(seconds=2)
-    assert machine.valid_from(entry, commit) == commit
-    assert machine.valid_from(entry, NOW) == NOW - timedelta(days=3)
+    assert kept_versions.valid_from(entry, commit) == commit
+    assert kept_versions.valid_from(entry, NOW) == NOW - timedelta(days=3)
     noted_late = Entry(version(1), "delete", "", [], whole=True)
-    assert machine.valid_from(noted_late, NOW) == NOW
+    assert kept_versions.valid_from(noted_late, NOW) == NOW

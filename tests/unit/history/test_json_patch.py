@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signalbox.core.values import canonical
-from signalbox.history import model
+from signalbox.core.json_values import canonical
+from signalbox.history.machine import json_patch
 
 NAMES = st.sampled_from(["a", "b", "", "~", "/", "~1", "0", "-", "é"])
 LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, -0.0, 1.0, 1.5]) | st.text(max_size=2)
@@ -22,8 +22,8 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
 @settings(max_examples=150, deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_value_and_the_difference_make_the_other_value(before: Any, after: Any) -> None:
-    patch, kept = model.diff(before, after), copy.deepcopy(before)
-    assert canonical(model.patched(before, patch)) == canonical(after)
+    patch, kept = json_patch.diff(before, after), copy.deepcopy(before)
+    assert canonical(json_patch.patched(before, patch)) == canonical(after)
     assert canonical(before) == canonical(kept)
     assert (patch == []) == (canonical(before) == canonical(after))
 
@@ -31,7 +31,7 @@ def test_a_value_and_the_difference_make_the_other_value(before: Any, after: Any
 @settings(max_examples=150, deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_another_implementation_makes_the_same_of_it(before: Any, after: Any) -> None:
-    patch = model.diff(before, after)
+    patch = json_patch.diff(before, after)
     assert canonical(jsonpatch.JsonPatch(patch).apply(before)) == canonical(after)
 
 
@@ -41,7 +41,7 @@ def test_what_another_implementation_writes_with_these_operations_is_applied(bef
     patch = jsonpatch.make_patch(before, after).patch
     if all(one["op"] in ("add", "remove", "replace") for one in patch):
         theirs = jsonpatch.JsonPatch(patch).apply(before)
-        assert canonical(model.patched(before, patch)) == canonical(theirs)
+        assert canonical(json_patch.patched(before, patch)) == canonical(theirs)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_what_another_implementation_writes_with_these_operations_is_applied(bef
     ],
 )
 def test_a_difference_is_short(before: Any, after: Any, patch: Any) -> None:
-    assert model.diff(before, after) == patch
+    assert json_patch.diff(before, after) == patch
 
 
 def test_patches_create_and_remove_a_whole_value() -> None:
-    assert model.patched(None, model.patch_from_nothing({"a": 1})) == {"a": 1}
-    assert model.patched({"b": 2}, model.patch_from_nothing({"a": 1})) == {"a": 1}
-    assert model.patched({"a": 1}, model.patch_to_nothing()) is None
+    assert json_patch.patched(None, json_patch.patch_from_nothing({"a": 1})) == {"a": 1}
+    assert json_patch.patched({"b": 2}, json_patch.patch_from_nothing({"a": 1})) == {"a": 1}
+    assert json_patch.patched({"a": 1}, json_patch.patch_to_nothing()) is None

@@ -10,26 +10,26 @@ from unittest import mock
 
 import pytest
 
-from signalbox.adapters.meter import Cost
-from signalbox.core.identity import acting, author_of_user
+from signalbox.adapters.cost_meter import Cost
+from signalbox.core.authors import acting, author_of_user
 from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Ports, Store
 from signalbox.core.times import rfc3339
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import path_of
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, PutRequest
-from signalbox.documents.service import documents, patches, transactions
+from signalbox.documents.service import patches, single_documents, transactions
 from signalbox.documents.service.bulk import put_each
-from signalbox.documents.service.documents import restore
+from signalbox.documents.service.single_documents import restore
 from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage import embedded_copies, records
 from signalbox.documents.storage.records import Found
 from signalbox.history import service as history_service
 from signalbox.history.model import HISTORY, HistoryRule, version_of
 from signalbox.history.requests import Reference
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.cost_table import row_cost, total
 from tests.unit.documents.documents_front import Front, front, problem
 
@@ -127,7 +127,7 @@ def test_every_way_to_write_makes_versions(at: Front) -> None:
 
 def test_a_deletion_is_a_version_and_a_new_document_continues_the_log(at: Front) -> None:
     at.world.put("c-1", n=1)
-    documents.delete(at.world.ports, "c-1")
+    single_documents.delete(at.world.ports, "c-1")
     at.world.settle()
     at.world.put("c-1", n=2)
     assert held(at, "c-1") == [{"n": 1}, None, {"n": 2}]
@@ -224,7 +224,7 @@ def test_versions_are_listed_with_author_and_time_in_pages(at: Front) -> None:
 def test_two_versions_are_compared_as_a_json_patch(at: Front) -> None:
     at.world.put("c-1", n=1, l=[1, 2])
     at.world.put("c-1", n=2, l=[1])
-    documents.delete(at.world.ports, "c-1")
+    single_documents.delete(at.world.ports, "c-1")
     gone, second, first = (each["version"] for each in versions(at, "c-1"))
     answer = at.ask("GET", f"/c-1/versions/{first}/changes?to={second}").json
     wanted = [{"op": "remove", "path": "/l/1"}, {"op": "replace", "path": "/n", "value": 2}]
@@ -248,7 +248,7 @@ def test_a_version_is_restored_as_a_new_one_under_a_precondition(at: Front) -> N
     answer = at.ask("POST", f"/c-1/versions/{first}/restore", If_Match=tag)
     assert (answer.status_code, answer.json) == (200, {"key": "c-1", "n": 1, "to": {"key": "t", "n": 1}})
     assert actions(at, "c-1") == ["put", "put", "put", "restore"]
-    documents.delete(at.world.ports, "c-1")
+    single_documents.delete(at.world.ports, "c-1")
     gone = versions(at, "c-1")[0]["version"]
     assert problem(at.ask("POST", f"/c-1/versions/{gone}/restore")) == (404, "not-found", "version")
     assert at.ask("POST", f"/c-1/versions/{first}/restore").status_code == 201
@@ -309,7 +309,7 @@ def test_the_log_of_a_document_that_was_recreated_many_times_is_shortened_too(at
     with replaced(history_segment_versions=4), HISTORY.replaced([HistoryRule(prefix="c-", versions_max=5)]):
         for n in range(20):
             at.world.put("c-1", n=n)
-            documents.delete(at.world.ports, "c-1")
+            single_documents.delete(at.world.ports, "c-1")
             at.world.settle()
             assert min(2 * n + 2, 5) <= len(versions(at, "c-1")) <= 9
         assert held(at, "c-1")[-2:] == [{"n": 19}, None]
@@ -325,7 +325,7 @@ def test_a_document_that_fits_can_be_put_patched_and_deleted_with_a_history(at: 
         for number in range(2):
             at.world.put("c-1", text=incompressible(number))
         patches.patch(at.world.ports, PatchRequest.from_request("c-1", {"n": 1}))
-        documents.delete(at.world.ports, "c-1")
+        single_documents.delete(at.world.ports, "c-1")
         at.world.settle()
         first, second = ({"text": incompressible(number)} for number in range(2))
         assert held(at, "c-1") == [first, second, {**second, "n": 1}, None]
@@ -336,7 +336,7 @@ def test_a_document_that_fits_can_be_put_patched_and_deleted_with_a_history(at: 
 
 def test_a_large_document_that_the_log_lacks_can_be_deleted(at: Front) -> None:
     at.world.write_past("c-1", {"text": incompressible(1)})
-    documents.delete(at.world.ports, "c-1")
+    single_documents.delete(at.world.ports, "c-1")
     assert held(at, "c-1") == [{"text": incompressible(1)}, None]
 
 
@@ -390,7 +390,7 @@ def cost(at: Front, call: Any) -> Cost:
 
 def test_a_change_with_a_history_costs_one_write_more(at: Front) -> None:
     def put(key: str, n: int) -> Cost:
-        return cost(at, lambda: documents.put(at.world.ports, PutRequest.from_request(key, {"n": n})))
+        return cost(at, lambda: single_documents.put(at.world.ports, PutRequest.from_request(key, {"n": n})))
 
     assert put("plain", 1) == row_cost("documents", "put")
     assert put("c-1", 1) == total(row_cost("documents", "put"), row_cost("history", "creation"))
@@ -435,8 +435,8 @@ def test_a_deletion_reads_first_only_where_a_history_may_be(at: Front) -> None:
         at.world.put("plain", n=1)
         at.world.put("c-1", n=1)
         at.world.events.clear()
-        assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == row_cost("documents", "delete")
-        deleted = cost(at, lambda: documents.delete(at.world.ports, "c-1"))
+        assert cost(at, lambda: single_documents.delete(at.world.ports, "plain")) == row_cost("documents", "delete")
+        deleted = cost(at, lambda: single_documents.delete(at.world.ports, "c-1"))
         assert deleted == row_cost("history", "deletion")
         at.world.events.pop(0)
         assert at.world.deliver() == row_cost("history", "deletion_event")
@@ -445,7 +445,7 @@ def test_a_deletion_reads_first_only_where_a_history_may_be(at: Front) -> None:
 
 def test_a_deletion_reads_first_wherever_a_type_has_a_history(at: Front) -> None:
     at.world.put("plain", n=1)
-    assert cost(at, lambda: documents.delete(at.world.ports, "plain")) == row_cost("history", "deletion_typed")
+    assert cost(at, lambda: single_documents.delete(at.world.ports, "plain")) == row_cost("history", "deletion_typed")
 
 
 def test_documents_of_a_bulk_put_with_a_history_are_put_one_by_one(at: Front) -> None:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from signalbox import Function
-from signalbox.catalogue.code import usage_of
 from signalbox.catalogue.cron import times
+from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
 from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT

@@ -17,7 +17,7 @@ from signalbox.catalogue.project import Kit
 from signalbox.catalogue.version import VERSION
 from signalbox.testing import Harness
 from signalbox_infra.cli.main import cli, main
-from signalbox_infra.deploy import plans
+from signalbox_infra.deploy import plan_summary
 from signalbox_infra.deploy.terraform import Terraform
 from signalbox_infra.setup import new_project
 
@@ -197,7 +197,7 @@ def test_the_doctor_names_new_indexes_and_summarises_a_saved_plan(
     (folder / "my-project-dev").mkdir()
     (folder / "my-project-dev" / "plan").touch()
     document = {"resource_changes": [{"address": "a.b", "change": {"actions": ["delete"]}}]}
-    monkeypatch.setattr(Terraform, "saved", lambda _: plans.read(document))
+    monkeypatch.setattr(Terraform, "saved", lambda _: plan_summary.read(document))
     main(["doctor"])
     printed = capsys.readouterr().out
     assert "near; flows.checked_at; flows.due_at would be built" in printed

@@ -18,9 +18,9 @@ from signalbox_infra.cli.main import main
 from signalbox_infra.console.actions import ACTIONS, REASON_HEADER
 from signalbox_infra.console.relay import KEY_HEADER, Relay
 from signalbox_infra.console.serving import server_of, write_line
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
-from signalbox_infra.deploy.target import Target
-from signalbox_infra.status.report import QueueNow
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
+from signalbox_infra.status.status_lines import QueueNow
 from tests.serving import serving
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})

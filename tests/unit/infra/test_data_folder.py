@@ -16,7 +16,7 @@ from signalbox.catalogue.project import KIT
 from signalbox.core.ports import Must, Put
 from signalbox.testing.memory_store import MemoryStore
 from signalbox_infra.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
-from signalbox_infra.local.services.child import StackError
+from signalbox_infra.local.services.service_process import StackError
 
 SAVE = """import sys
 from pathlib import Path

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from signalbox_infra import http_client
 from signalbox_infra.cli.main import cli
-from signalbox_infra.deploy.commands import CommandFailed, Outcome
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import CommandFailed, Outcome
 from signalbox_infra.status import failures
 from signalbox_infra.status.dead_events import ADDED, DeadEvents
 

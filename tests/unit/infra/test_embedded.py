@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from cloudevents.http import from_http
 
-from signalbox.adapters.http.events import document_event
+from signalbox.adapters.http.event_deliveries import document_event
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.ports import Delete, DocumentEvent, Put, Store
 from signalbox_infra.local.store.embedded_store import embedded_store

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from signalbox_infra.http_client import HttpError, send
-from signalbox_infra.local.processes import free_port
+from signalbox_infra.local.child_processes import free_port
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -9,15 +9,8 @@ from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox_infra.local.cloud_tasks.dispatcher import headers_of
-from signalbox_infra.local.cloud_tasks.messages import Task
-from signalbox_infra.local.cloud_tasks.progress import (
-    DEADLINE_EXCEEDED,
-    UNAVAILABLE,
-    DispatchResult,
-    Executions,
-    Progress,
-)
+from signalbox_infra.local.cloud_tasks.http_delivery import headers_of
+from signalbox_infra.local.cloud_tasks.protobuf_messages import Task
 from signalbox_infra.local.cloud_tasks.queue_rules import (
     RETENTION_SECONDS,
     RETRY_AFTER_SECONDS_MAX,
@@ -28,6 +21,13 @@ from signalbox_infra.local.cloud_tasks.queue_rules import (
     ThrottleShare,
     Tombstones,
     retry_after_seconds,
+)
+from signalbox_infra.local.cloud_tasks.task_attempts import (
+    DEADLINE_EXCEEDED,
+    UNAVAILABLE,
+    DispatchResult,
+    Executions,
+    Progress,
 )
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()

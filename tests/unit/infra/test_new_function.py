@@ -10,7 +10,7 @@ import pytest
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project, own_files
 from signalbox_infra.local.folder.running_stack import RunningStack
-from signalbox_infra.packaging.checks import check
+from signalbox_infra.packaging.function_checks import check
 from signalbox_infra.setup.function_files import CannotMake
 from signalbox_infra.setup.new_function import make
 from signalbox_infra.setup.own_folders import own_folders

@@ -16,7 +16,7 @@ from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox_infra.local.functions.server import mounted
 from signalbox_infra.local.loopback import programs_only
-from signalbox_infra.local.services.environment import settings_of
+from signalbox_infra.local.services.function_settings import settings_of
 
 MAIN = """
 from signalbox import Function, Request

@@ -10,8 +10,8 @@ from signalbox.catalogue.project import KIT, Kit, NotAProject, Project
 from signalbox.catalogue.reading import CatalogueError, load
 from signalbox.catalogue.writing import lock
 from signalbox.testing import Harness
-from signalbox_infra.deploy import target, working_copy
-from signalbox_infra.packaging.building import build
+from signalbox_infra.deploy import deployment_target, working_copy
+from signalbox_infra.packaging.zip_building import build
 
 MAIN = """from signalbox import Function, Request, Response
 
@@ -107,7 +107,7 @@ def test_the_zips_of_the_kits_functions_are_those_of_the_repository(shop: Path, 
 
 
 def test_terraform_runs_on_a_copy_of_the_kits_files_with_the_projects_catalogue(shop: Path) -> None:
-    place = target.read("demo-project", "dev", root=shop)
+    place = deployment_target.read("demo-project", "dev", root=shop)
     assert place.variables == KIT.infra / "environments" / "dev.tfvars"
     assert place.begin == "dev-"
     lock(place.folder.catalogue)
@@ -134,4 +134,4 @@ def test_the_copy_follows_the_kit_and_keeps_the_projects_lock_file(shop: Path) -
 def test_a_projects_own_settings_go_before_the_kits(shop: Path) -> None:
     (shop / "environments").mkdir()
     (shop / "environments" / "dev.tfvars").write_text('environment = "dev"\nprefix = "shop"\n')
-    assert target.read("demo-project", "dev", root=shop).begin == "shop-"
+    assert deployment_target.read("demo-project", "dev", root=shop).begin == "shop-"

@@ -9,8 +9,8 @@ import pytest
 
 from signalbox.adapters import runtime
 from signalbox.core.ports import Ports
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.manual_clock import ManualClock
+from signalbox.testing.recorded_log import RecordedLog
 from signalbox_infra.local.functions.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
 
 

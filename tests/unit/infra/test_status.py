@@ -13,13 +13,13 @@ from signalbox.catalogue.reading import load
 from signalbox.core.times import rfc3339
 from signalbox.objects.model import method_call
 from signalbox_infra.cli.main import main
-from signalbox_infra.deploy.commands import Outcome
-from signalbox_infra.deploy.target import Target
+from signalbox_infra.deploy.deployment_target import Target
+from signalbox_infra.deploy.programs import Outcome
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
-from signalbox_infra.status import local
-from signalbox_infra.status.cloud import CloudQueues, CloudSource
-from signalbox_infra.status.local import LocalSource
-from signalbox_infra.status.report import Objects, QueueNow, lines_of
+from signalbox_infra.status import local_status
+from signalbox_infra.status.cloud_status import CloudQueues, CloudSource
+from signalbox_infra.status.local_status import LocalSource
+from signalbox_infra.status.status_lines import Objects, QueueNow, lines_of
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -252,7 +252,7 @@ def test_waiting_calls_of_objects_are_counted_and_those_given_up_are_not_well() 
 
 def test_a_local_stack_counts_waiting_calls_of_objects_in_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
     objects = ObjectsInMemory(OperationsPlatform())
-    monkeypatch.setattr(local, "local_store", lambda _: objects.ports.store)
+    monkeypatch.setattr(local_status, "local_store", lambda _: objects.ports.store)
     source = LocalSource(RunningStack("", 1, "http://127.0.0.1:9/", "embedded", "", "", {}))
     assert source.objects() == Objects(0, 0, 0)
     for key in ("a", "b"):

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from signalbox.catalogue.project import KIT
-from signalbox_infra.local.logs.terminal import KIND_FOLDED, Terminal
+from signalbox_infra.local.logs.rendered_lines import KIND_FOLDED, Terminal
 from signalbox_infra.local.logs.tracebacks import cut, summary
 from signalbox_infra.local.services.command_lines import READY
 
@@ -17,7 +17,7 @@ HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 2
 
 
 OF_THE_KIT = f'''Traceback (most recent call last):
-  File "{KIT.root}/shared/signalbox/adapters/http/tasks.py", line 96, in _response
+  File "{KIT.root}/shared/signalbox/adapters/http/task_deliveries.py", line 96, in _response
     invocation.handle(request)
     ~~~~~~~~~~~~~~~~~^^^^^^^^^
   File "{KIT.root}/albums/main.py", line 24, in thumbnail
@@ -34,7 +34,9 @@ Traceback (most recent call last):
 RuntimeError: worker ended
 '''
 
-OF_REGISTER = f'  File "{KIT.root}/shared/signalbox/function/function.py", line 145, in register\nValueError: two tasks'
+OF_REGISTER = (
+    f'  File "{KIT.root}/shared/signalbox/function/user_function.py", line 145, in register\nValueError: two tasks'
+)
 
 
 def shown(
@@ -141,7 +143,7 @@ def test_a_traceback_without_a_frame_of_the_users_is_whole() -> None:
         ),
         (
             OF_REGISTER,
-            "shared/signalbox/function/function.py:145: ValueError: two tasks",
+            "shared/signalbox/function/user_function.py:145: ValueError: two tasks",
         ),
         ("", "unknown error"),
     ],

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from signalbox.documents.model import RESERVED, path_of
+from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from tests.unit.operations_platform import OperationsPlatform
 
 MISSING = {"key": "t", "link_missing": True}

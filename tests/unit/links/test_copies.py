@@ -6,9 +6,9 @@ import pytest
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.requests import FindRequest
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked
 from tests.unit.operations_platform import OperationsPlatform
@@ -37,14 +37,17 @@ def test_a_person_lives_at_an_address_that_moves() -> None:
     world.settle()
     moved = {"key": "1234567", "type": "Address", "addr1": "2 thing st", "zipcode": 12345}
     assert world.shown("897654") == {**fred, "address": moved}
-    assert documents.find(world.ports, FindRequest.from_request(["address.zipcode==54321"], [], "", "")).documents == []
-    assert documents.find(world.ports, FindRequest.from_request(["address.zipcode==12345"], [], "", "")).documents == [
-        world.shown("897654")
-    ]
+    assert (
+        single_documents.find(world.ports, FindRequest.from_request(["address.zipcode==54321"], [], "", "")).documents
+        == []
+    )
+    assert single_documents.find(
+        world.ports, FindRequest.from_request(["address.zipcode==12345"], [], "", "")
+    ).documents == [world.shown("897654")]
 
 
 def test_a_copy_of_a_deleted_document_is_marked_and_filled_again(embedding: OperationsPlatform) -> None:
-    documents.delete(embedding.ports, "t")
+    single_documents.delete(embedding.ports, "t")
     embedding.settle()
     assert embedding.shown("p") == {"key": "p", "a": MISSING}
     embedding.put("t", n=2)

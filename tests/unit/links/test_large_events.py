@@ -6,12 +6,12 @@ import pytest
 from google.cloud.firestore_v1 import _helpers
 from google.cloud.firestore_v1.types import Document
 
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.model import sizes
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, Tags
-from signalbox.documents.service import documents, patches, transactions
+from signalbox.documents.service import patches, single_documents, transactions
 from signalbox.documents.service.bulk import put_each
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost
 from tests.unit.links.embedding_world import embedding_world, works
 from tests.unit.operations_platform import OperationsPlatform
@@ -78,7 +78,7 @@ def test_a_bulk_put_knows_what_another_client_wrote_large_if_it_read_it_whole(wo
 def test_a_conditional_deletion_of_a_large_document_is_followed(world: OperationsPlatform) -> None:
     world.put("t", n=LONG)
     settle_without_events(world)
-    documents.delete(world.ports, "t", ANY)
+    single_documents.delete(world.ports, "t", ANY)
     settle_without_events(world)
     assert world.shown("p")["a"] == {"key": "t", "link_missing": True}
 
@@ -124,7 +124,7 @@ def test_only_a_large_document_costs_more() -> None:
     world = OperationsPlatform()
     small = "x" * (LIMITS.event_record_bytes_max - 1_000)
     assert world.cost_of(lambda: world.put("t", n=small)) == row_cost("documents", "put")
-    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == row_cost("documents", "delete")
+    assert world.cost_of(lambda: single_documents.delete(world.ports, "t")) == row_cost("documents", "delete")
     large = row_cost("documents", "put", "large")
     assert world.cost_of(lambda: world.put("t", n=LONG)) == large
     assert world.cost_of(lambda: world.put("t", n=1)) == large
@@ -139,4 +139,4 @@ def test_no_record_takes_more_in_an_event_than_is_reckoned(value: Any) -> None:
     record = {"n": [{"in": value}] * 200}
     spelled_out = len(Document.serialize(Document(fields=_helpers.encode_dict(record))))
     with replaced(event_record_bytes_max=spelled_out - 1):
-        assert model.exceeds_events(record)
+        assert sizes.exceeds_events(record)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from signalbox.documents import model
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.reactions import Reaction
-from signalbox.documents.model import Author, Content, Document, Stamp
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp
 
 
 def document(content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False) -> Document:

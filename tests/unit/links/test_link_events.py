@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.keys import valid_key
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.links.service import refreshes
 from tests.unit.links.embedding_world import MISSING, embedding_world, linked, works
 from tests.unit.operations_platform import OperationsPlatform
@@ -108,7 +108,7 @@ def test_an_event_without_data_reads_the_document_and_counts_all_as_changed(embe
 
 
 def test_an_event_without_data_of_a_deleted_document_marks_the_copies(embedding: OperationsPlatform) -> None:
-    documents.delete(embedding.ports, "t")
+    single_documents.delete(embedding.ports, "t")
     bare = replace(embedding.events.pop(), before=None, after=None)
     refreshes.fan_out(embedding.ports, bare)
     embedding.settle()

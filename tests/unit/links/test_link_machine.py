@@ -11,7 +11,7 @@ import pytest
 from signalbox.core.effects import Decision
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.reactions import Reaction
-from signalbox.documents.model import Author, Content, Document, Stamp, digest_of
+from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp, digest_of
 from signalbox.links import machine
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import Finding, Verification

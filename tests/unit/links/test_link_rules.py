@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding, Sources, copy_of
 from signalbox.documents.machine.links import Refresh
-from signalbox.documents.model import Author, Content, Document, Stamp
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000
@@ -151,7 +151,7 @@ def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() ->
     text = "x" * 280_000
     shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
     record = document(shaped).to_record(links.link_keys(shaped), links.link_fields(shaped))
-    assert values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
+    assert json_values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
     assert sum("x" in copy for copy in shaped["l"]) == 2
 
 
@@ -198,7 +198,7 @@ def test_copies_are_nested_to_a_fixed_number_of_links_and_marked_below() -> None
     most = DOCUMENTS_LIMITS.link_levels_max
     assert shape("p", {"x": {"key": "t"}}, {"t": chained(most - 1)}) == {"x": {"key": "t", **chained(most - 1)}}
     deeper = shape("p", {"x": {"key": "t"}}, {"t": chained(most)})
-    assert values.canonical(deeper).count("link_too_deep") == 1
+    assert json_values.canonical(deeper).count("link_too_deep") == 1
     at = deeper
     for _ in range(most):
         at = at["x"]

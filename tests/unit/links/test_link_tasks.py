@@ -13,10 +13,10 @@ from signalbox.core.ports import Change, Outcome, Put, Snapshot, Write
 from signalbox.core.problems import BadValue, TooLarge, Unavailable
 from signalbox.core.queries import Field
 from signalbox.documents.machine import reactions
-from signalbox.documents.model import RESERVED
+from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.service.dependents import dependents_task
 from signalbox.documents.storage.writes import follow_up
-from signalbox.history.machine import Recorded, compaction_task
+from signalbox.history.machine.kept_versions import Recorded, compaction_task
 from signalbox.history.model import Entry
 from signalbox.links import machine, storage, tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS

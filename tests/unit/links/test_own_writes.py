@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core import outbox
 from signalbox.core.names import KIT
 from signalbox.core.problems import Unavailable
 from signalbox.documents.machine.reactions import WRITERS, Reaction, reaction_tasks
-from signalbox.documents.model import WANTED, Content, path_of
+from signalbox.documents.model.stamped_contents import WANTED, Content, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest
-from signalbox.documents.service import bulk, documents, patches
+from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.service.transactions import Transaction, run_transaction
 from signalbox.history.model import HISTORY, HistoryRule, collection_of
 from signalbox.links.service import verifications
@@ -82,7 +82,9 @@ def test_a_put_with_copies_compares_them_in_a_task(world: OperationsPlatform) ->
 
 
 def test_a_deletion_reads_once_first(world: OperationsPlatform) -> None:
-    assert world.cost_of(lambda: documents.delete(world.ports, "t")) == row_cost("documents_of_the_kit", "delete")
+    assert world.cost_of(lambda: single_documents.delete(world.ports, "t")) == row_cost(
+        "documents_of_the_kit", "delete"
+    )
 
 
 def test_new_documents_of_one_call_are_committed_in_groups(world: OperationsPlatform) -> None:
@@ -117,7 +119,7 @@ def test_copies_follow_over_several_links(world: OperationsPlatform) -> None:
     world.put("t", n=2)
     work_off(world)
     assert world.shown("q")["a"]["a"] == {"key": "t", "n": 2}
-    documents.delete(world.ports, "t")
+    single_documents.delete(world.ports, "t")
     work_off(world)
     assert world.shown("q")["a"]["a"] == {"key": "t", "link_missing": True}
 
@@ -175,8 +177,8 @@ def test_the_note_of_a_wanted_document_goes_when_the_document_comes(world: Opera
         assert world.ids(WANTED) == []
         work_off(world)
         assert world.shown("p")["a"]["n"] == n
-        documents.delete(world.ports, "w")
-    documents.delete(world.ports, "p")
+        single_documents.delete(world.ports, "w")
+    single_documents.delete(world.ports, "p")
     work_off(world)
     assert world.ids(WANTED) == []
 
@@ -250,7 +252,7 @@ def test_a_put_over_another_clients_write_refreshes_the_copies(world: Operations
 def test_the_end_of_a_log_that_is_no_longer_kept_is_noted(world: OperationsPlatform) -> None:
     with HISTORY.replaced([HistoryRule(prefix="c-")]):
         world.put("c-1", n=1)
-    documents.delete(world.ports, "c-1")
+    single_documents.delete(world.ports, "c-1")
     with HISTORY.replaced([HistoryRule(prefix="c-")]):
         world.put("c-1", n=2)
     collection = collection_of("c-1")

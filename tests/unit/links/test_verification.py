@@ -12,13 +12,13 @@ from flask.testing import FlaskClient
 from functions_framework import create_app
 
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import REMOVE, Change
 from signalbox.core.problems import BadValue, NotFound, Unavailable
 from signalbox.core.queries import Field
-from signalbox.documents import model
-from signalbox.documents.model import RESERVED, path_of
-from signalbox.documents.service import documents
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import RESERVED, path_of
+from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.http import rendered
 from signalbox.links.limits import LIMITS
@@ -87,7 +87,7 @@ def test_a_change_and_a_deletion_whose_events_were_lost_reach_all_copies(embeddi
     lose_events(embedding)
     assert walked(embedding) == report(pages=1, looked=4, drifted=2, repaired=2)
     assert (embedding.shown("p")["a"], embedding.shown("q")["a"]) == ({"key": "t", "n": 2},) * 2
-    documents.delete(embedding.ports, "t")
+    single_documents.delete(embedding.ports, "t")
     lose_events(embedding)
     # the third: there was no note yet that a document embeds the missing one
     assert walked(embedding, "again") == report(pages=1, looked=3, drifted=3, repaired=3)

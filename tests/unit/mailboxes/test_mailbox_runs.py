@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from signalbox.core.effects import WakeUp, wake_up
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Conflict, Must
 from signalbox.core.problems import Contended, Unavailable
+from signalbox.core.wake_ups import WakeUp, wake_up
 from signalbox.mailboxes import machine, service
 from signalbox.mailboxes.machine import next_revision
 from signalbox.mailboxes.model.messages import Delivery, header_path

@@ -11,7 +11,9 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.problems import MethodFailed
 
 SHARED = Path(__file__).parents[3] / "shared"
-LOADED = "import sys, signalbox.function.function; print(*(each for each in sys.modules if each.endswith('.problems')))"
+LOADED = (
+    "import sys, signalbox.function.user_function; print(*(each for each in sys.modules if each.endswith('.problems')))"
+)
 
 
 def test_an_error_is_raised_again_as_its_own_class() -> None:

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import Effect, WakeUp
+from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, UnknownTask
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import model, service

@@ -10,7 +10,8 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import StoredMessage
 from signalbox.objects import service
-from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message, leads, method_call
+from signalbox.objects.machine.deadly_calls import leads
+from signalbox.objects.model import KEPT_WAKE_UP, CallRecord, Message, method_call
 from signalbox.objects.storage import kept_posts
 from tests.unit.cost_table import row_cost
 from tests.unit.objects.accounts import CODE, Objects, error_of, result_of

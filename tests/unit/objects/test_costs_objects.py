@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

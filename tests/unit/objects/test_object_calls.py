@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
-from signalbox.core.effects import WakeUp
 from signalbox.core.ports import Conflict
 from signalbox.core.problems import OtherBody, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.storage import read_mailbox

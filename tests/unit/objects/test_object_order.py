@@ -2,7 +2,7 @@
 
 from signalbox.core.limits import LIMITS
 from signalbox.objects.model import call_on_result, method_call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.objects.accounts import Objects, result_of
 from tests.unit.operations_platform import OperationsPlatform
 

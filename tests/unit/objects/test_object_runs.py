@@ -18,10 +18,11 @@ from signalbox.mailboxes.storage import Mailbox, header_put, read_mailbox
 from signalbox.objects import service
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.machine.classes import ObjectClass, read_only, send_task
-from signalbox.objects.model import Applied, Mark, Message, call_on_result, continuation_message, method_call
+from signalbox.objects.machine.deadly_calls import Mark
+from signalbox.objects.model import Applied, Message, call_on_result, continuation_message, method_call
 from signalbox.objects.problems import BadObjectCall
 from signalbox.tasks.service import failures
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.objects import accounts
 from tests.unit.objects.accounts import CODE, Counter, Objects, due_at, error_of, result_of
 from tests.unit.operations_platform import OperationsPlatform

@@ -12,7 +12,7 @@ from signalbox.mailboxes.storage import message_put
 from signalbox.objects import sweep
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import continuation_message, method_call
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.objects.accounts import Objects, due_at, result_of
 from tests.unit.operations_platform import OperationsPlatform
 

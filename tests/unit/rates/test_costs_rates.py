@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.rates import service
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest

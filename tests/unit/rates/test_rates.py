@@ -13,7 +13,7 @@ from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of, waits_of
 from signalbox.rates.problems import BadRate, NoRate
 from signalbox.rates.requests import AcquireRequest, RateSettings, RateWaitRequest, SettingsPatch
 from signalbox.rates.storage import wait_of
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 BAD_SETTINGS = ((0, 1), (-1, 1), ("60", 1), (True, 1), (float("inf"), 1), (30_001, 1), (60, 0), (60, 10_001), (60, 1.5))
@@ -100,7 +100,7 @@ def test_a_part_of_a_permit_that_has_come_back_is_kept(world: World) -> None:
         world.pass_time(0.7)
         world.acquired()
         service.patch(world.ports, "r", SettingsPatch({"burst": 2}))
-    assert world.rate().free(world.now) == 0
+    assert machine.free(world.rate(), world.now) == 0
     world.pass_time(0.9)
     assert world.acquired()
 
@@ -116,7 +116,7 @@ def test_a_refused_acquire_says_when_to_try_again(world: World) -> None:
 
 def test_a_repeated_acquire_takes_nothing(world: World) -> None:
     assert [world.acquired(id_="a"), world.acquired(id_="a"), world.acquired(id_="b")] == [True, True, True]
-    assert world.rate().free(world.now) == 0
+    assert machine.free(world.rate(), world.now) == 0
 
 
 def test_waits_are_granted_in_their_order_at_the_rate(world: World) -> None:
@@ -271,8 +271,8 @@ def test_limits_that_are_not_allowed_are_refused(per_minute: float, burst: int) 
 
 
 def test_intervals_are_never_shorter_than_the_rate() -> None:
-    assert Rate(7, 1).interval * 7 >= 60_000_000
-    assert Rate(500.0, 50).interval == 120_000
+    assert machine.interval(Rate(7, 1)) * 7 >= 60_000_000
+    assert machine.interval(Rate(500.0, 50)) == 120_000
 
 
 def test_a_record_is_read_as_it_was_written(world: World) -> None:

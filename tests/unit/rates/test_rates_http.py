@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.entries import Rate
-from signalbox.catalogue.refusals import CatalogueError
 from tests.unit.operations_platform import OperationsPlatform
 
 MEAL = {"table": "t", "seats": 5, "rounds": 1, "seat": 1, "meal": 1}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from signalbox import Function, RefersTo, add_resource, documents
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.history.model import HISTORY
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness

@@ -10,11 +10,11 @@ from signalbox import Function, RefersTo, add_resource, documents
 from signalbox.core.names import ANYONE, KIT
 from signalbox.core.ports import Put
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import path_of
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.links.service import refreshes
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 class Shelf:

@@ -13,11 +13,11 @@ from signalbox.core.names import KIT
 from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import path_of, wanted_path
+from signalbox.documents.model.stamped_contents import path_of, wanted_path
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 class ToDo:

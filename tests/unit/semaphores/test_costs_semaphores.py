@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.model.waiters import WaitAnswer

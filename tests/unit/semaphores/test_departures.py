@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.semaphores import service, tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query, Snapshot
 from signalbox.semaphores import service, tasks

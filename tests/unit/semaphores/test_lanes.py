@@ -13,14 +13,8 @@ from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import (
-    SemaphoreSettings,
-    SemaphoresQuery,
-    SettingsPatch,
-    SignalRequest,
-    WaitRequest,
-)
-from signalbox.testing.limits import replaced
+from signalbox.semaphores.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})

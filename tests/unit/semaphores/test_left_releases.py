@@ -12,7 +12,7 @@ from signalbox.semaphores import service, tasks
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.leases import Lease, parse_lease_id
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {"seat": 1})

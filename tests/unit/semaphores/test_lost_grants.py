@@ -8,7 +8,7 @@ from signalbox.core.ports import Delete
 from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 SILENT = LIMITS.claim_seconds + LIMITS.grant_silent_seconds + 1

@@ -6,7 +6,7 @@ import pytest
 
 from signalbox import Function, Lease, semaphore
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.problems import NoSemaphore

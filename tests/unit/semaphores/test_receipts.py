@@ -10,7 +10,7 @@ from signalbox.core.ports import Delete, Outcome, Query, Write
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})

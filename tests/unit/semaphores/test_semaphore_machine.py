@@ -23,7 +23,7 @@ from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import ENDED, State, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.semaphores.semaphore_states import (
     CALL,
     INCARNATION,

@@ -11,11 +11,12 @@ import pytest
 from signalbox.adapters import runtime
 from signalbox.core.ports import Change, Put, Query
 from signalbox.semaphores import service, tasks
+from signalbox.semaphores.machine.waits import retry_after_seconds
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, PAUSED
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import read_waiter
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 ROOT = Path(__file__).parents[3]
@@ -85,8 +86,8 @@ def test_a_refused_acquire_says_when_to_ask_again(fork: World) -> None:
 
 def test_the_time_to_ask_again_is_drawn_between_a_second_and_the_limit() -> None:
     draws = [n / 100 for n in range(100)]
-    assert {NOT_ACQUIRED.retry_after_seconds(jitter) for jitter in (*draws, 1.0)} == {1, 2, 3, 4}
-    assert {PAUSED.retry_after_seconds(jitter) for jitter in (*draws, 1.0)} == set(range(1, 61))
+    assert {retry_after_seconds(NOT_ACQUIRED, jitter) for jitter in (*draws, 1.0)} == {1, 2, 3, 4}
+    assert {retry_after_seconds(PAUSED, jitter) for jitter in (*draws, 1.0)} == set(range(1, 61))
 
 
 def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:

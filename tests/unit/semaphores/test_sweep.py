@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Put
@@ -10,7 +10,7 @@ from signalbox.core.times import EPOCH
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
-from signalbox.testing.clock import budget_of
+from signalbox.testing.manual_clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})

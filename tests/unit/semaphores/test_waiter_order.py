@@ -12,8 +12,8 @@ from signalbox.semaphores import service, sweep, tasks
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
-from signalbox.testing.limits import replaced
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

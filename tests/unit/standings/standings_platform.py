@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, DocumentEvent, Put, Query
 from signalbox.standings import tasks
-from signalbox.standings.model.yokes import StandingKey, Value, Yoke, YokeKey
-from signalbox.standings.service import standings, yokes
+from signalbox.standings.model.tallies import Value
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
+from signalbox.standings.service import reads, yokes
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -62,7 +63,7 @@ class StandingsPlatform(OperationsPlatform):
 
     def standing(self, kind: str, *parts: str) -> dict[str, Any]:
         """Return the numbers of a standing."""
-        shown = standings.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
+        shown = reads.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
         return {name: shown[name] for name in ("count", "sum", "average", "min", "max", "pending")}
 
     def another_writes(self, user: str, item: str, **data: Any) -> None:

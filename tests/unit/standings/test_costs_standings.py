@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import Declaration
+from signalbox.standings.model.declarations import Declaration
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
-from signalbox.standings.service import ranks, standings, yokes
+from signalbox.standings.service import declarations, ranks, reads, yokes
 from signalbox.testing.indexed_store import IndexedStore
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.cost_table import row_cost, total
 from tests.unit.standings.standings_platform import StandingsPlatform
 
@@ -47,7 +47,7 @@ def test_counting_a_yoke_of_a_quiet_item_and_user(world: StandingsPlatform) -> N
 
 
 def test_counting_a_yoke_of_a_declared_kind(world: StandingsPlatform) -> None:
-    standings.declare(world.ports, "fresh", Declaration(("fresh",)))
+    declarations.declare(world.ports, "fresh", Declaration(("fresh",)))
     assert world.yoke("ann", "tea", 4, fresh=True) == row_cost("standings", "event", "event_kinds", s=3)
 
 
@@ -106,7 +106,7 @@ def test_a_fold_run_of_several_pages_writes_the_standing_once(world: StandingsPl
 
 def test_reading_a_standing(world: StandingsPlatform) -> None:
     world.yoke("ann", "tea")
-    assert world.cost_of(lambda: standings.get_standing(world.ports, TEA)) == row_cost("standings", "get")
+    assert world.cost_of(lambda: reads.get_standing(world.ports, TEA)) == row_cost("standings", "get")
 
 
 def test_a_leaderboard_and_a_rank(world: StandingsPlatform) -> None:
@@ -134,7 +134,7 @@ def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:
     for user in "abc":
         world.yoke(user, "tea", 1)
         world.rest()
-    standings.begin_walk(world.ports, "night")
+    reads.begin_walk(world.ports, "night")
     yokes_page, counted_page, items, users = (world.run_task(world.tasks[0]) for _ in range(4))
     assert world.tasks == []
     assert yokes_page == row_cost("standings", "night_yoke", n=3)

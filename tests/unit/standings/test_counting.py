@@ -11,15 +11,17 @@ from signalbox.core.calls import Call
 from signalbox.core.formats import READS
 from signalbox.core.ports import Outcome, Ports, Put, Store, Write
 from signalbox.core.problems import BadValue, Contended, NewerFormat, Unavailable
-from signalbox.core.validation import check_write
+from signalbox.core.write_checks import check_write
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.standings import Declaration, Standing, Threshold
-from signalbox.standings.model.yokes import RESERVED, UNIT, StandingKey, Tally, YokeKey, number_of, units_of
+from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.declarations import Declaration, Threshold
+from signalbox.standings.model.tallies import UNIT, Tally, number_of, units_of
+from signalbox.standings.model.yokes import RESERVED, StandingKey, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
-from signalbox.standings.service import ranks, standings, yokes
+from signalbox.standings.service import declarations, ranks, reads, yokes
 from signalbox.standings.storage import VisitReads
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.recorded_log import RecordedLog
 from tests.unit.standings.standings_platform import StandingsPlatform, event, numbers
 
 
@@ -47,7 +49,7 @@ def test_another_value_adjusts_by_the_difference(world: StandingsPlatform) -> No
 
 
 def test_one_and_true_are_different_attributes(world: StandingsPlatform) -> None:
-    standings.declare(world.ports, "fresh", Declaration(("fresh",)))
+    declarations.declare(world.ports, "fresh", Declaration(("fresh",)))
     for fresh in (1, True):
         world.yoke("ann", "tea", fresh=fresh)
         world.rest()
@@ -59,7 +61,7 @@ def test_one_and_true_are_different_attributes(world: StandingsPlatform) -> None
 def test_a_declaration_with_another_payload_is_a_change(world: StandingsPlatform) -> None:
     for number, value in enumerate((1, True, True), 1):
         threshold = Threshold("count", 2, Call("user", "popular", {"n": value}))
-        changed = standings.declare(world.ports, "fresh", Declaration(("fresh",), (threshold,)))
+        changed = declarations.declare(world.ports, "fresh", Declaration(("fresh",), (threshold,)))
         assert changed.revision == min(number, 2)
 
 
@@ -250,7 +252,7 @@ def test_extremes_that_are_removed_together_are_those_of_no_yoke(world: Standing
 
 def test_a_threshold_that_several_yokes_cross_together_is_crossed_once(world: StandingsPlatform) -> None:
     threshold = Threshold("count", 2, Call("user", "popular", {}))
-    standings.declare(world.ports, "item", Declaration(("item",), (threshold,)))
+    declarations.declare(world.ports, "item", Declaration(("item",), (threshold,)))
     world.fold()
     put_together(world, ("a", "tea", 1), ("b", "tea", 2), ("c", "tea", 3))
     [task] = [task for task in world.tasks if task.task == "popular"]
@@ -375,7 +377,7 @@ def test_a_yoke_that_cannot_be_counted_ends_no_walk(world: StandingsPlatform, mo
         count(ports, keys, by_walk=by_walk)
 
     monkeypatch.setattr(tasks, "count", refuse_bob)
-    standings.begin_walk(world.ports, "night")
+    reads.begin_walk(world.ports, "night")
     world.fold()
     assert world.standing("item", "tea") == numbers(2)
     assert ("yoke refused, not counted", {"yoke": "bob~tea", "reason": "no"}) in world.reported
@@ -385,7 +387,7 @@ def test_a_record_that_cannot_be_read_ends_no_walk(world: StandingsPlatform) -> 
     for user in ("ann", "bob", "cyd"):
         world.put_yoke(user, "tea")
     world.store.commit([Put("counted/bob~tea", {"keys": "none"})])
-    standings.begin_walk(world.ports, "night")
+    reads.begin_walk(world.ports, "night")
     world.fold()
     assert world.standing("item", "tea") == numbers(2)
     assert ("yoke refused, not counted", {"yoke": "bob~tea", "reason": "'logged'"}) in world.reported
@@ -406,7 +408,7 @@ def test_a_standing_that_cannot_be_recounted_does_not_keep_the_others_from_it(
         return take_turn(ports, run, key, turn)
 
     monkeypatch.setattr(tasks, "take_turn", refuse_gin)
-    standings.begin_walk(world.ports, "night")
+    reads.begin_walk(world.ports, "night")
     world.fold()
     assert [world.standing("item", item)["count"] for item in ("gin", "tea")] == [7, 1]
     assert ("standing refused, not recounted", {"standing": "item/gin", "reason": "no"}) in world.reported

@@ -10,8 +10,9 @@ import pytest
 
 from signalbox.core.ports import Put, Snapshot
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.yokes import COUNTED, YOKES, StandingKey, Value, Yoke, YokeKey
-from signalbox.standings.service import standings
+from signalbox.standings.model.tallies import Value
+from signalbox.standings.model.yokes import COUNTED, YOKES, StandingKey, Yoke, YokeKey
+from signalbox.standings.service import reads
 from tests.unit.standings.virtual_time import VirtualTime
 
 A_SECOND = 500
@@ -66,7 +67,7 @@ def hot(request: pytest.FixtureRequest) -> tuple[Rush, int]:
 
 def test_nothing_of_a_rush_is_lost(hot: tuple[Rush, int]) -> None:
     made, seconds = hot
-    shown = standings.get_standing(made.reliable_ports(), ITEM)
+    shown = reads.get_standing(made.reliable_ports(), ITEM)
     assert (shown.standing.tally.count, shown.pending) == (A_SECOND * seconds, 0)
 
 
@@ -116,7 +117,7 @@ def test_after_a_rush_the_standing_is_written_directly_again() -> None:
     made.yoke(made.second + 2 * LIMITS.standing_quiet_seconds, "last")
     made.run()
     assert made.folds[ITEM.text] == folds
-    assert standings.get_standing(made.reliable_ports(), ITEM).standing.tally.count == 3 * A_SECOND + 1
+    assert reads.get_standing(made.reliable_ports(), ITEM).standing.tally.count == 3 * A_SECOND + 1
 
 
 def test_a_rush_of_ratings_keeps_the_extremes() -> None:
@@ -124,6 +125,6 @@ def test_a_rush_of_ratings_keeps_the_extremes() -> None:
     for index in range(A_SECOND * 3):
         made.yoke(index / A_SECOND, f"u{index}", 1 + index % 5)
     made.run()
-    standing = standings.get_standing(made.reliable_ports(), ITEM).standing
+    standing = reads.get_standing(made.reliable_ports(), ITEM).standing
     assert (standing.tally.count, standing.average, standing.min, standing.max) == (3 * A_SECOND, 3.0, 1, 5)
     assert made.writes.most(WINDOW_SECONDS)[0] <= WINDOW_SECONDS + 1

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Put
 from signalbox.core.problems import Unavailable
-from signalbox.standings import tasks
-from signalbox.standings.model.standings import Recount, Standing
+from signalbox.standings import machine, tasks
+from signalbox.standings.model.aggregates import Standing
 from signalbox.standings.model.yokes import StandingKey
-from signalbox.standings.service import standings
+from signalbox.standings.service import reads
 from signalbox.standings.storage import FoldReads
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.unit.standings.standings_platform import StandingsPlatform, numbers
 
 TEA = StandingKey("item", "tea")
@@ -40,7 +40,7 @@ def turns(world: StandingsPlatform) -> list[Effect]:
 
 
 def test_a_recount_of_several_pages_takes_a_task_for_each(world: StandingsPlatform) -> None:
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     ran = 0
     while waiting := turns(world):
         world.run_task(waiting[0])
@@ -53,7 +53,7 @@ def test_a_recount_of_several_pages_takes_a_task_for_each(world: StandingsPlatfo
 @pytest.mark.parametrize("pause", [0.0, 0.7, 3.0])
 def test_a_recount_ends_exact_while_yokes_come_and_go(world: StandingsPlatform, pause: float) -> None:
     """Between turns a yoke comes, one of the first goes, one in the middle changes, and one goes and comes back."""
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     turn = 0
     while waiting := turns(world):
         world.run_task(waiting[0])
@@ -71,7 +71,7 @@ def test_a_recount_ends_exact_while_yokes_come_and_go(world: StandingsPlatform, 
         len(values), sum(values), sum(values) / len(values), min=min(values), max=max(values)
     )
     assert [message for message, _ in world.reported] == [DRIFTED]
-    standings.begin_recount(world.ports, "again", TEA)
+    reads.begin_recount(world.ports, "again", TEA)
     world.fold()
     assert len(world.reported) == 1, "nothing had drifted"
 
@@ -88,7 +88,7 @@ def _left(turns_taken: int) -> list[int]:
 
 
 def test_a_turn_that_is_delivered_again_adds_nothing(world: StandingsPlatform) -> None:
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.run_task(first)
     [second] = turns(world)
@@ -103,7 +103,7 @@ def test_a_turn_that_is_delivered_again_adds_nothing(world: StandingsPlatform) -
 
 
 def test_a_turn_that_dies_after_its_commit_is_continued(world: StandingsPlatform) -> None:
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     [first] = turns(world)
     world.tasks.remove(first)
     world.refusal = Unavailable("the process dies")
@@ -117,7 +117,7 @@ def test_a_turn_that_dies_after_its_commit_is_continued(world: StandingsPlatform
 
 def test_a_recount_begins_again_when_a_sum_without_places_is_added(world: StandingsPlatform) -> None:
     """A fold run that read the standing just before the recount began replaces adjustments by their sum."""
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     world.run_task(turns(world)[0])
     world.unyoke("u00", "tea")  # the walk is past it
     world.yoke("new", "tea", 4)
@@ -131,7 +131,7 @@ def test_a_recount_begins_again_when_a_sum_without_places_is_added(world: Standi
 
 
 def test_the_night_recounts_a_large_standing_by_tasks_of_its_own(world: StandingsPlatform) -> None:
-    standings.begin_walk(world.ports, "night")
+    reads.begin_walk(world.ports, "night")
     world.fold()
     assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)
 
@@ -139,8 +139,8 @@ def test_the_night_recounts_a_large_standing_by_tasks_of_its_own(world: Standing
 def test_a_standing_whose_yokes_never_rest_is_reported_and_left(
     world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recount, "rests_under", lambda *_: False)
-    standings.begin_recount(world.ports, "run", TEA)
+    monkeypatch.setattr(machine, "is_at_rest", lambda *_: False)
+    reads.begin_recount(world.ports, "run", TEA)
     world.fold()
     assert [message for message, _ in world.reported] == ["standing is busy, not recounted"]
     assert Standing.from_record(world.store.read(TEA.path)[0].data).recount is None
@@ -148,7 +148,7 @@ def test_a_standing_whose_yokes_never_rest_is_reported_and_left(
 
 def test_what_a_turn_costs(world: StandingsPlatform) -> None:
     """The standing, its pages, the adjustments, the commit; then the time, for the task that follows."""
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     with replaced(recount_pages_max=5):
         cost = world.run_task(turns(world)[0])
     assert cost == Cost(round_trips=1 + 5 + 1 + 1 + 1 + 1, reads=1 + 15 + 1 + 1, writes=1, tasks=1)
@@ -170,6 +170,6 @@ def test_a_standing_that_cannot_be_read_does_not_hold_up_the_recount_of_the_othe
 @pytest.mark.parametrize("broken", [{}, {"yokes": 1}, {"crossed": 3}, {"yokes": "many"}])
 def test_a_recount_repairs_a_standing_that_cannot_be_read(world: StandingsPlatform, broken: dict[str, object]) -> None:
     world.store.commit([Put(TEA.path, broken)])
-    standings.begin_recount(world.ports, "run", TEA)
+    reads.begin_recount(world.ports, "run", TEA)
     world.fold()
     assert world.standing("item", "tea") == numbers(20, 190, 9.5, min=0, max=19)

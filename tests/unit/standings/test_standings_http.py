@@ -9,7 +9,7 @@ import pytest
 from signalbox import Function, standing_changed, standings
 from signalbox.core.ports import Put
 from signalbox.testing import Faults, Harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 
 @pytest.fixture

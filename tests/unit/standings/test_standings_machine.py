@@ -12,20 +12,13 @@ from signalbox.core.ports import Delete, Put, Snapshot
 from signalbox.standings import machine, tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
-from signalbox.standings.model.standings import (
-    Adjustment,
-    Counted,
-    Declaration,
-    Declarations,
-    Move,
-    Place,
-    Recount,
-    Standing,
-    Threshold,
-)
-from signalbox.standings.model.yokes import ZERO, StandingKey, Tally, Yoke, YokeKey
+from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
+from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
+from signalbox.standings.model.recounts import Move, Place, Recount
+from signalbox.standings.model.tallies import ZERO, Tally
+from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.storage import AdjustmentsPage
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEA = StandingKey("item", "tea")

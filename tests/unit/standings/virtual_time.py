@@ -25,9 +25,9 @@ from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Field
 from signalbox.standings import tasks
 from signalbox.standings.model.yokes import YOKES, YokeKey
-from signalbox.testing.clock import EPOCH
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.manual_clock import EPOCH
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.recorded_log import RecordedLog
 
 READ_SECONDS, COMMIT_SECONDS, RECORD_SECONDS = 0.02, 0.06, 0.0003
 """Of a call, and more for each record that it returns or writes: 400 of them take 0.12 s more."""

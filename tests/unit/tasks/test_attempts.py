@@ -4,7 +4,8 @@ import pytest
 
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import Unavailable
-from signalbox.tasks.model import Attempt, RetryLimits, Start
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import runs
 from tests.unit.operations_platform import OperationsPlatform
 

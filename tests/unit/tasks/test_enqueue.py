@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, Lease, Request, batch, critical_section, semaphore, sub_batch
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.batches.problems import BadBatch
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS

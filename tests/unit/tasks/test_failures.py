@@ -13,7 +13,7 @@ from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 
 TRACE = "00-11111111111111111111111111111111-2222222222222222-01"
 

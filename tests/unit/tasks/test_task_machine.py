@@ -6,7 +6,8 @@ from signalbox.core.ports import SERVER_TIME, Put
 from signalbox.core.problems import GaveUp, NotFound, Problem, Unavailable
 from signalbox.tasks.machine import attempts
 from signalbox.tasks.machine import failures as machine_failures
-from signalbox.tasks.model import Attempt, RetryLimits, Start, failure_path
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start, failure_path
 from signalbox.tasks.problems import Gone, StillRetried
 from signalbox.tasks.service import failures, runs
 from tests.unit.operations_platform import OperationsPlatform

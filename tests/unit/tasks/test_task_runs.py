@@ -12,11 +12,12 @@ from signalbox.core.effects import Json
 from signalbox.core.ports import Committed, Ports, Put, Write
 from signalbox.core.problems import BadValue, GaveUp, Problem, Unavailable
 from signalbox.semaphores.model.leases import Lease
-from signalbox.tasks.model import Attempt, RetryLimits, Start, TaskSubject
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
-from signalbox.testing.clock import ManualClock
-from signalbox.testing.log import RecordedLog
+from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.recorded_log import RecordedLog
 
 LEASE = {"semaphore": "s", "id": "w~1", "token": 1, "ends_at": "2026-01-01T00:00:00Z"}
 CLAIMED = Lease("s", "w~2", 2, datetime(2026, 1, 1, tzinfo=UTC))

@@ -8,11 +8,11 @@ import pytest
 
 from signalbox import Function, Problem, SubBatch, Unit, batch, rate, sub_batch
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.api import forget_liveness
 from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
@@ -20,7 +20,8 @@ from signalbox.rates import service
 from signalbox.rates import tasks as rates_tasks
 from signalbox.rates.model import waits_of
 from signalbox.rates.requests import RateSettings
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -283,7 +284,7 @@ def total_of(name: str) -> Cost:
     world = BatchHarness()
     service.put(world.ports, "openai", RateSettings(60, 2))
     spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, rate=name)
-    batches.populate(world.ports, "b", spec)
+    population.populate(world.ports, "b", spec)
     run_batch_task(world.ports, "expand", world.tasks.pop(0).payload)
     world.tasks.remove(next(task for task in world.tasks if task.task == "paint"))
     with measure() as cost:

@@ -8,15 +8,15 @@ import pytest
 
 from signalbox import Call, Completion, Function, Problem, SubBatch, Unit, batch, semaphore, sub_batch
 from signalbox.adapters import runtime
-from signalbox.adapters.meter import Cost, measure
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.tasks.machine.attempts import with_unit
-from signalbox.tasks.model import Attempt, RetryLimits
+from signalbox.tasks.machine.attempts import RetryLimits, with_unit
+from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -340,7 +340,7 @@ def total_of(name: str) -> Cost:
     harness = BatchHarness()
     service.put(harness.ports, "printers", SemaphoreSettings(PERMITS, 60))
     spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, semaphore=name)
-    batches.populate(harness.ports, "b", spec)
+    population.populate(harness.ports, "b", spec)
     run_batch_task(harness.ports, "expand", harness.tasks.pop(0).payload)
     harness.tasks.remove(next(task for task in harness.tasks if task.task == "paint"))
     with measure() as cost:

@@ -12,7 +12,7 @@ from signalbox.core.problems import Unavailable
 from signalbox.flows.api.runs import function_of
 from signalbox.testing import Faults, Harness, TaskFailed
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.platform import UnknownFunction
+from signalbox.testing.simulated_cloud import UnknownFunction
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,11 +9,11 @@ import pytest
 
 from signalbox.adapters.firestore.messages import refused_query
 from signalbox.catalogue import reading
-from signalbox.core import queries as core_queries
+from signalbox.core import composite_indexes
 from signalbox.core.ports import Put, Query, Snapshot
 from signalbox.core.problems import BadQuery, NeedsIndex, Unavailable
 from signalbox.core.queries import Condition, Order
-from signalbox.core.validation import full_order
+from signalbox.core.query_checks import full_order
 from signalbox.testing.indexed_store import IndexedStore
 from signalbox.testing.memory_store import MemoryStore
 from tests.simulation.__main__ import WORLDS
@@ -23,7 +23,7 @@ QUERY = Query("documents", (Condition(("a", "zip"), "==", 1),), (Order(("n",), d
 ENTRY = 'documents-a-zip-n: {collection: documents, fields: ["a.zip", "-n"]}'
 
 
-def store(*declared: core_queries.Index) -> IndexedStore:
+def store(*declared: composite_indexes.Index) -> IndexedStore:
     inner = MemoryStore(lambda: datetime(2026, 1, 1, tzinfo=UTC))
     inner.commit([Put(f"documents/{n}", {"a": {"zip": 1}, "n": n}) for n in (1, 2)])
     return IndexedStore(inner, declared)
@@ -38,7 +38,7 @@ def test_a_query_without_its_index_is_refused_with_the_entry_to_add() -> None:
 
 
 def test_a_query_with_its_index_is_answered() -> None:
-    declared = store(core_queries.parse("documents", ("a.zip", "-n")))
+    declared = store(composite_indexes.parse("documents", ("a.zip", "-n")))
     assert [each.id for each in declared.query(QUERY)] == ["2", "1"]
     assert declared.count(QUERY) == 2
 
@@ -94,7 +94,7 @@ def asked() -> list[Query]:
 def test_the_kits_own_queries_need_no_index_that_the_catalogue_does_not_declare(asked: list[Query]) -> None:
     declared = [index.parsed for index in reading.load().indexes.values()]
     assert {query.collection.rpartition("/")[2] for query in asked} >= ASKED_BY_THE_KIT
-    lacking = {core_queries.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
+    lacking = {composite_indexes.lacking(each.collection, each.where, full_order(each), declared) for each in asked}
     assert lacking == {None}
 
 

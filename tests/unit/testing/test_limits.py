@@ -5,7 +5,7 @@ import pytest
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import Limits
 from signalbox.critical_sections.limits import LIMITS as SECTION_LIMITS
-from signalbox.testing.limits import all_limits, owners_of, replaced
+from signalbox.testing.replaced_limits import all_limits, owners_of, replaced
 
 
 class OneLimits(Limits):

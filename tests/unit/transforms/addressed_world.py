@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 
 ADDRESS: dict[str, Any] = {

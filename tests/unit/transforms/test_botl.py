@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox.core.values import canonical
+from signalbox.core.json_values import canonical
 from signalbox.transforms import machine
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.problems import TransformFailed

@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.documents.limits import LIMITS
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import world as world
 

@@ -6,10 +6,10 @@ import pytest
 
 from signalbox.core.problems import BadKey, NotFound
 from signalbox.documents.requests import FindRequest
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
 from signalbox.transforms.problems import BadTransform, TransformFailed
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world
@@ -17,7 +17,7 @@ from tests.unit.transforms.addressed_world import world as world
 
 def test_a_put_embeds_the_output_of_the_fields_transform(world: OperationsPlatform) -> None:
     assert world.shown("897654") == {"key": "897654", "type": "Person", "name": "Fred", "address": SHOWN_FULL}
-    assert documents.find(
+    assert single_documents.find(
         world.ports, FindRequest.from_request(["address.fulladdr==1 thing st, stuffville 54321"], [], "", "")
     ).documents == [world.shown("897654")]
 
@@ -67,7 +67,7 @@ def test_a_missing_target_ignores_the_transform_and_so_does_a_link_to_itself(wor
         {"key": "p", "link_cycle": True},
     ]
     world.settle()
-    documents.delete(world.ports, "1234567")
+    single_documents.delete(world.ports, "1234567")
     world.settle()
     assert world.shown("897654")["address"] == {"key": "1234567", "link_missing": True}
     world.put("1234567", **ADDRESS)

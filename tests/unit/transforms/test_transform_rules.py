@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadKey, BadValue, Problem, TooDeep, TooLarge
-from signalbox.transforms import model
+from signalbox.transforms import model, requests
 from signalbox.transforms.limits import LIMITS as TRANSFORMS_LIMITS
 from signalbox.transforms.problems import BadTransform
 
@@ -26,7 +26,7 @@ from signalbox.transforms.problems import BadTransform
     ],
 )
 def test_a_transform_that_may_produce_an_object_round_trips(transform: Any) -> None:
-    assert model.transform_from_record(model.transform_to_record(model.check_transform(transform))) == transform
+    assert model.transform_from_record(model.transform_to_record(requests.check_transform(transform))) == transform
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_transform_that_may_produce_an_object_round_trips(transform: Any) -> N
 )
 def test_a_transform_that_never_produces_an_object_is_refused(transform: Any) -> None:
     with pytest.raises(BadTransform):
-        model.check_transform(transform)
+        requests.check_transform(transform)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_transform_that_never_produces_an_object_is_refused(transform: Any) ->
 )
 def test_unclosed_braces_are_refused_with_their_field(transform: Any, field: str) -> None:
     with pytest.raises(BadTransform) as refusal:
-        model.check_transform(transform)
+        requests.check_transform(transform)
     assert refusal.value.field == field
 
 
@@ -74,13 +74,13 @@ def nested(levels: int) -> Any:
 )
 def test_a_transform_with_values_that_no_document_holds_is_refused(transform: Any, problem: type[Problem]) -> None:
     with pytest.raises(problem):
-        model.check_transform(transform)
+        requests.check_transform(transform)
 
 
 @pytest.mark.parametrize("name", ["key", "", "a/b", ".", "__x__", "x" * 1_501, "\x00"])
 def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadKey):
-        model.check_transform_name(name)
+        requests.check_transform_name(name)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"botl": 5}, {"botl": "{"}])

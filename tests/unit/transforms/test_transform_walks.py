@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core import outbox
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Outcome, Put, Write
 from signalbox.core.problems import Unavailable
-from signalbox.documents.service import documents
+from signalbox.documents.service import single_documents
 from signalbox.links import tasks
 from signalbox.links.limits import LIMITS as LINKS_LIMITS
 from signalbox.links.service import refreshes
 from signalbox.transforms import service
-from signalbox.transforms.model import PutTransformRequest
+from signalbox.transforms.requests import PutTransformRequest
 from tests.unit.operations_platform import OperationsPlatform
 from tests.unit.transforms.addressed_world import ADDRESS, FULL, SHOWN_FULL
 from tests.unit.transforms.addressed_world import world as world
@@ -104,7 +104,7 @@ def test_a_walk_marks_a_target_before_it_copies_it() -> None:
     world.settle()
     service.put(world.ports, PutTransformRequest.from_request("address", FULL))
     world.settle()
-    documents.delete(world.ports, "t")
+    single_documents.delete(world.ports, "t")
     refreshes.fan_out(world.ports, put)
     world.settle()
     assert world.shown("p")["address"] == {"key": "t", "link_missing": True}

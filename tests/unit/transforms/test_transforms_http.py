@@ -8,7 +8,7 @@ import flask
 import pytest
 from flask.testing import FlaskClient
 
-from signalbox.adapters.meter import Cost
+from signalbox.adapters.cost_meter import Cost
 from signalbox.core.paging import Listing
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS

@@ -18,19 +18,19 @@ from pathlib import Path
 
 from aiohttp import web
 
-from signalbox_infra.local.chaos import Chaos, parse
-from signalbox_infra.local.cloud_tasks.configuration import read_queues
-from signalbox_infra.local.cloud_tasks.context import QueueContext
-from signalbox_infra.local.cloud_tasks.dispatcher import Dispatcher
-from signalbox_infra.local.cloud_tasks.errors import RpcError
-from signalbox_infra.local.cloud_tasks.identity import Identity, new_private_key
-from signalbox_infra.local.cloud_tasks.messages import Message
-from signalbox_infra.local.cloud_tasks.progress import Executions
+from signalbox_infra.local.cloud_tasks.api_errors import RpcError
+from signalbox_infra.local.cloud_tasks.grpc_server import serve
+from signalbox_infra.local.cloud_tasks.http_delivery import Dispatcher
+from signalbox_infra.local.cloud_tasks.http_endpoints import application
+from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_infra.local.cloud_tasks.protobuf_messages import Message
+from signalbox_infra.local.cloud_tasks.queue_configuration import read_queues
 from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
 from signalbox_infra.local.cloud_tasks.queue_rules import Tombstones
-from signalbox_infra.local.cloud_tasks.server import serve
-from signalbox_infra.local.cloud_tasks.status import application
-from signalbox_infra.local.cloud_tasks.storage import TaskStorage
+from signalbox_infra.local.cloud_tasks.shared_by_queues import QueueContext
+from signalbox_infra.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_infra.local.cloud_tasks.task_attempts import Executions
+from signalbox_infra.local.injected_faults import Chaos, parse
 
 HOUSEKEEPING_SECONDS = 60
 PRIVATE_KEY = "oidc private key"

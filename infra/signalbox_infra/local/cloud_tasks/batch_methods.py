@@ -14,9 +14,9 @@ from google.longrunning import operations_pb2  # type: ignore[import-untyped]  #
 from google.protobuf import empty_pb2
 from google.rpc import code_pb2, status_pb2
 
-from signalbox_infra.local.cloud_tasks.errors import RpcError, invalid_argument, not_stored, task_not_found
-from signalbox_infra.local.cloud_tasks.messages import Message, new_progress, set_seconds, task_view
-from signalbox_infra.local.cloud_tasks.methods import TaskMethods
+from signalbox_infra.local.cloud_tasks.api_errors import RpcError, invalid_argument, not_stored, task_not_found
+from signalbox_infra.local.cloud_tasks.api_methods import TaskMethods
+from signalbox_infra.local.cloud_tasks.protobuf_messages import Message, new_progress, set_seconds, task_view
 from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
 
 CREATES_MAX = 100

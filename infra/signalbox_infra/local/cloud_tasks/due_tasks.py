@@ -9,8 +9,8 @@ import heapq
 import itertools
 from dataclasses import dataclass, field
 
-from signalbox_infra.local.cloud_tasks.messages import Message
-from signalbox_infra.local.cloud_tasks.progress import Progress
+from signalbox_infra.local.cloud_tasks.protobuf_messages import Message
+from signalbox_infra.local.cloud_tasks.task_attempts import Progress
 
 GONE = -1
 NOT_QUEUED = 0

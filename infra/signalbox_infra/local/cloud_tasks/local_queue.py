@@ -10,11 +10,18 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from signalbox_infra.local.cloud_tasks.context import QueueContext
 from signalbox_infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
-from signalbox_infra.local.cloud_tasks.messages import RUNNING, Message, new_progress, rates_of, retries_of, seconds_of
-from signalbox_infra.local.cloud_tasks.progress import UNAVAILABLE, DispatchResult, Progress
+from signalbox_infra.local.cloud_tasks.protobuf_messages import (
+    RUNNING,
+    Message,
+    new_progress,
+    rates_of,
+    retries_of,
+    seconds_of,
+)
 from signalbox_infra.local.cloud_tasks.queue_rules import Counts, Throttle
+from signalbox_infra.local.cloud_tasks.shared_by_queues import QueueContext
+from signalbox_infra.local.cloud_tasks.task_attempts import UNAVAILABLE, DispatchResult, Progress
 
 MINUTE_SECONDS = 60.0
 ENDED_MAX = 100_000  # times that are kept: above 1,600 attempts a second the count is too small

@@ -6,11 +6,16 @@ Queues that are named at the start are created or reconfigured; others are uncha
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from signalbox_infra.local.cloud_tasks.context import QueueContext
-from signalbox_infra.local.cloud_tasks.errors import invalid_argument, queue_exists, queue_name_used, queue_not_found
+from signalbox_infra.local.cloud_tasks.api_errors import (
+    invalid_argument,
+    queue_exists,
+    queue_name_used,
+    queue_not_found,
+)
 from signalbox_infra.local.cloud_tasks.local_queue import LocalQueue
-from signalbox_infra.local.cloud_tasks.messages import RUNNING, Message
-from signalbox_infra.local.cloud_tasks.validation import QUEUE_FORMAT, QUEUE_NAME
+from signalbox_infra.local.cloud_tasks.protobuf_messages import RUNNING, Message
+from signalbox_infra.local.cloud_tasks.request_validation import QUEUE_FORMAT, QUEUE_NAME
+from signalbox_infra.local.cloud_tasks.shared_by_queues import QueueContext
 
 QUEUE_TOMBSTONE_SECONDS = 3 * 24 * 3600
 """How long the real service keeps the name of a deleted queue."""

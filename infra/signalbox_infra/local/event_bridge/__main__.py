@@ -15,10 +15,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from signalbox_infra.local.chaos import parse
 from signalbox_infra.local.event_bridge.deliver import Deliverer
 from signalbox_infra.local.event_bridge.inbox import Inbox
 from signalbox_infra.local.event_bridge.receive import Receiver
+from signalbox_infra.local.injected_faults import parse
 
 
 def arguments() -> argparse.ArgumentParser:

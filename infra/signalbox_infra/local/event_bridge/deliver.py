@@ -19,9 +19,9 @@ from contextlib import suppress
 import aiohttp
 from aiohttp import web
 
-from signalbox_infra.local.chaos import Chaos
 from signalbox_infra.local.event_bridge.cloudevent import Event
 from signalbox_infra.local.event_bridge.inbox import Inbox
+from signalbox_infra.local.injected_faults import Chaos
 
 CONCURRENT_MAX = 16
 CONCURRENT_WHILE_RECEIVING = 3

@@ -25,7 +25,7 @@ from signalbox.catalogue.project import Project
 from signalbox.core.ports import Change, Delete, Must, Put, Query, Snapshot, Store
 from signalbox.core.times import microseconds
 from signalbox_infra import http_client
-from signalbox_infra.local.services.child import StackError
+from signalbox_infra.local.services.service_process import StackError
 
 EXPORT_SECONDS_MAX = 120
 STATE_FILE = "saved.json"

@@ -19,9 +19,9 @@ from signalbox.catalogue.reading import Catalogue
 from signalbox_infra import http_client
 from signalbox_infra.console.actions import REASON_HEADER, action_of, logged_body
 from signalbox_infra.console.routes import Console
-from signalbox_infra.local import pausing
+from signalbox_infra.local import queue_pauses
 from signalbox_infra.local.functions import spans
-from signalbox_infra.status.report import QueueNow
+from signalbox_infra.status.status_lines import QueueNow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -59,7 +59,7 @@ class LocalQueues:
     def _change(self, method: str, name: str) -> None:
         chosen = settings()
         try:
-            getattr(pausing.queues_client(chosen), method)(name=pausing.queue_path(chosen, name))
+            getattr(queue_pauses.queues_client(chosen), method)(name=queue_pauses.queue_path(chosen, name))
         except GoogleAPICallError as error:
             raise http_client.HttpError(str(error)) from error
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from signalbox.adapters.cost_meter import MeteredQueue
 from signalbox.adapters.http.invocations import InvocationFailed
 from signalbox.adapters.http.responses import problem_response
-from signalbox.adapters.meter import MeteredQueue
 from signalbox.catalogue.reading import Function
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Log, TaskQueue

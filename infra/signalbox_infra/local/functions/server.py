@@ -2,9 +2,9 @@
 
 Each function is loaded by functions-framework, as in the cloud, and mounted at ``/`` + its URL segment. The framework
 is made for one function in each process: it leaves the function's name in the environment, keeps a registry by name,
-and imports the modules of the function's folder under top-level names. `signalbox.testing.platform` removes these
-traces after each function, so functions must not import their own files while they handle a request. `iam` refuses what
-the cloud would refuse, and `door` the requests of other sites' pages.
+and imports the modules of the function's folder under top-level names. `signalbox.testing.simulated_cloud` removes
+these traces after each function, so functions must not import their own files while they handle a request. `iam`
+refuses what the cloud would refuse, and `door` the requests of other sites' pages.
 
 Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
 each worker connects by itself, when it starts or at its first request.
@@ -30,7 +30,7 @@ from signalbox.adapters.settings import settings
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
-from signalbox.testing import platform
+from signalbox.testing import simulated_cloud
 from signalbox_infra.console.routes import own_answer
 from signalbox_infra.deployments import Deployment, deployments_of
 from signalbox_infra.local.functions import spans
@@ -109,7 +109,7 @@ def mounted(catalogue: Catalogue) -> "WSGIApplication":
 def _loaded(deployment: Deployment) -> "tuple[WSGIApplication, Sequence[Route]]":
     """Return a deployment's application, and the routes at which people call it."""
     function = deployment.function
-    app = platform.load(function.name, function.folder, function.signature_type)
+    app = simulated_cloud.load(function.name, function.folder, function.signature_type)
     routes = app.extensions.get(EXTENSION, ()) if "people" in function.invoked_by else ()
     has_tasks = "queue" in function.invoked_by and deployment.part != cloud_run.PEOPLE
     ended = _ended_at_its_timeout(app, function.timeout_seconds) if has_tasks else app
@@ -142,7 +142,7 @@ def _in_its_place(app: "WSGIApplication", part: str) -> "WSGIApplication":
 def _unknown(environ: "WSGIEnvironment") -> "WSGIApplication":
     """Return an application that gives up a task of a function that the catalogue does not have (any more)."""
     segment, _, rest = environ["PATH_INFO"].lstrip("/").partition("/")
-    app = platform.application(Function(segment.replace("-", "_")))
+    app = simulated_cloud.application(Function(segment.replace("-", "_")))
     return lambda inner, start_response: app({**inner, "PATH_INFO": f"/{rest}"}, start_response)
 
 

@@ -9,7 +9,7 @@ from signalbox.catalogue.project import PACKAGES, Project, is_test
 from signalbox_infra.local.reloading.reload import NotReloaded
 from signalbox_infra.local.reloading.watcher import Watcher
 from signalbox_infra.local.stack import Stack, StackError
-from signalbox_infra.packaging.imports import LIBRARY
+from signalbox_infra.packaging.imported_modules import LIBRARY
 
 NAMED_MAX = 2
 LIBRARY_FOLDER = PACKAGES / LIBRARY

@@ -13,12 +13,12 @@ from signalbox.catalogue.project import KIT, PACKAGES
 from signalbox.catalogue.reading import Catalogue, CatalogueError
 from signalbox_infra.local.logs.tracebacks import summary
 from signalbox_infra.local.reloading.source_errors import source_errors
-from signalbox_infra.local.services.child import Service
 from signalbox_infra.local.services.command_lines import services
-from signalbox_infra.local.services.layout import StackLayout, with_catalogue
+from signalbox_infra.local.services.ports_and_sockets import StackLayout, with_catalogue
+from signalbox_infra.local.services.service_process import Service
 from signalbox_infra.local.services.supervisor import Supervisor
-from signalbox_infra.packaging.checks import check_all
-from signalbox_infra.packaging.imports import LIBRARY, PackagingError
+from signalbox_infra.packaging.function_checks import check_all
+from signalbox_infra.packaging.imported_modules import LIBRARY, PackagingError
 
 FUNCTIONS = "functions"
 

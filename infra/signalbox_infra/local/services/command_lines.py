@@ -9,17 +9,17 @@ from typing import Any
 
 from signalbox.catalogue.project import KIT
 from signalbox_infra import http_client
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 from signalbox_infra.local.functions import gunicorn_hooks, spans
-from signalbox_infra.local.own_environment import own_environment
-from signalbox_infra.local.services.child import RETIRED_SECONDS_MAX
-from signalbox_infra.local.services.environment import environment_of
-from signalbox_infra.local.services.layout import StackLayout
+from signalbox_infra.local.services.function_settings import environment_of
+from signalbox_infra.local.services.ports_and_sockets import StackLayout
+from signalbox_infra.local.services.service_process import RETIRED_SECONDS_MAX
 from signalbox_infra.local.services.supervisor import Service
 from signalbox_infra.local.store import firestore_emulator
+from signalbox_infra.local.store.embedded_store_process import ADDRESS, KEY
+from signalbox_infra.local.store.emulator_triggers import EmulatorEvents
 from signalbox_infra.local.store.firestore_emulator import Emulator
-from signalbox_infra.local.store.store_service import ADDRESS, KEY
-from signalbox_infra.local.store.triggers import EmulatorEvents
+from signalbox_infra.local.user_variables import own_environment
 
 RESPONSE_SECONDS_MAX = 1.0
 THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
@@ -94,8 +94,8 @@ def _store(layout: StackLayout) -> Service:
     file = layout.databases / "store.pickle"
     return Service(
         "store",
-        _module("signalbox_infra.local.store.store_service", f"--port={port}", f"--file={file}"),
-        ready=lambda: processes.listens(port),
+        _module("signalbox_infra.local.store.embedded_store_process", f"--port={port}", f"--file={file}"),
+        ready=lambda: child_processes.listens(port),
         environment={name: text for name, text in functions_environment(layout).items() if name in OF_THE_STORE},
         loses="its documents were in memory and are gone",
     )

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from signalbox_infra.local import processes
-from signalbox_infra.local.services.child import Child, Service, StackError
+from signalbox_infra.local import child_processes
+from signalbox_infra.local.services.service_process import Child, Service, StackError
 
 __all__ = ["Service", "StackError", "Supervisor"]
 
@@ -60,7 +60,7 @@ class Supervisor:
         """SIGKILL a service with all its child processes. It is restarted."""
         self.check()
         if process := self._children[name].process:
-            processes.kill(process)
+            child_processes.kill(process)
 
     def replace(self, service: Service) -> str:
         """Start a newer version of a service next to the one that serves, and switch to it once it has loaded.
@@ -132,8 +132,8 @@ class Supervisor:
     def _stop_all(self) -> None:
         running = [process for child in self._children.values() for process in child.running]
         for process in running:
-            processes.signal_group(process, processes.SIGTERM)
+            child_processes.signal_group(process, child_processes.SIGTERM)
         for process in running:
-            processes.stop(process)
+            child_processes.stop(process)
         for result in tuple(self._awaited):
             result.cancel()

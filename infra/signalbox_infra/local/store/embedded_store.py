@@ -21,7 +21,7 @@ from google.events.cloud.firestore import DocumentEventData
 from signalbox.adapters.settings import Settings
 from signalbox.core.document_patterns import matches
 from signalbox.core.ports import Snapshot, Store
-from signalbox.testing.delivery import fill_record
+from signalbox.testing.deliveries import fill_record
 from signalbox.testing.memory_store import MemoryStore, Record
 
 POST_SECONDS_MAX = 10.0

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from signalbox_infra import http_client
-from signalbox_infra.local import processes
+from signalbox_infra.local import child_processes
 
 HOW_TO_GET_IT = (
     "install Java 21 and the Google Cloud SDK, then: gcloud components install cloud-firestore-emulator "
@@ -74,7 +74,7 @@ class Running:
         """End the emulator if this process started it. Its data is lost. A second stop has no effect."""
         if self.process:
             atexit.unregister(self.stop)
-            processes.kill(self.process)  # it has nothing to save
+            child_processes.kill(self.process)  # it has nothing to save
 
     def __enter__(self) -> Self:
         return self
@@ -113,16 +113,16 @@ class Emulator:
     def archive_classes(self) -> None:
         """Make `class_archive`: start the emulator, let it load its classes, and end it. Raises `EmulatorError`."""
         self.class_archive.unlink(missing_ok=True)
-        host = f"127.0.0.1:{processes.free_port()}"
+        host = f"127.0.0.1:{child_processes.free_port()}"
         java, *options = self.command(int(host.rpartition(":")[2]))
         with tempfile.TemporaryDirectory(dir=sys.prefix) as folder, Path(folder, "log").open("wb") as log:
             archive = Path(folder, "classes.jsa")
             command = [java, f"-XX:ArchiveClassesAtExit={archive}", *options]
-            running = Running(host, processes.start(command, output=log))
+            running = Running(host, child_processes.start(command, output=log))
             _wait_until_ready(running, Path(log.name))
             assert running.process, "it was just started"
             _load_classes(host)
-            processes.stop(running.process, grace_seconds=READY_SECONDS)
+            child_processes.stop(running.process, grace_seconds=READY_SECONDS)
             archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
@@ -133,10 +133,10 @@ class Emulator:
         """
         if self.host:
             return Running(self.host)
-        host = f"127.0.0.1:{port or processes.free_port()}"
+        host = f"127.0.0.1:{port or child_processes.free_port()}"
         with tempfile.NamedTemporaryFile(prefix="firestore-emulator-", suffix=".log") as log:
             command = self.command(int(host.rpartition(":")[2]), functions_port)
-            running = Running(host, processes.start(command, output=log.file))
+            running = Running(host, child_processes.start(command, output=log.file))
             atexit.register(running.stop)
             _wait_until_ready(running, Path(log.name))
         return running
@@ -168,9 +168,11 @@ def answers(host: str) -> bool:
 
 def _wait_until_ready(running: Running, log: Path) -> None:
     process = running.process
-    if process and not processes.wait_until(lambda: answers(running.host), process, timeout_seconds=READY_SECONDS):
+    if process and not child_processes.wait_until(
+        lambda: answers(running.host), process, timeout_seconds=READY_SECONDS
+    ):
         running.stop()
-        raise EmulatorError(f"The Firestore emulator did not come up at {running.host}: {processes.tail(log)}")
+        raise EmulatorError(f"The Firestore emulator did not come up at {running.host}: {child_processes.tail(log)}")
 
 
 def _load_classes(host: str) -> None:

@@ -6,7 +6,7 @@ from signalbox.core.ports import Store
 from signalbox.flows.storage.listings import INDEXES
 from signalbox.testing.indexed_store import IndexedStore
 from signalbox_infra.local.store.embedded_store import embedded_store
-from signalbox_infra.local.store.store_service import RemoteStore, address
+from signalbox_infra.local.store.embedded_store_process import RemoteStore, address
 
 
 def local_store(settings: Settings) -> Store:

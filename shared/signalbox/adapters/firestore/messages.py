@@ -20,6 +20,7 @@ from google.cloud.firestore_v1.types import query as types
 from grpc import StatusCode
 
 from signalbox.adapters.firestore.values import decode, decode_fields, field_path, fill, fill_timestamp, timestamp
+from signalbox.core.composite_indexes import Index, lacking
 from signalbox.core.formats import check_record
 from signalbox.core.ports import (
     REMOVE,
@@ -41,9 +42,11 @@ from signalbox.core.ports import (
     snapshot_bytes,
 )
 from signalbox.core.problems import BadQuery, BadValue, NeedsIndex, TooLarge, Unavailable
-from signalbox.core.queries import ID, Condition, Field, Index, Order, lacking
-from signalbox.core.record_values import NAN_RANK, NULL_RANK, RECORD_BYTES_MAX, order_key
-from signalbox.core.validation import full_order, is_descending, is_server_value, operands
+from signalbox.core.queries import ID, Condition, Field, Order
+from signalbox.core.query_checks import full_order, is_descending, operands
+from signalbox.core.record_values import RECORD_BYTES_MAX
+from signalbox.core.value_order import NAN_RANK, NULL_RANK, order_key
+from signalbox.core.write_checks import is_server_value
 
 _Write = WriteType.pb()
 

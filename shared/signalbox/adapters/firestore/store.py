@@ -23,7 +23,6 @@ from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrp
 from google.cloud.firestore_v1.types import firestore as types
 from grpc import StatusCode
 
-from signalbox.adapters.clock import random_id
 from signalbox.adapters.firestore.messages import (
     MissingIndex,
     code_numbered,
@@ -41,11 +40,13 @@ from signalbox.adapters.firestore.messages import (
     write_result,
 )
 from signalbox.adapters.firestore.values import decode, field_path, timestamp
+from signalbox.adapters.system_clock import random_id
 from signalbox.core.keys import check_path
 from signalbox.core.ports import Committed, Guard, Outcome, Query, Snapshot, Write
 from signalbox.core.problems import Problem, TooLarge, Unavailable
 from signalbox.core.queries import Field
-from signalbox.core.validation import COMMIT_BYTES_MAX, check_commit, check_each, check_query, check_write
+from signalbox.core.query_checks import check_query
+from signalbox.core.write_checks import COMMIT_BYTES_MAX, check_commit, check_each, check_write
 
 READ_SECONDS = 5.0
 """Timeout of an attempt. A read takes milliseconds and does not wait for locks; two attempts fit into any deadline."""

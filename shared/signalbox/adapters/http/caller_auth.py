@@ -34,9 +34,9 @@ from google.auth import jwt
 
 from signalbox.adapters.http.cloud_run import SIGNATURE_REMOVED, identity_header
 from signalbox.adapters.settings import settings
-from signalbox.core.identity import CLOCK_SKEW_SECONDS, Expected, User, check_claims, user_from_claims
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import PermissionDenied, Problem, Unauthenticated, Unavailable
+from signalbox.core.token_claims import CLOCK_SKEW_SECONDS, Expected, User, check_claims, user_from_claims
 
 FETCH_SECONDS_MAX = 5.0
 """Timeout of a fetch: a task that waits longer should be retried."""

@@ -22,7 +22,7 @@ import re
 import flask
 
 from signalbox.adapters.settings import settings
-from signalbox.core.identity import account_of
+from signalbox.core.token_claims import account_of
 
 SIGNATURE_REMOVED = ".SIGNATURE_REMOVED_BY_GOOGLE"
 

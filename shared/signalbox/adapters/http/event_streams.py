@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.http.responses import Response
 from signalbox.core.problems import Unavailable
 

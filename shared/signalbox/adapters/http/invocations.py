@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.bodies import parse, render
+from signalbox.adapters.http.json_bodies import parse, render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
 from signalbox.core.lazy_dataclasses import dataclass

@@ -14,10 +14,10 @@ from zlib import crc32
 import flask
 
 from signalbox.adapters import runtime, tracing
+from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.adapters.logs import Headers, given_trace, noted, traced, traceparent_of
-from signalbox.adapters.meter import Cost, measure
 from signalbox.adapters.settings import served_name, settings
-from signalbox.core import identity
+from signalbox.core import authors
 from signalbox.core.lazy_dataclasses import dataclass
 
 STATUS_UNHANDLED = 500
@@ -58,13 +58,13 @@ def logged_request(function: str, headers: Headers, kind: str, **labels: object)
     that is written in the meantime.
     """
     started = time.perf_counter()
-    author = identity.author_of_function(function)
+    author = authors.author_of_function(function)
     with (
         tracing.request(f"{function} {kind}", given_trace(headers), {"function": function, **labels}) as span,
         traced(span.traceparent or traceparent_of(headers)),
         measure() as cost,
         noted() as durations,
-        identity.acting(author),
+        authors.acting(author),
         handled_by(function),
     ):
         log_entry = LogEntry(span=span)

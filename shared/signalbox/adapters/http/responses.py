@@ -9,7 +9,7 @@ from typing import Any
 
 import flask
 
-from signalbox.adapters.http.bodies import render
+from signalbox.adapters.http.json_bodies import render
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import InvalidFields, Problem, Unavailable
 

@@ -22,8 +22,8 @@ from werkzeug.datastructures import ETags, MultiDict
 from werkzeug.http import parse_etags
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
 from signalbox.adapters.http.cloud_run import calling_account
+from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,
@@ -34,11 +34,12 @@ from signalbox.adapters.http.responses import (
     unavailable_response,
 )
 from signalbox.adapters.settings import settings
-from signalbox.core import identity
+from signalbox.core import authors
+from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json
-from signalbox.core.identity import AUTHOR, User
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from signalbox.core.token_claims import User
 
 ANY_ORIGIN = "*"
 
@@ -315,7 +316,7 @@ class Routes:
             if route.method == method:
                 parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
-                with identity.acting(_author(request, user)):
+                with authors.acting(_author(request, user)):
                     return route.handler(parsed, **parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
@@ -331,9 +332,9 @@ class Routes:
 def _author(request: flask.Request, user: User | None) -> str:
     """Return the author of a request's writes: its user, else the account that calls, else this function."""
     if user:
-        return identity.author_of_user(user.id)
+        return authors.author_of_user(user.id)
     account = calling_account(request)
-    return identity.author_of_account(account) if account else AUTHOR.get()
+    return authors.author_of_account(account) if account else AUTHOR.get()
 
 
 def _no_route(methods: list[str], requested: str) -> Problem:

@@ -58,7 +58,7 @@ failures that `failures_max` tolerates.
     cancelled  parent    none       on_failure, then, parent         cancel, failure, child
     cancelled  replaced  none       on_complete, on_failure, parent  cancel
 
-Pages do not change the header: `page_start` and `check_repeat` decide whether a page may follow.
+Pages do not change the header: `pages` decides whether a page may follow.
 
 The second machine is the counter tree: what follows from a node, after a child was propagated to it or when a walk
 reaches it. A node is full when all of its children were propagated to it: before the seal all that a node of its level
@@ -83,11 +83,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal
 
 from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine.pages import page_start
 from signalbox.batches.model import tree
-from signalbox.batches.model.batches import REPLACED, Counts, EndMark, Header, Loaded, PageStart, digest
+from signalbox.batches.model.headers import REPLACED, Counts, Header
+from signalbox.batches.model.pages import Loaded
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
@@ -125,36 +127,7 @@ def deadline_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect
     return (replace(run.effect_for("deadline"), not_before=header.deadline_at),)
 
 
-# --- pages and the seal ---
-
-
-def takes_pages(header: Header, number: int) -> bool:
-    """Return whether a call may add this page. If not, the call can only be a repeat."""
-    return header.state == "open" and number >= header.first_pages
-
-
-def page_start(header: Header, number: int, previous: Loaded) -> PageStart:
-    """Return where a page begins; `previous` is what is stored under the number before.
-
-    Raises `PageOutOfOrder` or `BatchSealed` if the page cannot follow.
-    """
-    if number < header.first_pages:
-        raise PageOutOfOrder("This page belongs to the call that created the batch. Repeat that call.", field="page")
-    if number == 0:
-        return PageStart()
-    if previous is None:
-        raise PageOutOfOrder(f"Load page {number - 1} first.", field="page")
-    if isinstance(previous, EndMark):
-        raise BatchSealed(f"The batch was sealed at {number - 1} pages.", field="page")
-    return previous.end
-
-
-def check_repeat(held: Loaded, number: int, units: Sequence[Any]) -> None:
-    """Check that the page stored under this number has the same units. Raises `OtherBody` or `BatchSealed`."""
-    if isinstance(held, EndMark):
-        raise BatchSealed(f"The batch was sealed at {number} pages.", field="page")
-    if held is None or held.digest != digest(list(units)):
-        raise OtherBody(f"Page {number} was loaded with other units. Add these as a later page.", field="page")
+# --- the seal ---
 
 
 def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, now: datetime) -> Decided:

@@ -33,8 +33,9 @@ from itertools import pairwise
 from typing import Any
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.batches import Header, Page
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, rated_record, spread
 from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, UnitRecord
 from signalbox.core.calls import Call

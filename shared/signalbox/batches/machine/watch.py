@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.batches import Header
+from signalbox.batches.model.headers import Header
 from signalbox.batches.model.units import UnitRecord
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS

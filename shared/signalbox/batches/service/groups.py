@@ -16,8 +16,9 @@ from typing import Any
 from signalbox.batches import storage
 from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.watch import ENDED_AT
-from signalbox.batches.model.batches import Page, header_of, loaded
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import header_of
+from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Node, PageNode, counters, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.service import propagation

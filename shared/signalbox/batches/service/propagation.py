@@ -16,7 +16,7 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import lifecycle
 from signalbox.batches.machine.lifecycle import Decided, NextStep
 from signalbox.batches.model import tree
-from signalbox.batches.model.batches import Header, header_of_run
+from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import PASSED, BatchRun, Counter, Node, NodeRecord, PageNode
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform

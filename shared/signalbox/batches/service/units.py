@@ -19,18 +19,11 @@ from signalbox.batches.limits import LIMITS
 from signalbox.batches.machine import units as machine
 from signalbox.batches.machine.lifecycle import end_tasks
 from signalbox.batches.machine.watch import ENDED_AT
-from signalbox.batches.model.batches import Page, header_of, loaded
 from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import header_of
+from signalbox.batches.model.pages import Page, loaded
 from signalbox.batches.model.tree import FAILURES, UNITS, BatchRun, Counter, header_path
-from signalbox.batches.model.units import (
-    FirstRuns,
-    GroupRuns,
-    PlacedUnit,
-    Retries,
-    UnitOutcome,
-    UnitRecord,
-    first_runs,
-)
+from signalbox.batches.model.units import FirstRuns, GroupRuns, PlacedUnit, Retries, UnitOutcome, UnitRecord, first_runs
 from signalbox.batches.service import groups, propagation
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -218,7 +211,7 @@ def expand_page(ports: Ports, run: BatchRun, number: int) -> None:
         groups.expand(ports, run, number, page, read)
     elif page is not None and page.task is not None:
         placed = ready(ports, page, page.units(run, number))
-        ports.queue.create(_unit_tasks(placed, [read], {}))
+        ports.queue.create(tasks_of(placed, [read], {}))
 
 
 def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
@@ -249,7 +242,7 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
         of_groups = groups.lost(ports, run, number, page, lost)
         ports.queue.create([*ends, *machine.group_tasks(of_groups, page, read.read_time)])
         return
-    ports.queue.create([*ends, *_unit_tasks(ready(ports, page, lost), [read], {})])
+    ports.queue.create([*ends, *tasks_of(ready(ports, page, lost), [read], {})])
     chains = {unit.index % page.concurrency: unit for unit in reversed(lost)} if page.concurrency else {}
     for first in chains.values():
         _repeat_ahead(ports, first)
@@ -302,7 +295,7 @@ def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
     if found is not None:
         number, page, read = found
         following = page.units(unit.run, number)[index - page.first]
-        ports.queue.create(_unit_tasks([following], [read], {}))
+        ports.queue.create(tasks_of([following], [read], {}))
 
 
 def _page_with(ports: Ports, unit: PlacedUnit, index: int) -> tuple[int, Page, Snapshot] | None:
@@ -323,79 +316,13 @@ def _page(ports: Ports, run: BatchRun, number: int, index: int) -> tuple[int, Pa
     return (number, page, read) if isinstance(page, Page) and page.holds(index) else None
 
 
-def _unit_tasks(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
+def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
     """Return the units' tasks with the payloads of the pages that were read, and `payload` merged over each."""
     pages = {snapshot.path: page for snapshot in read if isinstance(page := loaded(snapshot.data), Page)}
     return machine.unit_tasks(units, pages, payload, read[0].read_time)
 
 
 # --- retries ---
-
-
-def retry_all(run: BatchRun, retries: Retries, after: int) -> Effect:
-    """Return the task that retries all failed units after an index, or from the first with -1."""
-    return _retrying(run, retries, after, after=after)
-
-
-def retry_named(run: BatchRun, retries: Retries, indexes: Sequence[int]) -> Sequence[Effect]:
-    """Return the tasks that retry named units, each those of a page."""
-    chunks = [indexes[at : at + LIMITS.units_listed_max] for at in range(0, len(indexes), LIMITS.units_listed_max)]
-    return [_retrying(run, retries, at, units=chunk) for at, chunk in enumerate(chunks)]
-
-
-def _retrying(run: BatchRun, retries: Retries, at: int, **units: Any) -> Effect:
-    call = {"call": retries.call, "called_at": retries.called_at, "payload": retries.payload}
-    return run.effect_for("retry", retries.call, at, **units, **call)
-
-
-def retry_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> None:
-    """Retry a page of the failed units after an index, once the task for the next page is enqueued."""
-    found = storage.read_outcomes(ports, run, "failed", None if after < 0 else after)
-    if len(found) == LIMITS.units_listed_max:
-        last = UnitRecord.from_record(found[-1].data or {})
-        ports.queue.create([retry_all(run, retries, last.unit.index)])
-    _enqueue_retries(ports, run, retries, found)
-
-
-def retry_units(ports: Ports, run: BatchRun, retries: Retries, indexes: Sequence[int]) -> None:
-    """Retry those of the units that failed."""
-    _enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)))
-
-
-def _enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot]) -> None:
-    """Enqueue the next attempt of the units that failed. A repeat finds the tasks' names taken."""
-    failed = [record.unit.next_attempt() for one in found if (record := _failure(one, retries)) is not None]
-    if failed:
-        numbers = sorted({unit.page for unit in failed})
-        ports.queue.create(_unit_tasks(failed, ports.store.read(*map(run.page_path, numbers)), retries.payload))
-
-
-def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, indexes: Sequence[int] | None) -> None:
-    """Enqueue the tasks that begin the chains of a retry: of the named units, or of all failed units.
-
-    For all failed units this is one task, with the number of chains and the time of the call. So a repeat of the call
-    under its key begins no other chains, even if it finds another number of failed units.
-    """
-    if indexes is not None:
-        _create_chains(ports, run, machine.chains_of_named(chain, concurrency, indexes))
-    elif failed := storage.count_units(ports, run, "failed"):
-        [whole] = machine.chains_of_all(chain, run.incarnation, 1)
-        chains = min(concurrency, failed)
-        ports.queue.create([run.effect_for("retry", chain.call, chain=whole.to_record(), chains=chains)])
-
-
-def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
-    """Begin a chain of retries, continue it after so many looks at its next unit, or divide it into several."""
-    if chains > 1:
-        _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))
-    else:
-        retry_next(ports, run, chain, looks)
-
-
-def _create_chains(ports: Ports, run: BatchRun, chains: Sequence[Retries]) -> None:
-    tasks = [run.effect_for("retry", one.call, at, chain=one.to_record()) for at, one in enumerate(chains)]
-    for at in range(0, len(tasks), CORE_LIMITS.outbox_tasks_max):
-        ports.queue.create(tasks[at : at + CORE_LIMITS.outbox_tasks_max])
 
 
 def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> None:
@@ -408,7 +335,7 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
         unit = following.next_attempt(rest)
         page, child = ports.store.read(unit.page_path, header_path(unit.sub_batch_id()))
         has_begun = storage.has_sub_batch(ports, unit, header_of(child.data))
-        if has_begun or ports.queue.create(_unit_tasks([unit], [page], chain.payload)):
+        if has_begun or ports.queue.create(tasks_of([unit], [page], chain.payload)):
             look_again(ports, unit, looks if machine.chain_from(unit) == chain else 0)
         return
 
@@ -434,11 +361,11 @@ def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple
     """Iterate over the units of a chain to retry, each with the part of the chain after it."""
     found = _units_in_range(ports, run, chain) if chain.rest is None else _named_units(ports, run, chain)
     for snapshot, rest in found:
-        if (record := _failure(snapshot, chain)) is not None:
+        if (record := failure_to_retry(snapshot, chain)) is not None:
             yield record.unit, rest
 
 
-def _failure(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
+def failure_to_retry(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
     """Return the record of a unit to retry: one that failed before the retry was requested."""
     record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
     is_retried = record is not None and record.outcome.state == "failed" and _is_retried(snapshot, retries)

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 from typing import Any
 
-from signalbox.client.aio.paging import pages
+from signalbox.client.aio.lease_renewal import sleep
+from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport, lines_of
-from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import Answer, Patience
+from signalbox.client.answers import Answer
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
+from signalbox.client.retries import Patience
 
 UNITS_A_REQUEST = 2_000
 """Units that `populate` holds in memory and sends at once."""

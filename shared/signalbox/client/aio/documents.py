@@ -5,10 +5,11 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from signalbox.client.aio.paging import pages
+from signalbox.client.aio.lease_renewal import sleep
+from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
-from signalbox.client.aio.waiting import sleep
-from signalbox.client.machine import Answer, Group
+from signalbox.client.answers import Answer
+from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
 from signalbox.client.requests import conditions, given, keyed
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator
 
-from signalbox.client.aio.paging import pages
+from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.model import Json, TaskCall
 from signalbox.client.requests import given

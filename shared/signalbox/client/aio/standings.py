@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from signalbox.client.aio.paging import pages
+from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.model import Json, StandingShown
 from signalbox.client.requests import MISSING, given, keyed

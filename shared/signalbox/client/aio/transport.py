@@ -8,11 +8,13 @@ from typing import Any
 
 import httpx
 
-from signalbox.client.aio.waiting import in_thread, sleep
+from signalbox.client.aio.lease_renewal import in_thread, sleep
+from signalbox.client.answers import Answer
+from signalbox.client.event_reader import EventReader
 from signalbox.client.identity import Fetch, Tokens, default_token
-from signalbox.client.machine import Answer, Answered, Attempts, EventReader
 from signalbox.client.model import Event, Json
 from signalbox.client.requests import Request, request
+from signalbox.client.retries import Answered, Attempts
 
 TIMEOUT_SECONDS = 60.0
 """Timeout of one attempt. The longest call that waits at the function waits for 30 seconds."""

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.answers import Answer
+from signalbox.client.blocking.lease_renewal import sleep
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport, lines_of
-from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import Answer, Patience
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
 from signalbox.client.requests import MISSING, given, keyed, lines, request
+from signalbox.client.retries import Patience
 
 UNITS_A_REQUEST = 2_000
 """Units that `populate` holds in memory and sends at once."""

@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.answers import Answer
+from signalbox.client.blocking.lease_renewal import sleep
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
-from signalbox.client.blocking.waiting import sleep
-from signalbox.client.machine import Answer, Group
+from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
 from signalbox.client.requests import conditions, given, keyed
 

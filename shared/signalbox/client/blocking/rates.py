@@ -4,7 +4,7 @@
 import uuid
 from collections.abc import Iterator
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.model import Json, TaskCall
 from signalbox.client.requests import given

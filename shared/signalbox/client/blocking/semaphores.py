@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.answers import Answer
+from signalbox.client.blocking.lease_renewal import Repeated, sleep
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
-from signalbox.client.blocking.waiting import Repeated, sleep
 from signalbox.client.identity import NoIdentity
-from signalbox.client.machine import Answer, Patience, retry_after_seconds
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
 from signalbox.client.requests import given, keyed
+from signalbox.client.retries import Patience, retry_after_seconds
 
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from signalbox.client.blocking.paging import pages
+from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.model import Json, StandingShown
 from signalbox.client.requests import MISSING, given, keyed

@@ -65,6 +65,19 @@ ID_CHARACTERS = 16
 Decided = Decision[Section, bool]
 
 
+# --- states of a run ---
+
+
+def phase(run: Run, now: datetime) -> Phase:
+    """Return the progress of a run at a time: its task is enqueued, has claimed it, may be retried, or is lost."""
+    if run.ends_at is not None and now < run.ends_at:
+        return Phase.CLAIMED
+    last_sign_at = run.ends_at or run.granted_at + timedelta(seconds=run.call.delay_seconds)
+    if now >= last_sign_at + timedelta(seconds=LIMITS.section_lost_seconds):
+        return Phase.LOST
+    return Phase.GRANTED if run.ends_at is None else Phase.EXPIRED
+
+
 # --- commands ---
 
 
@@ -100,7 +113,7 @@ def claim(key: str, section: Section, grant: int, delivery: str, now: datetime) 
     run = section.run
     if run is None or run.grant != grant:
         return Decision(section, None)
-    if run.phase(now) is Phase.CLAIMED:
+    if phase(run, now) is Phase.CLAIMED:
         if run.holder != delivery:
             raise Unavailable("another delivery of this run may still be running")
         return Decision(section, run.lease(key))
@@ -129,7 +142,7 @@ def end(key: str, section: Section, token: int, now: datetime) -> Decided:
 def _advance(key: str, section: Section, now: datetime) -> Decided:
     """Grant the next run if nothing runs and it is due; if it is due later, enqueue a wake task unless one exists."""
     run, next_ = section.run, section.next
-    if run is not None and run.phase(now) is Phase.LOST:
+    if run is not None and phase(run, now) is Phase.LOST:
         return _grant_again(key, section, run, now)
     if run is not None or next_ is None:
         return Decision(section, next_ is None)

@@ -28,15 +28,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeGuard
 
-from signalbox.core import keys, record_values, values
+from signalbox.core import json_values, keys, record_values
+from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.record_values import Path
-from signalbox.core.values import same
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model import Content, Size, size_max, size_of, without_key
+from signalbox.documents.model.sizes import Size, size_max, size_of
+from signalbox.documents.model.stamped_contents import Content, without_key
 from signalbox.transforms import machine as botl
-from signalbox.transforms.model import valid_transform_name
 from signalbox.transforms.problems import TransformFailed
+from signalbox.transforms.requests import valid_transform_name
 
 TOO_LARGE = "link_too_large"
 
@@ -207,7 +208,7 @@ def fits_with_any_marks(content: Content, size: Size) -> bool:
     longer = {TOO_LARGE: content}
     links = _links_in(content)
     marked = size + Size(links * TOO_LARGE_SIZE.bytes, links * TOO_LARGE_SIZE.index_entries)
-    return marked.fits_into(size_max()) and values.fits(longer)
+    return marked.fits_into(size_max()) and json_values.fits(longer)
 
 
 def _links_in(value: Any) -> int:
@@ -260,7 +261,7 @@ def _steps(at: Path, copy: Content, above: str) -> list[_Step]:
     for levels in range(1, LIMITS.link_levels_max + 1):
         whole = levels == LIMITS.link_levels_max or not is_nested_link(copy)
         nested = copy if whole else cut(copy, above, levels, TOO_LARGE)
-        if not values.fits(nested, at):
+        if not json_values.fits(nested, at):
             break
         steps.append(_Step(nested, size_of(nested).at_least(steps[-1].counted)))
         if same(nested, copy):

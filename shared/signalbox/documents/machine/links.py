@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Any
 
 from signalbox.core import record_values
+from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import TooLarge
 from signalbox.core.record_values import Path
-from signalbox.core.values import same
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.copies import (
     TOO_LARGE,
@@ -31,18 +31,9 @@ from signalbox.documents.machine.copies import (
     fits_with_any_marks,
     fitted,
 )
-from signalbox.documents.model import (
-    RESERVED,
-    Content,
-    Document,
-    Size,
-    hops_of,
-    record_size,
-    size_limits_text,
-    size_max,
-    value_at,
-)
-from signalbox.transforms.model import valid_transform_name
+from signalbox.documents.model.sizes import Size, record_size, size_limits_text, size_max
+from signalbox.documents.model.stamped_contents import RESERVED, Content, Document, hops_of, value_at
+from signalbox.transforms.requests import valid_transform_name
 
 # --- links ---
 

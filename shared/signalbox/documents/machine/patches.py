@@ -31,15 +31,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NoReturn
 
-from signalbox.core import record_values, values
+from signalbox.core import json_values, record_values
+from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.core.record_values import Path
-from signalbox.core.values import same
 from signalbox.documents.machine.copies import CUT_MARKS, Embedding, field_of, is_nested_link
 from signalbox.documents.machine.links import bare, embed_links, links_of, with_copies
-from signalbox.documents.model import Content, value_at, without_key
+from signalbox.documents.model.stamped_contents import Content, value_at, without_key
 from signalbox.documents.problems import CannotWriteBack, EditsACopy, StaleCopy
 
 
@@ -77,7 +77,7 @@ class SourceEdit:
 
 
 def _refuse(edit: CopyEdit) -> NoReturn:
-    source = values.canonical(edit.copy["key"])
+    source = json_values.canonical(edit.copy["key"])
     detail = (
         f"This is a copy of the document {source}: edit that document, send nothing but the key, "
         "or write back with write_back=true."
@@ -118,16 +118,16 @@ class ShownCopies:
         self._copies = dict(links_of(content))
         self._places: dict[str, dict[str, Path]] = {}
         for at, copy in self._copies.items():
-            self._places.setdefault(values.canonical(copy["key"]), {}).setdefault(values.canonical(copy), at)
+            self._places.setdefault(json_values.canonical(copy["key"]), {}).setdefault(json_values.canonical(copy), at)
 
     def seen_in(self, link: Content, at: Path, null: Null) -> tuple[Path, Content] | None:
         """Return the copy that a link in a patch was read from, with its place, or None if the document shows none.
 
         It is the copy at the link's own place, unless another copy of the same key shows exactly the link's members.
         """
-        text = values.canonical(link["key"])
+        text = json_values.canonical(link["key"])
         places = list(self._places.get(text, {}).values())
-        if at in self._copies and values.canonical(self._copies[at]["key"]) == text:
+        if at in self._copies and json_values.canonical(self._copies[at]["key"]) == text:
             places.insert(0, at)
         shown = [(place, self._copies[place]) for place in places]
         unchanged = ((place, copy) for place, copy in shown if not would_change(copy, link, null))
@@ -136,7 +136,7 @@ class ShownCopies:
 
 def would_change(copy: Content, patch: Content, null: Null) -> bool:
     """Return whether a patch would change a copy."""
-    return values.canonical(merged_json(copy, patch, null)) != values.canonical(copy)
+    return json_values.canonical(merged_json(copy, patch, null)) != json_values.canonical(copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ def _stale(edit: SourceEdit) -> StaleCopy:
 
 
 def _refused(reason: str, key: Any, place: Path) -> CannotWriteBack:
-    return CannotWriteBack(f"{reason} (key {values.canonical(key)}).", field=record_values.field_name(place))
+    return CannotWriteBack(f"{reason} (key {json_values.canonical(key)}).", field=record_values.field_name(place))
 
 
 def _is_cut(copy: Content) -> bool:

@@ -23,13 +23,20 @@ from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Outcome, Ports, Snapshot, WriteResult
 from signalbox.core.problems import Problem, TooLarge, Unavailable
 from signalbox.core.record_values import map_bytes
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import COLLECTION, METADATA_FIELDS, RESERVED, Content, StoredDocument, path_of
+from signalbox.documents.model import stamped_contents
+from signalbox.documents.model.stamped_contents import (
+    COLLECTION,
+    METADATA_FIELDS,
+    RESERVED,
+    Content,
+    StoredDocument,
+    path_of,
+)
 from signalbox.documents.requests import BulkPutRequest, PutRequest
-from signalbox.documents.service.documents import put
+from signalbox.documents.service.single_documents import put
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.records import Found, noted
 from signalbox.documents.storage.writes import DocumentWrite, put_write, write_each
@@ -209,6 +216,6 @@ def _metadata_of(snapshot: Snapshot) -> Snapshot:
     if snapshot.data is None:
         return snapshot
     reserved = snapshot.data.get(RESERVED)
-    if model.is_large(snapshot.data):
+    if stamped_contents.is_large(snapshot.data):
         reserved = {**(reserved if isinstance(reserved, dict) else {}), "large": True}
     return replace(snapshot, data={RESERVED: reserved})

@@ -32,7 +32,7 @@ from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import links_of
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import (
+from signalbox.documents.model.stamped_contents import (
     COLLECTION,
     GOES_WITH,
     RESOURCE_SEPARATOR,

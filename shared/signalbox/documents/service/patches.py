@@ -28,9 +28,9 @@ from signalbox.core.record_values import Path
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links, patches
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import Content, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
-from signalbox.documents.service.documents import check_precondition
+from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded, is_transform
 from signalbox.documents.storage.records import Found, needs_header, noted, read_whole

@@ -22,7 +22,7 @@ from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Po
 from signalbox.core.problems import Contended, OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import Content, path_of
+from signalbox.documents.model.stamped_contents import Content, path_of
 from signalbox.documents.problems import BadTransaction
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.storage import embedded_copies

@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import Path
-from signalbox.core.values import same
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import (
     TOO_LARGE,
@@ -33,16 +33,12 @@ from signalbox.documents.machine.copies import (
     nested_to,
     sizes_by_depth,
 )
-from signalbox.documents.model import (
-    Content,
-    Document,
-    Size,
-    content_of,
-    path_of,
-)
+from signalbox.documents.model.sizes import Size
+from signalbox.documents.model.stamped_contents import Content, Document, content_of, path_of
 from signalbox.documents.storage.records import Found, log_header, noted
 from signalbox.history.model import HISTORY
-from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path, valid_transform_name
+from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path
+from signalbox.transforms.requests import valid_transform_name
 
 # --- inputs of links ---
 

@@ -9,7 +9,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import TooLarge
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import Content, Document, StoredDocument, document_json, wanted_path
+from signalbox.documents.model.stamped_contents import Content, Document, StoredDocument, document_json, wanted_path
 from signalbox.history.model import HISTORY, header_path
 
 

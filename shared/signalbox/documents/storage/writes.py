@@ -15,24 +15,32 @@ from itertools import accumulate
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.identity import AUTHOR
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.record_values import map_bytes
 from signalbox.core.times import microseconds
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.links import bare, link_fields, link_keys
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model import RESERVED, Author, Content, Document, StoredDocument, document_json, wanted_path
+from signalbox.documents.model import stamped_contents
+from signalbox.documents.model.stamped_contents import (
+    RESERVED,
+    Author,
+    Content,
+    Document,
+    StoredDocument,
+    document_json,
+    wanted_path,
+)
 from signalbox.documents.storage.records import Found
-from signalbox.history import machine as history
 from signalbox.history import model as history_model
-from signalbox.history.machine import Recorded, State
+from signalbox.history.machine import kept_versions as history
+from signalbox.history.machine.kept_versions import Recorded, State
 from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 
@@ -71,9 +79,9 @@ def put_write(
 ) -> DocumentWrite:
     """Return the write by which a user replaces what was read. Raises a `Problem` if the content cannot be stored.
 
-    `header` is that of the document's log, if the write needs it (`reads.needs_header`).
+    `header` is that of the document's log, if the write needs it (`records.needs_header`).
     """
-    linked = model.linked_after_put(before.document) or before.wanted
+    linked = stamped_contents.linked_after_put(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)
 
 
@@ -92,7 +100,7 @@ def document_write(
     Raises `TooLarge` if no record can contain it.
     """
     read, document = before.record, before.document
-    after = model.stamped(document, content, author, read.read_time, linked=linked, hops=hops)
+    after = stamped_contents.stamped(document, content, author, read.read_time, linked=linked, hops=hops)
     assert after.stamp is not None, "stamped above"
     etag, recorded = after.stamp.etag, Recorded(mark=after.history)
     if author == "put":
@@ -110,7 +118,7 @@ def document_write(
 def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
     """Return the writes that delete an existing document, guarded by its read.
 
-    `header` is that of the document's log, if the deletion needs it (`reads.needs_header`).
+    `header` is that of the document's log, if the deletion needs it (`records.needs_header`).
     """
     write = Delete(before.record.path, before.record.guard)
     rule = HISTORY.rule_of(before.key, before.content)
@@ -197,7 +205,7 @@ def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect
 
     The task does the same as an event without data.
     """
-    if not model.is_large(before.data) and not model.is_large(after):
+    if not stamped_contents.is_large(before.data) and not stamped_contents.is_large(after):
         return ()
     event_id = _event_id(before, after)
     payload = {"event": event_id, "work": {"written": before.id}}

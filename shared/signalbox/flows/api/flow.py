@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
 
 from signalbox.adapters.settings import settings
-from signalbox.core.calls import check_plain
 from signalbox.core.codec import JSON, Codec, codec_of
+from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import SCALARS
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem

@@ -13,10 +13,10 @@ from signalbox.adapters import runtime
 from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
-from signalbox.adapters.http.tasks import TaskDelivery
-from signalbox.adapters.rows import write_archive
+from signalbox.adapters.http.task_deliveries import TaskDelivery
+from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
-from signalbox.core import calls
+from signalbox.core import flow_hooks
 from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
@@ -32,7 +32,8 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
-from signalbox.tasks.model import Attempt, RetryLimits, TaskContext
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, TaskContext
 
 
 class InFlow(RuntimeError):
@@ -200,5 +201,5 @@ def _refusal() -> Exception | None:
     return InFlow(text) if is_running() else None
 
 
-calls.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
+flow_hooks.install_flow_hooks(_object_command, _note_created, is_replayed, note_refused)
 runtime.refuse_where(_refusal)

@@ -15,8 +15,9 @@ from types import CoroutineType, GeneratorType, TracebackType
 from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
-from signalbox.core.calls import Awaited, Call
+from signalbox.core.calls import Call
 from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
+from signalbox.core.flow_hooks import Awaited
 from signalbox.core.json_types import type_errors
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS

@@ -47,9 +47,10 @@ from logging import LogRecord
 from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
-from signalbox.core.calls import Call, check_plain
+from signalbox.core.calls import Call
 from signalbox.core.codec import JSON, WrongValue, decode
 from signalbox.core.effects import name_of
+from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import copied
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS

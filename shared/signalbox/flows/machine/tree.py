@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
 
-from signalbox.core.calls import Awaited
+from signalbox.core.flow_hooks import Awaited
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument, Problem
 from signalbox.flows.machine.commands import CONTINUE_AS_NEW, Command, ContinueAsNew, HeldLock, branches_in

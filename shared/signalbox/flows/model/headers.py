@@ -200,6 +200,11 @@ class FlowHeader:
         """The number of flows above this one."""
         return self.parent.depth if self.parent else 0
 
+    def awaited(self, wait: Wait) -> Wait | None:
+        """Return what the code waits for at the path of a wait; None for nothing, or a wait of another execution."""
+        is_pending = wait.execution_id == self.execution_id and wait.path in self.pending
+        return self.pending[wait.path] if is_pending else None
+
     def ended(self, end: End) -> Self:
         """Return the header of the ended flow."""
         waits: dict[str, Any] = {"pending": {}, "running": {}, "cancel_waits": False, "leases": {}}

@@ -14,12 +14,13 @@ from typing import Any
 
 from signalbox.core import outbox
 from signalbox.core.calls import Call
-from signalbox.core.effects import complete_wake_ups, name_of
+from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Ports, Snapshot
 from signalbox.core.problems import OtherBody, TooLarge
 from signalbox.core.times import EPOCH
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.headers import forked_header
 from signalbox.flows.machine.stuck import Stuck, checked_json

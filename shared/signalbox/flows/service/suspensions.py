@@ -3,11 +3,12 @@
 from dataclasses import replace
 from datetime import datetime
 
-from signalbox.core.effects import Decision, complete_wake_ups
+from signalbox.core.effects import Decision
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.times import rfc3339
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.machine.effects import repeat_flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import FlowHeader

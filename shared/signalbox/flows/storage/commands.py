@@ -25,11 +25,12 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
-from signalbox.core.effects import Effect, name_of, wake_up
+from signalbox.core.effects import Effect, name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH
+from signalbox.core.wake_ups import wake_up
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.commands import Batch, Lock, ObjectCall, RatePermits, Renew, Sleep, Step, SubFlow
 from signalbox.flows.machine.effects import (

@@ -11,7 +11,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import REMOVE, Change, Delete, Put, Snapshot, Write
 from signalbox.core.problems import TooLarge
 from signalbox.core.times import EPOCH
-from signalbox.core.validation import check_commit
+from signalbox.core.write_checks import check_commit
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import archive_effect, carry_flow, release_effect, wake_at_deadline, wake_flow
 from signalbox.flows.machine.headers import check_log, new_entries, next_header

@@ -13,12 +13,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.batches.model.batches import Header, Page, header_of
+from signalbox.batches.model.headers import Header, header_of
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.tree import header_path as batch_path
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.batches.requests import BatchSpec, SealRequest
-from signalbox.batches.service import batches
+from signalbox.batches.service import lifecycle, pages, population
 from signalbox.batches.storage import count_loaded
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
@@ -106,7 +107,7 @@ def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> B
     task = Call(function, ACT_ON_RUN, wanted.payload(batch, _time_of(before, read)))
     spec = BatchSpec(task=task, per_task=LIMITS.flow_bulk_per_task)
     try:
-        status = batches.populate(ports, batch, spec).status
+        status = population.populate(ports, batch, spec).status
     except OtherBody:
         if before is None:  # another repeat has created it since, with its own time
             return act_on_all(ports, function, wanted, key)
@@ -138,8 +139,8 @@ def _check_count(ports: Ports, runs: Runs) -> None:
 def _populated(ports: Ports, batch: str, runs: Runs) -> int:
     """Load the runs that a batch does not have yet, and seal it. Return the number of its units."""
     page, after = _loaded(ports, batch)
-    appended = batches.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
-    return batches.seal(ports, batch, SealRequest(appended.page)).counts.size
+    appended = pages.add_units(ports, batch, page, ({"id": run} for run in _ids(ports, runs, after)))
+    return lifecycle.seal(ports, batch, SealRequest(appended.page)).counts.size
 
 
 def _loaded(ports: Ports, batch: str) -> tuple[int, str]:

@@ -18,16 +18,17 @@ from contextlib import suppress
 from typing import Any, Self
 
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
-from signalbox.batches.service.batches import populate_whole
+from signalbox.batches.service import lifecycle
+from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
-from signalbox.core.effects import Json, complete_wake_ups
+from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.effects import wake_flow
 from signalbox.flows.machine.stuck import step_outcome
@@ -46,7 +47,8 @@ from signalbox.rates.requests import RateWaitRequest
 from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.model import Attempt, RetryLimits, Start
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import runs
 
 Code = Callable[[None, Start], Json]
@@ -122,8 +124,8 @@ def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
         ports.queue.create(complete_wake_ups([wake_flow(base, step.function)], header.read_time))
         return True
     flow = header_of(header, step.address)
-    pending = flow.pending.get(step.wait.path) if flow and flow.execution_id == step.wait.execution_id else None
-    if pending is not None and pending.attempt <= step.wait.attempt:
+    awaited = flow.awaited(step.wait) if flow else None
+    if awaited is not None and awaited.attempt <= step.wait.attempt:
         return False
     ports.log.info("step not started, since its flow does not wait for it", flow=base, path=step.wait.path)
     return True
@@ -298,12 +300,12 @@ def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
     address, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
     [read] = ports.store.read(header_path(address.base))
     flow = header_of(read, address)
-    return flow is not None and flow.execution_id == wait.execution_id and wait.path in flow.pending
+    return flow is not None and flow.awaited(wait) is not None
 
 
 def _cancel_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
-        batches.cancel(ports, _child_id(payload))
+        lifecycle.cancel(ports, _child_id(payload))
 
 
 def _post_error(ports: Ports, payload: Mapping[str, Any], problem: Problem) -> None:

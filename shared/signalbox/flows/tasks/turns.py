@@ -14,11 +14,12 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from signalbox.core.calls import check_ran
-from signalbox.core.effects import Effect, complete_wake_ups, name_of
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.flow_hooks import check_ran
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.claims import Carrier
 from signalbox.flows.machine.commands import Inline

@@ -29,10 +29,10 @@ from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult, is_full
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.record_values import map_bytes
-from signalbox.documents import model as documents
 from signalbox.documents.machine import links, reactions
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import (
+from signalbox.documents.model import stamped_contents as documents
+from signalbox.documents.model.stamped_contents import (
     COLLECTION,
     Content,
     Document,

@@ -20,7 +20,7 @@ page is not found there, and nothing is written.
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
-from signalbox.core import values
+from signalbox.core import json_values
 from signalbox.core.effects import Decision
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
@@ -29,20 +29,13 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.documents import model as documents
 from signalbox.documents.machine import links
-from signalbox.documents.model import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
+from signalbox.documents.model import stamped_contents as documents
+from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
-from signalbox.links.model import (
-    CURRENT,
-    VERIFICATIONS,
-    Finding,
-    Verification,
-    run_of,
-    verification_path,
-)
+from signalbox.links.model import CURRENT, VERIFICATIONS, Finding, Verification, run_of, verification_path
 from signalbox.links.service import refreshes
 
 NEWEST_FIRST = Order(("begun_at",), descending=True)
@@ -233,7 +226,7 @@ def _differs(
         expected = links.embed_links(snapshot.id, document.content, embedding, _hops(targets), refuse=False)
     except Problem:
         return True
-    return values.canonical(expected) != values.canonical(document.content)
+    return json_values.canonical(expected) != json_values.canonical(document.content)
 
 
 def _hops(targets: Sequence[Snapshot]) -> int:

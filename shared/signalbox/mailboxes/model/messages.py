@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Self
 
-from signalbox.core.effects import WakeUp
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import EPOCH
+from signalbox.core.wake_ups import WakeUp
 
 MAILBOX = "mailbox"
 HEADER = "!"

@@ -42,6 +42,7 @@ from signalbox.core.problems import GaveUp, NotFound, Problem, TooLarge
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.turn_sizes import Size
 from signalbox.objects.model import (
     Applied,
     Apply,
@@ -50,7 +51,6 @@ from signalbox.objects.model import (
     Kind,
     Message,
     Post,
-    Size,
     call_on_result,
     continuation_message,
     method_call,

@@ -20,7 +20,7 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import NotFound
 from signalbox.core.record_values import INTEGER_MAX
-from signalbox.documents.model import RESOURCE_META, RESOURCE_SEPARATOR
+from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ from datetime import datetime, timedelta
 from signalbox.core.effects import Effect
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Unavailable
+from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
 from signalbox.semaphores.machine.lanes import lane_of
 from signalbox.semaphores.machine.transitions import (
@@ -132,6 +133,14 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 
 
 # --- without a continuation ---
+
+
+def retry_after_seconds(answer: WaitAnswer, jitter: float) -> int | None:
+    """Return when a caller that was refused should ask again; None if asking again under the id changes nothing."""
+    if answer.lease or answer.waiting or answer.ended:
+        return None
+    most = LIMITS.paused_retry_seconds_max if answer.paused else LIMITS.acquire_retry_seconds_max
+    return min(1 + int(jitter * most), most)
 
 
 def acquired_before(loaded: Loaded, request: WaitRequest) -> WaitAnswer | None:

@@ -15,7 +15,6 @@ from typing import Any, Literal, Self
 from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import Lease
 
 State = Literal["waiting", "granted", "lost", "cancelled", "timed_out", "refused"]
@@ -126,13 +125,6 @@ class WaitAnswer:
     def acquired(self) -> bool:
         """Whether the wait has its permits."""
         return self.lease is not None
-
-    def retry_after_seconds(self, jitter: float) -> int | None:
-        """Return when a caller that was refused should ask again; None if asking again under the id changes nothing."""
-        if self.lease or self.waiting or self.ended:
-            return None
-        most = LIMITS.paused_retry_seconds_max if self.paused else LIMITS.acquire_retry_seconds_max
-        return min(1 + int(jitter * most), most)
 
 
 WAITING = WaitAnswer(waiting=True)

@@ -9,11 +9,12 @@ from signalbox.core.effects import name_of
 from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.queries import ID, Condition, Order
-from signalbox.standings.model.standings import Declarations, Standing
+from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.declarations import Declarations
 from signalbox.standings.model.yokes import DECLARED, StandingKey, collection_of
 from signalbox.standings.problems import NoStanding
 from signalbox.standings.requests import BoardRequest, RankRequest
-from signalbox.standings.service.standings import read_declarations
+from signalbox.standings.service.declarations import read_declarations
 from signalbox.standings.service.yokes import Page
 
 

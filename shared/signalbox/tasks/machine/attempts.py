@@ -28,7 +28,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from signalbox.core.effects import name_of
-from signalbox.tasks.model import Attempt
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.tasks.model import Attempt, Start
 
 
 def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
@@ -53,3 +54,17 @@ def event_attempt(function: str, event_id: str, path: str, trace: str) -> Attemp
     """Return a delivery of the event of a record's write as an attempt. Its operation is the same in every delivery."""
     operation, payload = name_of("event", function, event_id), {"event": event_id, "path": path}
     return Attempt(operation, {"event": event_id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """The number of times the code of a task may be started.
+
+    It is started once more if a first delivery ended its process: nothing could count that start.
+    """
+
+    attempts_max: int
+
+    def allow(self, start: Start) -> bool:
+        """Return whether the start that was just counted may happen."""
+        return start.number <= self.attempts_max

@@ -21,7 +21,7 @@ from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.machine.waits import requested
-from signalbox.tasks.model import Attempt, ErrorText, Failure, failure_path
+from signalbox.tasks.model import Attempt, ErrorNote, ErrorText, Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable
 
 # --- what is kept ---
@@ -85,3 +85,8 @@ def check_repeatable(failure: Failure) -> Failure:
         path = failure.call.payload["path"]
         raise NotRepeatable(f"Only a write causes an event: write {path} again, then delete this failure.", field="id")
     return failure
+
+
+def explained(detail: str, note: ErrorNote | None) -> str:
+    """Return the reason why a task was given up, with its last error if one was noted."""
+    return f"{detail} Last error: {note.error}" if note else detail

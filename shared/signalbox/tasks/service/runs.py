@@ -30,7 +30,7 @@ from signalbox.batches.model.groups import Group
 from signalbox.batches.model.units import PlacedUnit, Unit, UnitOutcome, failed, succeeded
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import groups, units
-from signalbox.batches.service.batches import populate_sub_batch
+from signalbox.batches.service.sub_batches import populate_sub_batch
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -46,9 +46,11 @@ from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
-from signalbox.tasks.machine.failures import text_of
+from signalbox.tasks.machine.attempts import RetryLimits
+from signalbox.tasks.machine.failures import explained, text_of
+from signalbox.tasks.machine.permit_release import is_released_at_once, is_released_on_return, may_wait_again
 from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
-from signalbox.tasks.model import FIRST, Attempt, ErrorNote, RetryLimits, Start, TaskSubject, explained, subject_of
+from signalbox.tasks.model import FIRST, Attempt, ErrorNote, Start, TaskSubject, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts
 
@@ -159,23 +161,19 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
         return
     with _kept_or_released(ports, claimed):
         returned = run_or_wait_again(ports, attempt, claimed, code)
-    if returned and granted.get("release_on_return"):
+    if returned and is_released_on_return(granted):
         semaphores.release(ports, claimed)
 
 
 @contextmanager
 def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
-    """Release the permit before a `Problem` leaves: the task is not retried, so nothing else would release it.
-
-    After any other error the retry needs the lease, which blocks other waiters until then, at most to the lease's end.
-    `named` are further values of the log line.
-    """
+    """Release the permit before an error leaves, or keep it for the retry. `named` are added to the log line."""
     try:
         yield
-    except Problem:
-        semaphores.release(ports, lease)
-        raise
-    except Exception:
+    except Exception as error:
+        if is_released_at_once(error):
+            semaphores.release(ports, lease)
+            raise
         ends_at = rfc3339(lease.ends_at)
         ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at, **named)
         raise
@@ -183,7 +181,7 @@ def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[N
 
 def is_resumed(ports: Ports, granted: Mapping[str, Any]) -> bool:
     """Return whether a delivery of the task under this grant has made the next wait, from which the task continues."""
-    if not granted.get("release_on_failure"):
+    if not may_wait_again(granted):
         return False
     [waiter] = ports.store.read(waiter_path(granted["semaphore"], next_wait_id(granted)))
     return waiter.data is not None
@@ -196,10 +194,10 @@ def run_or_wait_again(ports: Ports, attempt: Attempt, lease: Lease, code: Callab
     """
     try:
         code(lease)
-    except Problem:
-        raise
     except Exception as error:
-        if not attempt.context["lease"].get("release_on_failure") or not _wait_again(ports, attempt):
+        if is_released_at_once(error) or not may_wait_again(attempt.context["lease"]):
+            raise
+        if not _wait_again(ports, attempt):
             raise
         ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
         semaphores.release(ports, lease)

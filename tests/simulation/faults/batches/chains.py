@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from signalbox.batches.model.batches import Page
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.units import FirstRuns, PlacedUnit, UnitOutcome
 from signalbox.batches.service import units
 from signalbox.core.ports import Ports, Snapshot

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.batches.machine.lifecycle import Decided
-from signalbox.batches.model.batches import Header, header_of_run
+from signalbox.batches.model.headers import Header, header_of_run
 from signalbox.batches.model.tree import UNITS, BatchRun
 from signalbox.batches.model.units import PlacedUnit, UnitOutcome, UnitRecord
 from signalbox.batches.requests import BatchSpec
-from signalbox.batches.service import batches
+from signalbox.batches.service import population
 from signalbox.core import outbox
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Change, Increment, Ports, Put, Snapshot, Stale, Write
@@ -90,7 +90,7 @@ def _enqueued_before(ports: Ports, writes: Sequence[Write], effects: Sequence[Ef
 
 def _the_last_returned(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
     """A sub-batch of another definition is refused, as any batch would be."""
-    batches.populate(ports, unit.sub_batch_id(), spec, unit)
+    population.populate(ports, unit.sub_batch_id(), spec, unit)
 
 
 def _end_tasks_of_all(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...]:
@@ -110,7 +110,7 @@ def _reading_the_parent_first(ports: Ports, batch: str, spec: BatchSpec, pages: 
     is_live = parent is None or parent_is_live(ports, parent)
     run, header, created = create(ports, batch, spec, pages, parent)
     if not is_live:
-        header = batches.end_with_parent(ports, run) or header
+        header = population.end_with_parent(ports, run) or header
     return run, header, created
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from signalbox.batches.model.batches import Header, Page
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.pages import Page
 from signalbox.batches.model.tree import BatchRun, Node
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot, Write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacement, always
-from tests.simulation.worlds.flows import nested
+from tests.simulation.worlds.flows import nested_programs
 from tests.simulation.worlds.flows import world as flows_world
 
 
@@ -15,4 +15,4 @@ def in_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
 
 def in_nested_flows(clause: str, without: str, *replacements: Replacement) -> Fault:
     """Return a fault that nested flows must notice."""
-    return Fault(clause, without, always(*replacements), nested.run)
+    return Fault(clause, without, always(*replacements), nested_programs.run)

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, complete_wake_ups, name_of
+from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import Committed, Delete, OutOfTime, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback

@@ -12,16 +12,17 @@ from signalbox.core import keys as core_keys
 from signalbox.core.effects import name_of
 from signalbox.core.ports import Change, Conflict, Must, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.documents import model
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import copies, links
 from signalbox.documents.machine.copies import Embedding, fits_with_any_marks
 from signalbox.documents.machine.reactions import Reaction, page_task
-from signalbox.documents.model import Content, Document, Size, path_of, size_of
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.sizes import Size, size_of
+from signalbox.documents.model.stamped_contents import Content, Document, path_of
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import storage
 from signalbox.links.service import refreshes
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_links, in_world
 from tests.simulation.faults.points import Replacements, original, planted

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.core.ports import Ports
-from signalbox.documents.model import Author, StoredDocument, path_of
+from signalbox.documents.model.stamped_contents import Author, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.service.bulk import _BulkPut
 from signalbox.documents.storage import writes

@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from signalbox.core.effects import Effect, complete_wake_ups
+from signalbox.core.effects import Effect
 from signalbox.core.names import KIT
 from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.documents.model import Document
+from signalbox.core.wake_ups import complete_wake_ups
+from signalbox.documents.model.stamped_contents import Document
 from signalbox.documents.storage import writes
 from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import Deletion, DocumentWrite

@@ -7,10 +7,10 @@ from itertools import product
 from typing import Any
 
 from signalbox.core.ports import Ports, Snapshot, is_full
-from signalbox.documents import model
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model import Content, Document
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Content, Document
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.service import refreshes

@@ -17,8 +17,9 @@ from signalbox.mailboxes.model.messages import Delivery, StoredMessage
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import Mailbox
 from signalbox.objects.limits import LIMITS
+from signalbox.objects.machine.deadly_calls import Mark
 from signalbox.objects.machine.turns import Turn
-from signalbox.objects.model import CallRecord, Mark, Message
+from signalbox.objects.model import CallRecord, Message
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import always, original

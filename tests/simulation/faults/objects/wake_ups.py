@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.effects import Effect, WakeUp, complete_wake_ups, name_of
+from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import AlreadyExists, Ports, Put, Snapshot
 from signalbox.core.problems import Unavailable
+from signalbox.core.wake_ups import WakeUp, complete_wake_ups
 from signalbox.mailboxes import service as mailboxes_service
 from signalbox.mailboxes import storage as mailboxes_storage
 from signalbox.mailboxes.machine import has_read

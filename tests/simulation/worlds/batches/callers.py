@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from signalbox.batches.limits import LIMITS
-from signalbox.batches.model.batches import cut
+from signalbox.batches.machine.pages import cut
 from signalbox.batches.model.units import succeeded
 from signalbox.batches.requests import BatchSpec, PageRequest, RetryRequest, SealRequest
-from signalbox.batches.service import batches
+from signalbox.batches.service import lifecycle, pages, population, retries
 from signalbox.batches.service import units as batches_units
 from signalbox.core.problems import Problem, Unavailable
 from tests.simulation.world import World
@@ -85,26 +85,26 @@ class Callers:
 
     def populate(self, spec: BatchSpec, name: str = "populates") -> None:
         """Start a call that populates."""
-        self.call(name, lambda: batches.populate(self._world.ports, "b", spec))
+        self.call(name, lambda: population.populate(self._world.ports, "b", spec))
 
     def _add_page(self, number: int, page: Any) -> None:
         request = PageRequest(number, page)
-        self.call(f"adds page {number}", lambda: batches.add_page(self._world.ports, "b", request), patient=True)
+        self.call(f"adds page {number}", lambda: pages.add_page(self._world.ports, "b", request), patient=True)
 
     def seal(self, count: int) -> None:
         """Start a call that seals."""
-        self.call(f"seals at {count}", lambda: batches.seal(self._world.ports, "b", SealRequest(count)), patient=True)
+        self.call(f"seals at {count}", lambda: lifecycle.seal(self._world.ports, "b", SealRequest(count)), patient=True)
 
     def cancel(self) -> None:
         """Start a call that cancels."""
-        self.call("cancels", lambda: batches.cancel(self._world.ports, "b"))
+        self.call("cancels", lambda: lifecycle.cancel(self._world.ports, "b"))
 
     def retry(self) -> None:
         """Start a call that retries all that failed."""
 
         def work() -> None:
             self.on_retry(f"request {next(self._requests)}")
-            batches.retry(self._world.ports, "b", RetryRequest())
+            retries.retry(self._world.ports, "b", RetryRequest())
 
         self.call("requests retries", work)
 
@@ -125,7 +125,7 @@ class Callers:
 
         def work() -> None:
             try:
-                batches.populate(self._world.ports, "b", spec)
+                population.populate(self._world.ports, "b", spec)
             except Problem as taken:
                 raise Unavailable(taken.detail) from taken
 

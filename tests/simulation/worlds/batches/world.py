@@ -1,7 +1,7 @@
 """Batches of a few units: loaded, sealed, completed, failed, retried, cancelled and removed by processes that crash.
 
-In some worlds whose units fail, retries have keys (`keyed.py`). In some worlds the units run under permits of a
-semaphore (`permits.py`), in some others they take permits of a rate when they start (`rated.py`).
+In some worlds whose units fail, retries have keys (`keyed_retries.py`). In some worlds the units run under permits of a
+semaphore (`semaphore_permits.py`), in some others they take permits of a rate when they start (`rate_permits.py`).
 
 In some worlds a unit's task is purged, and a person completes the unit. In some with chains, people complete units that
 may not have been enqueued yet, and tasks are delivered once more when all names are free again: no unit that had its
@@ -38,14 +38,13 @@ from signalbox.core.problems import Problem
 from signalbox.tasks.machine.attempts import with_unit
 from signalbox.tasks.model import Start, TaskSubject
 from signalbox.tasks.service import runs
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import OPERATIONS_LONG, operations_max
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.batches import keyed, rated
+from tests.simulation.world_lengths import OPERATIONS_LONG, operations_max
+from tests.simulation.worlds.batches import keyed_retries, rate_permits
 from tests.simulation.worlds.batches.callers import Callers
-from tests.simulation.worlds.batches.checks import Checks
 from tests.simulation.worlds.batches.kinds import (
     ALARM,
     ANNOUNCE,
@@ -55,9 +54,10 @@ from tests.simulation.worlds.batches.kinds import (
     SMALL_LIMITS,
     Kind,
 )
-from tests.simulation.worlds.batches.permits import NAME, Permits, deliver, permits_of
+from tests.simulation.worlds.batches.properties import Checks
 from tests.simulation.worlds.batches.removal import run_again_after_removal
-from tests.simulation.worlds.batches.under_way import UnderWay
+from tests.simulation.worlds.batches.semaphore_permits import NAME, Permits, deliver, permits_of
+from tests.simulation.worlds.batches.units_under_way import UnderWay
 
 PARTS_MAX = 4
 """Units of a sub-batch: up to two pages."""
@@ -108,7 +108,7 @@ class BatchesWorld:
         self.kind = self.world.random.choice(self.kinds)
         self.unswept = self.kind.hurried and Random(f"unswept {seed}").random() < UNSWEPT_RATE
         self.callers = Callers(self.world, self.kind, _concurrency(seed), _follows(seed))
-        self.keyed = keyed.Keyed(self, seed) if self.kind.failing and keyed.is_keyed(seed) else None
+        self.keyed = keyed_retries.Keyed(self, seed) if self.kind.failing and keyed_retries.is_keyed(seed) else None
         if self.keyed:
             self.callers.on_retry = self.keyed.note_request
         self.purged = _purged(seed) if self.callers.concurrency and self.kind.calm else None
@@ -125,9 +125,9 @@ class BatchesWorld:
         permits = 0 if has_none else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
-        self.rated = None if has_none or permits or not rated.is_rated(seed) else rated.Rated(self, seed)
+        self.rated = None if has_none or permits or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
         if self.rated:
-            self.callers.rated = {"rate": rated.NAME, "weight": self.rated.weight}
+            self.callers.rated = {"rate": rate_permits.NAME, "weight": self.rated.weight}
         if self.keyed and (limiter := self.permits or self.rated):
             self.world.sweeper = lambda ports: (outbox.sweep(ports), limiter.sweep(ports))
         self.world.task_handlers["batch_expand"] = _run_batch_task
@@ -385,7 +385,7 @@ class BatchesWorld:
             self.sweep_later(1, limiter.sweep)
         if self.keyed:
             self.keyed.check_rest()
-        for _ in range(keyed.FAILING_ATTEMPTS_MAX if self.keyed else bool(self.callers.concurrency)):
+        for _ in range(keyed_retries.FAILING_ATTEMPTS_MAX if self.keyed else bool(self.callers.concurrency)):
             self.callers.retry()
             self.world.run()
         if self.checks.failed("b"):

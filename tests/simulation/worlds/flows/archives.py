@@ -13,9 +13,9 @@ from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import shown_entry
 from signalbox.flows.model.retention import Keeping
 from tests.simulation.fault_rates import ARCHIVE_FAILS_RATE
-from tests.simulation.reach import ARCHIVED, ARCHIVES_FAILED, REACHED
+from tests.simulation.reached_counts import ARCHIVED, ARCHIVES_FAILED, REACHED
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.flows.history import FlowsHistory
+from tests.simulation.worlds.flows.observed_flows import FlowsHistory
 
 PLACE = "gs://archive/of/flows"
 ADDRESS = ("flow", "id", "number")

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tests.simulation.worlds.flows.program import Program
+from tests.simulation.worlds.flows.interpreted_programs import Program
 
 NAMES = "abcd"
 EVENTS = "xy"
@@ -32,12 +32,12 @@ class Kind(Enum):
     WIDE = "more concurrent commands than a page has messages"
     NESTED = "everything inside everything"
     OVERSIZED = "code that sends more than a commit has room for, and is fixed later"
-    """Both of a world of their own (`nested.py`): the draws of the others must not change."""
+    """Both of a world of their own (`nested_programs.py`): the draws of the others must not change."""
     INLINE = "inline steps next to everything else"
     INLINE_DEADLY = "inline steps whose own code, or whose flow's code, ends its process"
-    """Both of a world of their own (`inline.py`)."""
+    """Both of a world of their own (`inline_steps.py`)."""
     COMPOSED = "handles, and everything else inside them"
-    """Of a world of its own (`composed.py`)."""
+    """Of a world of its own (`begun_commands.py`)."""
 
 
 def program(random: Random, kind: Kind) -> Program:

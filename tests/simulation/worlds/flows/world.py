@@ -28,21 +28,21 @@ from signalbox.flows.model.definitions import Flows
 from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE, STEP_FAILS_RATE, FaultRates
-from tests.simulation.lengths import faults
-from tests.simulation.reach import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
+from tests.simulation.reached_counts import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
 from tests.simulation.versions import versions_of
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.batches.permits import Refusing
-from tests.simulation.worlds.flows import abandoned
-from tests.simulation.worlds.flows.acts import Act, People, Visitor
+from tests.simulation.world_lengths import faults
+from tests.simulation.worlds.batches.semaphore_permits import Refusing
+from tests.simulation.worlds.flows import abandoned_batches
 from tests.simulation.worlds.flows.archives import keeping_of
-from tests.simulation.worlds.flows.checks import FlowsAtRest
-from tests.simulation.worlds.flows.deliveries import FlowDeliveries
-from tests.simulation.worlds.flows.history import FlowsHistory
+from tests.simulation.worlds.flows.callers import Act, People, Visitor
+from tests.simulation.worlds.flows.interpreted_programs import FLOW, LEASE_SECONDS, SEMAPHORE, Code
 from tests.simulation.worlds.flows.kinds import Kind
-from tests.simulation.worlds.flows.program import FLOW, LEASE_SECONDS, SEMAPHORE, Code
+from tests.simulation.worlds.flows.observed_flows import FlowsHistory
+from tests.simulation.worlds.flows.properties import FlowsAtRest
+from tests.simulation.worlds.flows.task_deliveries import FlowDeliveries
 
 PAGE = 4
 REPEATS_MAX = 12
@@ -112,7 +112,7 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
     with replaced(flow_starts_max=starts, **small, **swept):
         FlowsWorld(seed, own, kind, trace).run()
     if Random(f"{seed}-abandoned").random() < ABANDONED_RATE:
-        abandoned.run(seed, trace)
+        abandoned_batches.run(seed, trace)
     if Random(f"{seed}-retried").random() < RETRIED_RATE:
         with replaced(lease_seconds_max=LEASE_SECONDS, mailbox_page=PAGE, flow_starts_max=STARTS_UNLIMITED):
             _retried(seed, trace)

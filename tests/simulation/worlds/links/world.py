@@ -23,12 +23,11 @@ from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.links import tasks
 from signalbox.links.service import refreshes, verifications
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
 from tests.simulation.world import World
-from tests.simulation.worlds.links.acts import Users
-from tests.simulation.worlds.links.checks import Checks
+from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.links.callers import Users
 from tests.simulation.worlds.links.kinds import (
     COMMIT_DOCUMENTS,
     DIVIDED_BYTES,
@@ -42,6 +41,7 @@ from tests.simulation.worlds.links.kinds import (
     UNLUCKY,
     Kinds,
 )
+from tests.simulation.worlds.links.properties import Checks
 
 OPERATIONS_MAX = 7
 

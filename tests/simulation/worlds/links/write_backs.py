@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from signalbox.core.ports import Snapshot
-from signalbox.documents import model
 from signalbox.documents.machine import copies, patches
 from signalbox.documents.machine.patches import CopyEdit, Null
-from signalbox.documents.model import Content
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Content
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service import patches as documents_patches
-from tests.simulation.reach import REACHED, WRITTEN_BACK, WRITTEN_BACK_DEEP
+from tests.simulation.reached_counts import REACHED, WRITTEN_BACK, WRITTEN_BACK_DEEP
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.links.checks import Act, Checks, bare
 from tests.simulation.worlds.links.kinds import FIELDS, Kind
+from tests.simulation.worlds.links.properties import Act, Checks, bare
 
 States = dict[str, Content | None]
 

@@ -25,22 +25,22 @@ from datetime import datetime
 from random import Random
 
 from signalbox.core import outbox
-from signalbox.core.effects import Effect, WakeUp
+from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import OtherBody, Problem, Unavailable
+from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import Delivery
 from signalbox.objects import service
 from signalbox.objects import sweep as objects_sweep
 from signalbox.objects.limits import LIMITS as OBJECTS_LIMITS
 from signalbox.objects.model import Applied, Apply, CallPlace, CallRecord, Message
-from signalbox.testing.limits import replaced
+from signalbox.testing.replaced_limits import replaced
 from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import faults
 from tests.simulation.processes import Killed
-from tests.simulation.reach import (
+from tests.simulation.reached_counts import (
     APPLIED_BY_OTHERS,
     CALLERS_ENDED,
     CALLS_GIVEN_UP,
@@ -48,11 +48,12 @@ from tests.simulation.reach import (
     SLOW_CALLS,
     UPGRADED,
 )
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.torn_queries import TornStore
 from tests.simulation.versions import version_now, versions_of
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.objects.acts import (
+from tests.simulation.world_lengths import faults
+from tests.simulation.worlds.objects.callers import (
     Act,
     Planner,
     Worlds,
@@ -62,9 +63,9 @@ from tests.simulation.worlds.objects.acts import (
     set_limits,
     vary,
 )
-from tests.simulation.worlds.objects.checks import Rest, Tasks
-from tests.simulation.worlds.objects.history import History
-from tests.simulation.worlds.objects.remembering import CLASS, NEW, OLD, Version
+from tests.simulation.worlds.objects.observed_objects import History
+from tests.simulation.worlds.objects.properties import Rest, Tasks
+from tests.simulation.worlds.objects.remembering_class import CLASS, NEW, OLD, Version
 
 PAGE = 2
 REPEATS_MAX = 12

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from signalbox.core.ports import Snapshot
 from signalbox.semaphores.model.semaphore import Semaphore
 from tests.simulation.world import Violation
-from tests.simulation.worlds.semaphores.shares import is_queued, lane_of_record
+from tests.simulation.worlds.semaphores.lane_shares import is_queued, lane_of_record
 
 LATE_SECONDS = 2.2
 

@@ -26,20 +26,18 @@ from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
-from signalbox.testing.clock import budget_of
-from signalbox.testing.limits import replaced
+from signalbox.testing.manual_clock import budget_of
+from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
-from tests.simulation.lengths import operations_max
-from tests.simulation.ports import SimulatedStore
-from tests.simulation.reuse import allow_from_an_old_outbox_record
+from tests.simulation.faulty_ports import SimulatedStore
+from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World
-from tests.simulation.worlds.semaphores import acquires as semaphores_acquires
-from tests.simulation.worlds.semaphores import joining as semaphores_joining
-from tests.simulation.worlds.semaphores import shares as semaphores_shares
-from tests.simulation.worlds.semaphores.abandoned import ABANDONED_SHARE, IDS, abandon
-from tests.simulation.worlds.semaphores.crowd import crowd, refusing_alarms
-from tests.simulation.worlds.semaphores.promptness import LATE_SECONDS, HeadWatch
-from tests.simulation.worlds.semaphores.shares import (
+from tests.simulation.world_lengths import operations_max
+from tests.simulation.worlds.semaphores import lane_shares as semaphores_shares
+from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_acquires
+from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
+from tests.simulation.worlds.semaphores.idle_semaphores import crowd, refusing_alarms
+from tests.simulation.worlds.semaphores.lane_shares import (
     KEYS,
     LIMITS_OF_LANES,
     PRIORITIES,
@@ -49,6 +47,8 @@ from tests.simulation.worlds.semaphores.shares import (
     is_queued,
     lane_of_record,
 )
+from tests.simulation.worlds.semaphores.lost_tasks import ABANDONED_SHARE, IDS, abandon
+from tests.simulation.worlds.semaphores.promptness import LATE_SECONDS, HeadWatch
 
 NAME = "s"
 RECORD = semaphore.path_of(NAME)

@@ -1,0 +1,105 @@
+"""The settings of a local stack's functions: derived from the catalogue, and as environment variables."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, replace
+
+from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
+from signalbox.catalogue.reading import Catalogue, Queue
+from signalbox.core.composite_indexes import Index
+from signalbox.core.effects import Backoff
+
+CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
+"""What the local stack takes from the environment: all else there may be meant for the cloud."""
+
+TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
+SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
+
+
+def settings_of(catalogue: Catalogue) -> Settings:
+    """Return the settings that Terraform would give the functions, with accounts that do not exist."""
+    chosen = from_environment({name: os.environ[name] for name in CHOSEN if name in os.environ})
+    return replace(
+        declared_by(catalogue, chosen),
+        tokens_unsigned=True,
+        tasks_account=TASKS_ACCOUNT,
+        scheduler_account=SCHEDULER_ACCOUNT,
+    )
+
+
+def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
+    """Return settings with all that follows from a catalogue; a reload applies it to those of a running stack.
+
+    They include triggers and indexes, which in the cloud are resources.
+    """
+    return replace(
+        settings,
+        triggers={name: trigger.document for name, trigger in catalogue.triggers.items()},
+        indexes=tuple(index.parsed for index in catalogue.indexes.values()),
+        task_functions=catalogue.task_functions,
+        task_parameters=json.dumps(catalogue.task_parameters),
+        task_queues=catalogue.task_queues,
+        calling_queues=catalogue.calling_queues,
+        object_classes=catalogue.object_classes,
+        flow_functions=catalogue.flow_functions,
+        history=json.dumps([rule.to_json() for rule in catalogue.history_rules]),
+        document_writers=catalogue.document_writers,
+        queue_backoffs={name: _backoff(queue) for name, queue in catalogue.queues.items()},
+        timeouts={name: function.timeout_seconds for name, function in catalogue.functions.items()},
+        origins=catalogue.origins,
+        auth=catalogue.auth,
+        open_functions=catalogue.open_functions,
+        split_functions=catalogue.split_functions,
+    )
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Write settings as `from_environment` reads them."""
+    return {
+        "SIGNALBOX_PROJECT": settings.project,
+        "SIGNALBOX_LOCATION": settings.location,
+        "SIGNALBOX_DATABASE": settings.database,
+        "SIGNALBOX_QUEUE_PREFIX": settings.queue_prefix,
+        "SIGNALBOX_TASKS_ACCOUNT": settings.tasks_account,
+        "SIGNALBOX_SCHEDULER_ACCOUNT": settings.scheduler_account,
+        "SIGNALBOX_KEYS_URL": settings.keys_url,
+        "SIGNALBOX_SIGNATURES": "removed" if settings.signatures_removed else "checked",
+        "SIGNALBOX_EVENTS_URL": settings.events_url,
+        "SIGNALBOX_FUNCTION_URL": settings.function_url,
+        "SIGNALBOX_TRIGGERS": json.dumps(dict(settings.triggers)),
+        "SIGNALBOX_TASK_FUNCTIONS": json.dumps(_sorted_names(settings.task_functions or {})),
+        "SIGNALBOX_TASK_PARAMETERS": settings.task_parameters,
+        "SIGNALBOX_TASK_QUEUES": json.dumps(sorted(settings.task_queues or ())),
+        "SIGNALBOX_CALLING_QUEUES": json.dumps(_sorted_names(settings.calling_queues)),
+        "SIGNALBOX_OBJECT_CLASSES": json.dumps(dict(settings.object_classes)),
+        "SIGNALBOX_FLOW_FUNCTIONS": json.dumps(dict(settings.flow_functions)),
+        "SIGNALBOX_HISTORY": settings.history,
+        "SIGNALBOX_DOCUMENT_WRITERS": settings.document_writers,
+        "SIGNALBOX_INDEXES": json.dumps([_declared(index) for index in settings.indexes or ()]),
+        "SIGNALBOX_QUEUE_BACKOFFS": json.dumps({name: astuple(each) for name, each in settings.queue_backoffs.items()}),
+        "SIGNALBOX_TIMEOUT_SECONDS": str(settings.timeout_seconds),
+        "SIGNALBOX_TIMEOUTS": json.dumps(dict(settings.timeouts)),
+        "SIGNALBOX_OPEN": json.dumps(_sorted_names(settings.open_functions)),
+        "SIGNALBOX_AUTH": json.dumps(dict(settings.auth)),
+        "SIGNALBOX_USER_KEYS_URL": settings.user_keys_url,
+        "SIGNALBOX_USER_TOKENS": "unsigned" if settings.tokens_unsigned else "signed",
+        "SIGNALBOX_SPLIT_FUNCTIONS": json.dumps(sorted(settings.split_functions)),
+        "SIGNALBOX_CATALOGUE": settings.catalogue,
+        "SIGNALBOX_ORIGINS": json.dumps(_sorted_names(settings.origins)),
+        "FIRESTORE_EMULATOR_HOST": settings.firestore_emulator,
+        "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
+        **({SPANS_ENDPOINT: settings.spans_endpoint} if settings.spans_endpoint else {}),
+    }
+
+
+def _backoff(queue: Queue) -> Backoff:
+    return Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
+
+
+def _sorted_names(names: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    return {name: sorted(listed) for name, listed in names.items()}
+
+
+def _declared(index: Index) -> dict[str, object]:
+    return {"collection": index.collection, "fields": [str(field) for field in index.fields]}

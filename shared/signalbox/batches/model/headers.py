@@ -1,0 +1,203 @@
+"""The header of a batch, and its status as callers see it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, grouped_record, rated_record
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.core.calls import Call
+from signalbox.core.formats import FORMAT
+from signalbox.core.lazy_dataclasses import dataclass
+
+REPLACED = "replaced"
+"""The reason for the end of a sub-batch that was not sealed before its unit's task returned another one."""
+
+State = Literal["open", "sealed", "completed", "cancelled", "removed"]
+"""See the table in `machine/lifecycle.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The units of a batch: `size` is all of them; `succeeded` and `failed` are disjoint."""
+
+    size: int
+    succeeded: int
+    failed: int
+
+    @property
+    def remaining(self) -> int:
+        """The number of units without an outcome."""
+        return self.size - self.succeeded - self.failed
+
+
+# --- the header ---
+
+
+def _is_rated(then: str) -> bool:
+    """Return whether a batch that follows has a rate."""
+    definition = json.loads(then) if '"rate":' in then else None
+    while definition is not None:
+        if "rate" in definition:
+            return True
+        definition = definition.get("then")
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
+
+    `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
+    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
+    once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
+    batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
+    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `rate`, each
+    takes `weight` permits of the rate of this name when it starts, a number or the name of the argument that has it.
+    With `per_task`, one task runs that many units; `concurrency` then limits these tasks.
+    """
+
+    incarnation: str
+    digest: str
+    deadline_at: datetime
+    due_at: datetime
+    first_pages: int
+    state: State = "open"
+    task: Call | None = None
+    on_complete: Call | None = None
+    failures_max: int | None = None
+    pages: int | None = None
+    size: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    reason: str = ""
+    missing: tuple[int, ...] = ()
+    parent: PlacedUnit | None = None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
+    then: str = ""
+    on_failure: Call | None = None
+    semaphore: str = ""
+    per_task: int | None = None
+    rate: str = ""
+    weight: int | str = 1
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        stored = {name: value for name, value in record.items() if name not in ("parent_run", FORMAT)}
+        return cls(
+            **stored
+            | {
+                "task": _call(record["task"]),
+                "on_complete": _call(record["on_complete"]),
+                "on_failure": _call(record.get("on_failure")),
+                "missing": tuple(record["missing"]),
+                "queues": tuple(record.get("queues", ())),
+                "parent": record["parent"] and PlacedUnit.from_record(record["parent"]),
+            }
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        options = ("semaphore", "per_task", "rate", "weight")
+        known_before = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in options}
+        return known_before | {
+            "task": self.task and self.task.to_record(),
+            "on_complete": self.on_complete and self.on_complete.to_record(),
+            "on_failure": self.on_failure and self.on_failure.to_record(),
+            "missing": list(self.missing),
+            "queues": list(self.queues),
+            "parent": self.parent and self.parent.to_record(),
+            "parent_run": self.parent and self.parent.run.key,
+            **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **grouped_record(self.per_task),
+            **format_of(self._grouped_elsewhere),
+            **({FORMAT: RATED_FORMAT} if _is_rated(self.then) else {}),
+            **rated_record(self.rate, self.weight),
+        }
+
+    @property
+    def _grouped_elsewhere(self) -> int | None:
+        """A number if the batch that follows, or that of the parent's unit, has grouped units."""
+        if '"per_task":' in self.then:
+            return 1
+        return self.parent.per_task if self.parent else None
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in {"open", "sealed"}
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of an ended batch."""
+        return Counts(self.size or 0, self.succeeded, self.failed)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the state and counts of an ended batch, as its completion task and its callers receive them."""
+        reason = {"reason": self.reason} if self.reason else {}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        return {"state": self.state, **asdict(self.counts), **reason, **missing}
+
+
+def _call(record: Mapping[str, Any] | None) -> Call | None:
+    return None if record is None else Call.from_record(record)
+
+
+def header_of(record: Mapping[str, Any] | None) -> Header | None:
+    """Return the header of a batch that exists: None without a record, and while the batch is being removed."""
+    header = None if record is None else Header.from_record(record)
+    return header if header and header.state != "removed" else None
+
+
+def header_of_run(record: Mapping[str, Any] | None, run: BatchRun) -> Header | None:
+    """Return the header if it belongs to this run, and None for another incarnation."""
+    header = header_of(record)
+    return header if header and header.incarnation == run.incarnation else None
+
+
+# --- the status ---
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """State and counts. `pages` is the number of pages as far as known. `reason` and `missing` describe the end.
+
+    `then` is the id of the batch that follows. Without a `task`, units are completed from outside.
+    """
+
+    id: str
+    state: State
+    counts: Counts
+    pages: int | None
+    reason: str = ""
+    missing: tuple[int, ...] = ()
+    then: str = ""
+    task: Call | None = None
+
+    @classmethod
+    def of_ended(cls, batch: str, header: Header) -> Self:
+        """Return the status of a batch that has ended."""
+        follows = then_id(batch, header)
+        return cls(
+            batch, header.state, header.counts, header.pages, header.reason, header.missing, follows, header.task
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether units may run or be retried."""
+        return self.state in ("open", "sealed")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as answers show it."""
+        counts = {**asdict(self.counts), "remaining": self.counts.remaining}
+        reason = {"reason": self.reason} if self.reason else {}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        then = {"then": self.then} if self.then else {}
+        task = {"task": self.task.shown()} if self.task else {}
+        return {"id": self.id, "state": self.state, **task, **counts, "pages": self.pages, **reason, **missing, **then}
+
+
+def then_id(batch: str, header: Header) -> str:
+    """Return the id of the batch that follows, which exists once this one has succeeded; empty if none follows."""
+    return BatchRun(batch, header.incarnation).then_id if header.then else ""

@@ -1,0 +1,169 @@
+"""The pages of a batch: their units' payloads, and the end mark of the seal.
+
+Pages are loaded in the order of their numbers, so each page's first index follows from the previous page. The seal is
+an end mark under the next number, so a page and the seal compete for one record.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+from signalbox.batches.model.groups import Group
+from signalbox.batches.model.headers import Header
+from signalbox.batches.model.tree import BatchRun, counters, grouped_record, rated_record
+from signalbox.batches.model.units import PlacedUnit, first_runs
+from signalbox.core import json_values
+from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
+
+
+class PageStart(NamedTuple):
+    """Where a page begins: the index of its first unit, and with grouped units the number of its first group."""
+
+    first: int = 0
+    first_group: int = 0
+
+    def after(self, size: int, per_task: int | None) -> "PageStart":
+        """Return where the page after one of `size` units begins."""
+        return PageStart(self.first + size, self.first_group + (counters(size, per_task) if per_task else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page. `first` is the index of its first unit, `text` its payloads as JSON.
+
+    `task`, `concurrency`, `queues`, `semaphore`, `per_task`, `rate` and `weight` are the header's, so that an expansion
+    need not read the header. In a batch with grouped units, `first_group` is the number of its first group, counted
+    through the batch.
+    """
+
+    first: int
+    size: int
+    text: str
+    digest: str
+    task: Call | None
+    concurrency: int | None = None
+    queues: tuple[str, ...] = ()
+    semaphore: str = ""
+    per_task: int | None = None
+    first_group: int = 0
+    rate: str = ""
+    weight: int | str = 1
+
+    @classmethod
+    def holding(cls, units: Sequence[Any], start: "PageStart", header: Header) -> Self:
+        """Return the page of these payloads, which begins at `start`."""
+        text = json_text(list(units))
+        of_header = header.task, header.concurrency, header.queues, header.semaphore, header.per_task
+        return cls(
+            start.first,
+            len(units),
+            text,
+            digest(list(units)),
+            *of_header,
+            start.first_group,
+            header.rate,
+            header.weight,
+        )
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        task = record["task"] and Call.from_record(record["task"])
+        own = record["first"], record["size"], record["units"], record["digest"]
+        dispatch = record.get("concurrency"), tuple(record.get("queues", ())), record.get("semaphore", "")
+        grouped = record.get("per_task"), record.get("first_group", 0)
+        return cls(*own, task, *dispatch, *grouped, record.get("rate", ""), record.get("weight", 1))
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "first": self.first,
+            "size": self.size,
+            "units": self.text,
+            "digest": self.digest,
+            "task": self.task and self.task.to_record(),
+            "concurrency": self.concurrency,
+            "queues": list(self.queues),
+            **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **grouped_record(self.per_task, first_group=self.first_group),
+            **rated_record(self.rate, self.weight),
+        }
+
+    def weight_of(self, payload: Mapping[str, Any]) -> Any:
+        """Return the permits that the unit with this payload takes, which may be an invalid number."""
+        return payload.get(self.weight) if isinstance(self.weight, str) else self.weight
+
+    @property
+    def end(self) -> "PageStart":
+        """Where the next page begins."""
+        return PageStart(self.first, self.first_group).after(self.size, self.per_task)
+
+    def payload_of_last(self) -> Any:
+        """Return the payload of the last unit."""
+        return json.loads(self.text)[-1]
+
+    def holds(self, index: int) -> bool:
+        """Return whether the unit with this index is on this page."""
+        return self.first <= index < self.first + self.size
+
+    def call_of(self, index: int) -> Call | None:
+        """Return the call that executes the unit with this index, or the group with this number.
+
+        Calls use each of the page's queues in turn, if it has some.
+        """
+        if self.task is None or not self.queues:
+            return self.task
+        return replace(self.task, queue=self.queues[index % len(self.queues)])
+
+    def payloads(self) -> list[Any]:
+        payloads: list[Any] = json.loads(self.text)
+        return payloads
+
+    def units(self, run: BatchRun, number: int) -> list[PlacedUnit]:
+        """Return the page's units with their places, in the order of their indexes."""
+        chain = None if self.per_task else first_runs(self.concurrency)
+        place = run.batch, run.incarnation
+        return [
+            PlacedUnit(*place, self.first + offset, 0, number, offset, self.size, chain, self.per_task)
+            for offset in range(self.size)
+        ]
+
+    def groups(self, run: BatchRun, number: int) -> list[Group]:
+        """Return the page's groups; none if its units are not grouped."""
+        if self.per_task is None:
+            return []
+        place = self.first, self.size, self.per_task
+        return [
+            Group(run.batch, run.incarnation, number, at, *place, self.first_group + at, self.concurrency)
+            for at in range(counters(self.size, self.per_task))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class EndMark:
+    """The seal's record, under the number after the last page."""
+
+    def to_record(self) -> dict[str, Any]:
+        return {"end": True}
+
+
+Loaded = Page | EndMark | None
+"""What is stored under a page's number."""
+
+
+def loaded(record: Mapping[str, Any] | None) -> Loaded:
+    """Parse the record under a page's number."""
+    if record is None:
+        return None
+    return EndMark() if record.get("end") else Page.from_record(record)
+
+
+def digest(*parts: Any) -> str:
+    """Return a hash of a request, by which a repeat is recognized."""
+    return hashlib.sha256(json_values.canonical(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def json_text(value: Any) -> str:
+    """Return a value as a page's record stores it: in ASCII, so its length is its size in bytes."""
+    return json.dumps(value, separators=(",", ":"))

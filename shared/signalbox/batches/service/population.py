@@ -1,0 +1,112 @@
+"""Batches: units of work, and one completion task when all of them have an outcome.
+
+    populate ──► header, pages ──► batch_expand: a task per unit ──► complete_unit ──► counters ──► … ──► on_complete
+       seal ──► end mark + sealed header + check ─────────────────────────────────────────────▲
+
+This part creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
+`sub_batches` has the batches that belong to others, `units` enqueues units and records outcomes, and `propagation`
+walks the tree up and ends batches. No step relies on running once: if a process dies, a repeat of its step or the
+sweeper completes what it left unfinished.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
+
+from signalbox.batches import storage
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine import lifecycle
+from signalbox.batches.machine.pages import cut
+from signalbox.batches.machine.units import may_start
+from signalbox.batches.model.headers import BatchStatus, Header
+from signalbox.batches.model.pages import PageStart
+from signalbox.batches.model.tree import BatchRun
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.requests import BatchSpec, SealRequest, check_batch_id
+from signalbox.batches.service import propagation
+from signalbox.batches.service.lifecycle import seal, status_of
+from signalbox.batches.service.pages import add_units, load_page
+from signalbox.core.effects import Decision
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import Must, Ports, Put, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Populated:
+    """The status of a batch, and whether this call created it."""
+
+    status: BatchStatus
+    created: bool
+
+
+def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | None = None) -> Populated:
+    """Create a batch with its first units, and seal it if the spec says so. A repeat finishes a call that died.
+
+    The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
+    """
+    pages = cut(spec.units)
+    run, header, created = _create(ports, check_batch_id(batch), spec, len(pages), parent)
+    if header.state == "open" and parent and not parent_is_live(ports, parent):
+        header = end_with_parent(ports, run) or header
+    if header.state == "open":
+        _load_first_pages(ports, run, header, pages)
+    if not spec.sealed or header.ended:
+        return Populated(status_of(ports, run, header), created)
+    return Populated(seal(ports, batch, SealRequest(len(pages))), created)
+
+
+def populate_whole(ports: Ports, batch: str, spec: BatchSpec, units: Iterable[dict[str, Any]]) -> BatchStatus:
+    """Create and seal a batch with all of its units: in one call if they fit, otherwise page by page as they arrive.
+
+    Each call can be repeated. Raises `OtherBody` if the id is used with other units, and `BadBatch` or `TooLarge` if no
+    batch can have the units.
+    """
+    arriving = iter(units)
+    first = list(islice(arriving, LIMITS.call_units_max + 1))
+    if len(first) <= LIMITS.call_units_max:
+        return populate(ports, batch, replace(spec, units=first, sealed=True)).status
+    populate(ports, batch, spec)
+    added = add_units(ports, batch, 0, chain(first, arriving))
+    return seal(ports, batch, SealRequest(added.page))
+
+
+def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequence[Sequence[Any]]) -> None:
+    start = PageStart()
+    for number, units in enumerate(pages):
+        load_page(ports, run, header, number, start, units)
+        start = start.after(len(units), header.per_task)
+
+
+def _create(
+    ports: Ports, batch: str, spec: BatchSpec, first_pages: int, parent: PlacedUnit | None
+) -> tuple[BatchRun, Header, bool]:
+    run = BatchRun(batch, draw_incarnation(ports))
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Header, bool]]:
+        [snapshot] = read
+        held = None if snapshot.data is None else Header.from_record(snapshot.data)
+        new = spec.header(run.incarnation, first_pages, parent, snapshot.read_time)
+        decided = lifecycle.create(run, held, new, snapshot.read_time)
+        created = decided.answer
+        writes = (Put(run.header_path, decided.state.to_record(), Must.NOT_EXIST),) if created else ()
+        return Decision(writes, (decided.state, created), decided.effects)
+
+    (header, created), _ = perform(ports, [run.header_path], decide)
+    return BatchRun(batch, header.incarnation), header, created
+
+
+def draw_incarnation(ports: Ports) -> str:
+    return ports.store.new_id()
+
+
+def end_with_parent(ports: Ports, run: BatchRun) -> Header | None:
+    """End a sub-batch whose parent's batch was cancelled."""
+    counts = storage.read_counts(ports, run)
+    return propagation.end_batch(ports, run, lambda header, now: lifecycle.end_with_parent(run, header, counts, now))
+
+
+def parent_is_live(ports: Ports, parent: PlacedUnit) -> bool:
+    """Return whether a unit still waits for its sub-batch, since its batch has not ended."""
+    return may_start(storage.read_header_of_run(ports, parent.run), parent.attempt)

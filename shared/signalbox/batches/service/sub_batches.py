@@ -1,0 +1,90 @@
+"""Batches that belong to others: sub-batches of units, and batches that follow.
+
+**Sub-batches.** A unit's task may return a batch, whose end is the unit's outcome. A redelivered task may return
+another definition, a result, or an error. So the first sub-batch that is sealed is the unit's work, whatever a later
+delivery returns. If a sub-batch was not sealed because the process that loaded it died, it is sealed if all its pages
+are loaded; otherwise its definition is lost, and the next one replaces it. The batch that follows another has one id,
+made from the other's run.
+
+**Cancelling.** A task per level cancels the sub-batches of a cancelled batch, then theirs. A sub-batch is committed,
+then its parent's header is read, then its units are loaded; the parent's end is committed, then its sub-batches are
+queried. So at least one of the two sees the other's commit, and no unit of a sub-batch is loaded and never cancelled.
+"""
+
+from dataclasses import replace
+from itertools import count
+
+from signalbox.batches import storage
+from signalbox.batches.limits import LIMITS
+from signalbox.batches.machine import lifecycle
+from signalbox.batches.model.headers import REPLACED, Header, header_of
+from signalbox.batches.model.tree import COLLECTION, BatchRun, header_path
+from signalbox.batches.model.units import PlacedUnit
+from signalbox.batches.problems import BatchSealed, PageOutOfOrder
+from signalbox.batches.requests import BatchSpec, SealRequest
+from signalbox.batches.service import propagation
+from signalbox.batches.service.lifecycle import seal
+from signalbox.batches.service.population import end_with_parent, populate
+from signalbox.core.ports import Ports, Query
+from signalbox.core.problems import OtherBody
+from signalbox.core.queries import Condition
+
+
+def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
+    """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued.
+
+    If its units wait for a `rate`, the task that ends their waits is enqueued, too.
+    """
+    if rate:
+        ports.queue.create([lifecycle.drop_task(run, rate)])
+    of_this = (Condition(("parent_run",), "==", run.key),)
+    limit = LIMITS.batches_sweep_page
+    found = ports.store.query(Query(COLLECTION, of_this, limit=limit, after=(after,) if after else ()))
+    if len(found) == limit:
+        ports.queue.create([run.effect_for("cancel", found[-1].id, after=found[-1].id)])
+    for snapshot in found:
+        header = Header.from_record(snapshot.data or {})
+        if not header.ended:
+            end_with_parent(ports, BatchRun(snapshot.id, header.incarnation))
+
+
+def populate_sub_batch(ports: Ports, unit: PlacedUnit, spec: BatchSpec) -> None:
+    """Create and seal a unit's sub-batch, or keep the one that it has. Raises `TooLarge` or `Unavailable`."""
+    for number in count():  # at most one for each start of the unit's task
+        batch = unit.sub_batch_id(number)
+        try:
+            reason = populate(ports, batch, spec, unit).status.reason
+        except (OtherBody, BatchSealed):
+            reason = _seal_or_replace(ports, batch)
+        if reason != REPLACED:
+            return
+
+
+def _seal_or_replace(ports: Ports, batch: str) -> str:
+    """Seal a sub-batch with the pages of its header, or else end it as replaced. Return the reason for its end."""
+    [read] = ports.store.read(header_path(batch))
+    header = header_of(read.data)
+    if header is None or header.state != "open":
+        return header.reason if header else ""
+    try:
+        return seal(ports, batch, SealRequest(header.first_pages)).reason
+    except (PageOutOfOrder, BatchSealed):
+        return _replace(ports, BatchRun(batch, header.incarnation))
+
+
+def _replace(ports: Ports, run: BatchRun) -> str:
+    counts = storage.read_counts(ports, run)
+    header = propagation.end_batch(ports, run, lambda header, now: lifecycle.replace_sub(run, header, counts, now))
+    return header.reason if header else ""
+
+
+def populate_next(ports: Ports, run: BatchRun) -> None:
+    """Create the batch that follows one that succeeded. A repeat finishes a call that died.
+
+    If the batch that succeeded is a sub-batch, the one that follows completes the parent's unit in its place.
+    """
+    header = storage.read_header_of_run(ports, run)
+    if header is not None and header.ended:
+        spec = BatchSpec.from_then(header.then)
+        following = replace(spec, on_failure=spec.on_failure or header.on_failure)
+        populate(ports, run.then_id, following, header.parent)

@@ -1,0 +1,490 @@
+"""Read the syntax tree of one file: the tasks, objects, flows and handlers that it declares, and the queues it uses.
+
+A name counts if the file imports it from `signalbox`, also under another name (``sem = semaphore``).
+"""
+
+import ast
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeGuard
+
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.function_entries import url_segment
+from signalbox.core.document_patterns import KINDS, WRITTEN
+from signalbox.core.names import (
+    ADMIT_QUEUE,
+    BATCHES_QUEUE,
+    BUCKET,
+    FLOWS_QUEUE,
+    LINKS_QUEUE,
+    OBJECTS_QUEUE,
+    STANDINGS_QUEUE,
+    TASKS_QUEUE,
+)
+
+KIT = "signalbox"
+SEMAPHORE_QUEUES = (ADMIT_QUEUE, TASKS_QUEUE)
+BATCH_QUEUES = (BATCHES_QUEUE, TASKS_QUEUE)
+OBJECT_QUEUES = (OBJECTS_QUEUE, TASKS_QUEUE)
+FLOW_QUEUES = (FLOWS_QUEUE, *BATCH_QUEUES)
+"""An action on all runs that match is a batch."""
+
+QUEUES = {
+    "semaphore": SEMAPHORE_QUEUES,
+    "batch": BATCH_QUEUES,
+    "sub_batch": BATCH_QUEUES,
+    "objects": (OBJECTS_QUEUE,),
+    "flows": (FLOWS_QUEUE,),
+    "critical_section": SEMAPHORE_QUEUES,
+    "rate": SEMAPHORE_QUEUES,
+    "transaction": (LINKS_QUEUE,),
+    "add_resource": (LINKS_QUEUE,),
+    "resource": (LINKS_QUEUE,),
+}
+"""The queues that a public name of `signalbox` enqueues to."""
+
+OF_METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "flow": {"lock": SEMAPHORE_QUEUES, "rate": SEMAPHORE_QUEUES, "batch": BATCH_QUEUES},
+    "standings": {"declare": (STANDINGS_QUEUE,)},
+    "documents": dict.fromkeys(("put", "patch", "put_many", "restore", "forget_versions", "delete"), (LINKS_QUEUE,)),
+}
+"""The queues that the methods of a public name enqueue to: ``flow.lock(…)``, ``standings(…).declare(…)``."""
+
+INVOKE = "invoke"
+WITHOUT_RIGHTS = frozenset(
+    {"Access", "Function", "NotFound", "Problem", "Request", "Response", "Unavailable", "User", "parse"}
+)
+"""The public names that need no right: an isolated function may import these."""
+
+NAMES_A_QUEUE = frozenset({"Call", "replace"})
+TASK_DECORATOR = frozenset({"task"})
+THRESHOLD_DECORATOR = "standing_changed"
+OBJECT_DECORATOR = frozenset({"object"})
+FLOW_DECORATOR = frozenset({"flow"})
+RULE_DECORATOR = frozenset({"access"})
+ROUTE_DECORATOR = frozenset({"http"})
+EVENT_DECORATOR = frozenset({"document_written"})
+DOCUMENT_DECORATOR = frozenset({"on_document"})
+OF_HANDLERS = ("event", "path", "data", "kind?", "place?")
+"""The arguments of the task of an event (`signalbox.adapters.http.event_deliveries.ReceivedEvent`)."""
+
+CALLBACKS = frozenset({"callbacks"})
+SCHEDULE_DECORATOR = frozenset({"schedule"})
+RESOURCES = ("add_resource", "resource")
+FILLED = frozenset({"Completion", "Lease", "Outcome", "SectionRun", "TaskContext", "Unit"})
+"""The annotations of the arguments that the kit fills."""
+
+PLAIN = frozenset(dir(builtins)) | {"Any", "Literal", "Optional", "Union"}
+"""The names in annotations of JSON values."""
+
+ASYNC = ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ASYNC)
+READ_ONLY = frozenset({"status"})
+"""Methods of a batch that enqueue nothing."""
+
+EVENT_TYPES = "google.cloud.firestore.document.v1."
+"""The beginning of the types of the events of documents."""
+
+
+@lru_cache(maxsize=64)
+def parsed(path: str, source: bytes) -> ast.Module:
+    """Parse and compile a file; compiling finds all syntax errors. Cached, because each check of a function parses it.
+
+    Raises `CatalogueError`.
+    """
+    try:
+        tree = ast.parse(source, path)
+        compile(tree, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: a null byte
+        raise CatalogueError(f"{path} does not compile: {error}") from error
+    return tree
+
+
+class Module:
+    """One parsed file, and the local names of what it imports from the kit."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self._path = path
+        self._nodes = list(ast.walk(tree))
+        self._kit = dict(self._kit_names())
+        self._follow_assignments()
+        self._read_only = {
+            id(node.value) for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in READ_ONLY
+        }
+
+    def tasks(self) -> dict[str, str]:
+        """Return the places of the functions decorated as tasks, and of scheduled flows, which a task starts."""
+        return {
+            node.name: f"{self._path}:{node.lineno}"
+            for node in self._nodes
+            if isinstance(node, FUNCTIONS)
+            and (any(map(_is_task_decorator, node.decorator_list)) or _is_scheduled_flow(node))
+        }
+
+    def parameters(self) -> dict[str, Sequence[str]]:
+        """Return the arguments of the tasks whose decorators are all the kit's."""
+        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_plain_task(node)]
+        written = {
+            task.name: [name for each, default in _parameters(task) if (name := self._argument(each, default))]
+            for task in tasks
+        }
+        return {**dict.fromkeys(self.handlers(), OF_HANDLERS), **written}
+
+    def _argument(self, parameter: ast.arg, has_default: bool) -> str:
+        """Return an argument's name, with a question mark if it may be left out; empty if the kit fills it."""
+        annotation = _unquoted(parameter.annotation)
+        if annotation is None:
+            return f"{parameter.arg}?" if has_default else parameter.arg
+        if self._filled_with(annotation) in FILLED:
+            return ""
+        return f"{parameter.arg}?" if has_default or not _names(annotation) <= PLAIN else parameter.arg
+
+    def never_run(self) -> list[str]:
+        """Return the tasks whose code a call would not run, each with the reason."""
+        tasks = [node for node in self._nodes if isinstance(node, FUNCTIONS)]
+        named = [(node, f"{self._path}:{node.lineno}: the task {node.name}") for node in tasks]
+        decorated = [(node, task) for node, task in named if any(map(_is_task_decorator, node.decorator_list))]
+        return [f"{task} is `async def`: write `def`" for node, task in decorated if isinstance(node, ASYNC)] + [
+            f"{task} contains `yield`: return a list; only flows yield"
+            for node, task in decorated
+            if isinstance(node, ast.FunctionDef) and _yields(node)
+        ]
+
+    def objects(self) -> dict[str, str]:
+        """Return the places of the classes decorated as classes of objects."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_object_class(node)}
+
+    def flows(self) -> dict[str, str]:
+        """Return the places of the generators decorated as flows."""
+        return {node.name: f"{self._path}:{node.lineno}" for node in self._nodes if _is_flow(node)}
+
+    def named_functions(self) -> dict[str, str]:
+        """Return the places of ``Function("NAME")``, by the names."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == "Function")
+        named = ((call.args[0], call) for call in calls if call.args)
+        return {
+            name.value: f"{self._path}:{call.lineno}"
+            for name, call in named
+            if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        }
+
+    def names(self) -> frozenset[str] | None:
+        """Return all names that the module may define; None if a ``*`` import may define others."""
+        imports = (node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        aliases = [alias for node in imports for alias in node.names]
+        if any(alias.name == "*" for alias in aliases):
+            return None
+        stored = {node.id for node in self._nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        defined = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
+        return frozenset(stored | {node.name for node in defined} | {alias.asname or alias.name for alias in aliases})
+
+    def routes(self) -> dict[str, str]:
+        """Return the places of the first route of each kind."""
+        found: dict[str, str] = {}
+        for call in (node for node in self._nodes if isinstance(node, ast.Call)):
+            kind = "http" if _is_decorator(call, ROUTE_DECORATOR | CALLBACKS) else self._kit_name(call.func)
+            if kind in ("http", *RESOURCES):
+                found.setdefault(kind, f"{self._path}:{call.lineno}")
+        return found
+
+    def invoked(self) -> dict[str, str]:
+        """Return the places of the first call of each function by `invoke`; see `Usage.invokes`."""
+        found: dict[str, str] = {}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) == INVOKE)
+        for call in calls:
+            for name in [*call.args[:1], *(each.value for each in call.keywords if each.arg == "function")]:
+                constant = name.value if isinstance(name, ast.Constant) else None
+                found.setdefault(constant if isinstance(constant, str) else "", f"{self._path}:{call.lineno}")
+        return found
+
+    def archives(self) -> dict[str, str]:
+        """Return the places of the buckets of archives of flows, by bucket. Raises `CatalogueError`."""
+        found: dict[str, str] = {}
+        for flow in (node for node in self._nodes if isinstance(node, FUNCTIONS) and _is_flow(node)):
+            calls = (each for each in flow.decorator_list if isinstance(each, ast.Call))
+            named = [each for call in calls if _is_decorator(call, FLOW_DECORATOR) for each in call.keywords]
+            for place in (each.value for each in named if each.arg == "archive"):
+                where = f"{self._path}:{place.lineno}"
+                if not isinstance(place, ast.Constant):
+                    raise CatalogueError(
+                        f"{where}: the archive of {flow.name} is not a constant, and the code is parsed, not run: "
+                        'write archive="gs://BUCKET/PREFIX"'
+                    )
+                if bucket := BUCKET.match(str(place.value)):
+                    found.setdefault(bucket[1], where)
+        return found
+
+    def rights(self) -> dict[str, str]:
+        """Return the places of the first use of each public name that needs a right."""
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            used: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+                used = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Attribute):
+                used = [self._kit_name(node)]
+            for name in set(used) - WITHOUT_RIGHTS - {""}:
+                found.setdefault(name, f"{self._path}:{getattr(node, 'lineno', 1)}")
+        return found
+
+    def each_user(self) -> str:
+        """Return the place of the first resource with ``each_user=True``, or an empty text."""
+        calls = [node for node in self._nodes if isinstance(node, ast.Call) and self._kit_name(node.func) in RESOURCES]
+        places = [
+            f"{self._path}:{call.lineno}"
+            for call in calls
+            for keyword in call.keywords
+            if keyword.arg == "each_user" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+        ]
+        return places[0] if places else ""
+
+    def events(self) -> dict[str, str]:
+        """Return the places of event handlers, by the patterns of their documents. Raises `CatalogueError`."""
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and _is_decorator(node, EVENT_DECORATOR))
+        return {str(_constants(self._path, call)[0][0]): f"{self._path}:{call.lineno}" for call in calls if call.args}
+
+    def handlers(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the places and the triggers of the handlers that are tasks, by name. Raises `CatalogueError`."""
+        found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for handler, call in self._decorated(DOCUMENT_DECORATOR):
+            place = f"{self._path}:{call.lineno}"
+            patterns, options = _constants(self._path, call)
+            kind = options.get("on", WRITTEN)
+            if len(patterns) != 1 or kind not in KINDS:
+                raise CatalogueError(
+                    f'{place}: write on_document("orders/{{id}}", on="created"), with one pattern and one of '
+                    f"{', '.join(KINDS)}"
+                )
+            if handler.name in found:
+                raise CatalogueError(f"{place}: {handler.name} has a pattern already: write a second handler")
+            found[handler.name] = place, {"event": f"{EVENT_TYPES}{kind}", "document": str(patterns[0])}
+        return found
+
+    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the places and the entries of the schedules of tasks, by their names. Raises `CatalogueError`."""
+        found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for task, call in self._decorated(SCHEDULE_DECORATOR):
+            place = f"{self._path}:{call.lineno}"
+            crons, options = _constants(self._path, call)
+            if len(crons) > 1:
+                more = ", ".join(map(repr, crons[1:]))
+                raise CatalogueError(f"{place}: a schedule has one cron expression; write {more} as time_zone=…")
+            name = options.pop("name", url_segment(task.name))
+            if name in found:
+                raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
+            found[name] = place, {"task": task.name, **({"cron": crons[0]} if crons else {}), **options}
+        return found
+
+    def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:
+        """Iterate over the functions with a call of one of these decorators, each with that call."""
+        for node in self._nodes:
+            if isinstance(node, FUNCTIONS):
+                calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
+                yield from ((node, call) for call in calls if _is_decorator(call, names))
+
+    def rules(self) -> dict[str, str]:
+        """Return the places of the access rules, by the names of their flows and classes."""
+        rules = (node for node in self._nodes if isinstance(node, ast.FunctionDef))
+        decorators = (decorator for rule in rules for decorator in rule.decorator_list)
+        calls = (each for each in decorators if isinstance(each, ast.Call) and _is_decorator(each, RULE_DECORATOR))
+        named = ((argument, call) for call in calls for argument in call.args if isinstance(argument, ast.Constant))
+        return {str(argument.value): f"{self._path}:{call.lineno}" for argument, call in named}
+
+    def makes_tasks_otherwise(self) -> bool:
+        """Return whether ``app.task`` or another decorator of tasks is called other than as a decorator."""
+        decorated = (node for node in self._nodes if isinstance(node, (*FUNCTIONS, ast.ClassDef)))
+        decorators = {id(decorator) for node in decorated for decorator in node.decorator_list}
+        calls = (node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in decorators)
+        names = TASK_DECORATOR | OBJECT_DECORATOR | FLOW_DECORATOR | DOCUMENT_DECORATOR
+        return any(_is_decorator(call, names) for call in calls)
+
+    def queues(self) -> dict[str, str]:
+        """Return the places of the first use of each queue."""
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            for queue in self._queues_of(node):
+                found.setdefault(queue, f"{self._path}:{getattr(node, 'lineno', 1)}")
+        return found
+
+    def _queues_of(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Call) and id(node) not in self._read_only:
+            for called in (node.func, *node.args):  # an argument: partial(semaphore, "printer")
+                yield from QUEUES.get(self._kit_name(called), ())
+            yield from self._queues_of_method(node.func)
+            yield from (FLOWS_QUEUE,) if self._kit and _is_decorator(node, CALLBACKS) else ()
+            yield from SEMAPHORE_QUEUES if self._kit and _needs_permits(node) else ()
+            yield from (TASKS_QUEUE,) if _is_enqueue(node) and self._kit else ()
+            yield from _queue_named(node)
+        elif isinstance(node, ast.FunctionDef) and any(map(_is_task_decorator, node.decorator_list)):
+            annotations = (argument.annotation for argument in (*node.args.args, *node.args.kwonlyargs))
+            for decorator in node.decorator_list:
+                yield from self._queues_of_decorator(decorator)
+            if any(annotation is not None and self._filled_with(annotation) == "Unit" for annotation in annotations):
+                yield from BATCH_QUEUES
+        elif _is_object_class(node):
+            yield from OBJECT_QUEUES
+        elif _is_flow(node):
+            yield from FLOW_QUEUES
+
+    def _queues_of_decorator(self, decorator: ast.expr) -> Iterator[str]:
+        """Iterate over the queue that a task's decorator names; that of a handler of events is enqueued to."""
+        if isinstance(decorator, ast.Call):
+            named = list(_queue_named(decorator, names=TASK_DECORATOR | DOCUMENT_DECORATOR))
+            yield from named or ([TASKS_QUEUE] if _is_decorator(decorator, DOCUMENT_DECORATOR) else [])
+
+    def _queues_of_method(self, node: ast.expr) -> tuple[str, ...]:
+        """Return the queues of ``flow.NAME(…)`` and ``standings(KIND).NAME(…)``."""
+        if not isinstance(node, ast.Attribute):
+            return ()
+        of = node.value.func if isinstance(node.value, ast.Call) else node.value
+        return OF_METHODS.get(self._kit_name(of), {}).get(node.attr, ())
+
+    def _filled_with(self, annotation: ast.expr) -> str:
+        """Return the public name in the annotation of an argument, or in ``list[Unit]``, or an empty text."""
+        if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "list":
+            return self._kit_name(annotation.slice)
+        return self._kit_name(annotation)
+
+    def _kit_name(self, node: ast.expr) -> str:
+        """Return the public name of the kit that an expression refers to, or an empty text."""
+        if isinstance(node, ast.Attribute):
+            return node.attr if self._kit.get(ast.unparse(node.value)) == KIT else ""
+        return self._kit.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _follow_assignments(self) -> None:
+        """Add the names to which a public name or the kit itself is assigned: ``sem = semaphore``."""
+        assignments = [
+            (target.id, node.value)
+            for node in self._nodes
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        ]
+        known = -1
+        while known < len(self._kit):
+            known = len(self._kit)
+            for name, value in assignments:
+                if of := self._kit_name(value):
+                    self._kit.setdefault(name, of)
+
+    def _kit_names(self) -> Iterator[tuple[str, str]]:
+        for node in self._nodes:
+            if isinstance(node, ast.ImportFrom) and node.module == KIT:
+                yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from ((alias.asname or KIT, KIT) for alias in node.names if alias.name == KIT)
+
+
+def _constants(path: str, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a decorator. Raises `CatalogueError` if one is not a constant."""
+    try:
+        options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        values = [ast.literal_eval(each) for each in call.args]
+    except (ValueError, TypeError) as error:  # TypeError: a list as a key
+        name = ast.unparse(call.func)
+        section = "schedules" if name.endswith("schedule") else "triggers"
+        raise CatalogueError(
+            f"{path}:{call.lineno} calls {name} with an argument that is not a constant, and the code is parsed, not "
+            f"run: write the constant, or an entry in {section} of the catalogue instead of the decorator"
+        ) from error
+    return values, options
+
+
+def _parameters(task: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.arg, bool]]:
+    """Iterate over the parameters, each with whether it has a default."""
+    positional = [*task.args.posonlyargs, *task.args.args]
+    without = len(positional) - len(task.args.defaults)
+    yield from ((parameter, index >= without) for index, parameter in enumerate(positional))
+    keywords = zip(task.args.kwonlyargs, task.args.kw_defaults, strict=True)
+    yield from ((parameter, default is not None) for parameter, default in keywords)
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation, a quoted one as the expression in the quotes, if it is one."""
+    if not isinstance(annotation, ast.Constant) or not isinstance(annotation.value, str):
+        return annotation
+    try:
+        return ast.parse(annotation.value, mode="eval").body
+    except SyntaxError:
+        return ast.Name(annotation.value, ast.Load())
+
+
+def _names(annotation: ast.expr) -> set[str]:
+    """Return the names in an annotation."""
+    attributes = {node.attr for node in ast.walk(annotation) if isinstance(node, ast.Attribute)}
+    names = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    return attributes | names - {"typing", "t"}
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    """Return whether a function itself contains ``yield``."""
+    left: list[ast.AST] = list(function.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            left += ast.iter_child_nodes(node)
+    return False
+
+
+def _needs_permits(call: ast.Call) -> bool:
+    """Return whether a call creates a batch whose units need permits: ``populate(…, semaphore=…)``, ``rate=…``."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    needs = any(keyword.arg in ("semaphore", "rate") for keyword in call.keywords)
+    return name in ("populate", "sub_batch", "batch") and needs
+
+
+def _is_enqueue(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "enqueue"
+
+
+def _is_task_decorator(node: ast.expr) -> bool:
+    return _is_decorator(node, TASK_DECORATOR | DOCUMENT_DECORATOR) or (
+        isinstance(node, ast.Call) and _last_name(node) == THRESHOLD_DECORATOR
+    )
+
+
+def _is_plain_task(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is decorated as a task or a scheduled flow, and by nothing that is not the kit's."""
+    others = [each for each in function.decorator_list if not _is_decorator(each, SCHEDULE_DECORATOR)]
+    if _is_scheduled_flow(function):
+        return all(_is_decorator(each, FLOW_DECORATOR) for each in others)
+    if any(_is_decorator(each, DOCUMENT_DECORATOR) for each in others):
+        return False  # its arguments are `OF_HANDLERS`
+    return isinstance(function, ast.FunctionDef) and bool(others) and all(map(_is_task_decorator, others))
+
+
+def _is_scheduled_flow(node: ast.AST) -> bool:
+    return _is_flow(node) and any(_is_decorator(each, SCHEDULE_DECORATOR) for each in node.decorator_list)
+
+
+def _is_object_class(node: ast.AST) -> TypeGuard[ast.ClassDef]:
+    decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+    return any(_is_decorator(decorator, OBJECT_DECORATOR) for decorator in decorators)
+
+
+def _is_flow(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    decorators = node.decorator_list if isinstance(node, FUNCTIONS) else []
+    return any(_is_decorator(decorator, FLOW_DECORATOR) for decorator in decorators)
+
+
+def _is_decorator(node: ast.expr, names: frozenset[str]) -> bool:
+    """Return whether an expression is ``app.NAME`` or ``app.NAME(…)``, of any `app`, also one of a module."""
+    target = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(target, ast.Attribute):
+        return False
+    return target.attr in names and isinstance(target.value, ast.Name | ast.Attribute)
+
+
+def _queue_named(call: ast.Call, names: frozenset[str] = NAMES_A_QUEUE) -> Iterator[str]:
+    if _last_name(call) in names:
+        for keyword in call.keywords:
+            if keyword.arg == "queue" and isinstance(keyword.value, ast.Constant):
+                yield str(keyword.value.value)
+
+
+def _last_name(call: ast.Call) -> str:
+    """Return the last part of the name that is called: ``replace`` for ``dataclasses.replace(…)``."""
+    return ast.unparse(call.func).rpartition(".")[2]

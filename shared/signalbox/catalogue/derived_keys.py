@@ -1,0 +1,272 @@
+"""Derive the keys that a function's entry may omit from its code: tasks, objects, flows, queues, callers.
+
+The code is parsed, not run. The tasks are the functions decorated with ``@app.task`` or ``@standing_changed(app, …)``,
+the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The
+queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
+`batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
+with ``semaphore=`` or ``rate=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to
+`objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
+enqueues to `tasks`, since its turns send the calls of methods and the commands of flows, and one with flows to
+`batches`, which act on all runs that match. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
+that the code names (``queue="slow"``) counts too. The rules of an open function are decorated with
+``@app.access("NAME")``. A function invokes those that ``invoke("NAME", …)`` names. It writes to the buckets of
+``@app.flow(archive="gs://BUCKET/PREFIX")``.
+
+``completed`` adds the keys that an entry omits, and ``check_declared`` checks those that it contains. A trigger
+follows from ``@app.document_written("orders/{id}")`` or ``@app.on_document("orders/{id}", on="created")``, whose
+handler is a task, a schedule of a task from ``@app.schedule("0 6 * * 1")``.
+
+The arguments of tasks are those of their functions, by name. An argument that the kit fills (``lease: Lease``) is not
+among them. One whose annotation reading cannot follow may be filled, so it counts as optional. Nothing is known of a
+task with a decorator that is not the kit's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+from signalbox.catalogue.catalogue_errors import CatalogueError
+from signalbox.catalogue.declared_in_code import Module, parsed
+from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.names import LINKS_QUEUE
+
+MAIN = "main.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The declarations in a function's code: places (``main.py:12``) by the name of the task, queue, class or flow.
+
+    `complete` is false if the code makes some of them in a way that parsing cannot follow, so there may be more.
+    `never_run` names the tasks whose code a call would not run, with the reason.
+    """
+
+    tasks: Mapping[str, str]
+    queues: Mapping[str, str]
+    complete: bool = True
+    objects: Mapping[str, str] = field(default_factory=dict)
+    flows: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
+    never_run: Sequence[str] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``Function("NAME")``, by NAME."""
+    main_names: frozenset[str] | None = None
+    """The names that ``main.py`` defines, one of which is the entry point; None if it has a ``*`` import."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """The first place where it serves HTTP, by kind: ``http``, ``add_resource``, ``resource``."""
+    events: Mapping[str, str] = field(default_factory=dict)
+    """The places of its event handlers, by the patterns of their documents."""
+    handlers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The place of each handler that is a task, and the `event` and `document` of its trigger, by its name."""
+    schedules: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The place and the entry of each schedule, by its name."""
+    each_user: str = ""
+    """The place of the first resource with ``each_user=True``, or an empty text."""
+    parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The arguments of each task whose arguments are known, an optional one with a question mark."""
+    invokes: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``invoke("NAME", …)``, by NAME; an empty text stands for a name that is not a constant."""
+    rights: Mapping[str, str] = field(default_factory=dict)
+    """The places where it imports public names that need a right, by name."""
+    archives: Mapping[str, str] = field(default_factory=dict)
+    """The places of ``@app.flow(archive="gs://BUCKET/…")``, by BUCKET."""
+
+
+def trigger_name(function: str, handler: str) -> str:
+    """Return the name of the trigger of a handler that is a task: ``orders-packed``."""
+    return f"{url_segment(function)}-{url_segment(handler.lower()).strip('-')}"
+
+
+def usage_of(sources: Mapping[str, bytes]) -> Usage:
+    """Return the declarations in the Python files of a function, by path.
+
+    Raises `CatalogueError` for a file that does not compile, a task, class or flow whose name another file declares
+    too, a second schedule of one name, or a decorator's argument that is not a constant.
+    """
+    return _usage_of(tuple(sorted(sources.items())))
+
+
+@lru_cache(maxsize=128)
+def _usage_of(sources: Sequence[tuple[str, bytes]]) -> Usage:
+    """Return the declarations in files. Cached: a process reads the catalogue many times."""
+    tasks: dict[str, str] = {}
+    queues: dict[str, str] = {}
+    objects: dict[str, str] = {}
+    flows: dict[str, str] = {}
+    rules: dict[str, str] = {}
+    never_run: list[str] = []
+    named: dict[str, str] = {}
+    main_names: frozenset[str] | None = None
+    routes: dict[str, str] = {}
+    events: dict[str, str] = {}
+    handlers: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    schedules: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    each_user = ""
+    parameters: dict[str, Sequence[str]] = {}
+    invokes: dict[str, str] = {}
+    rights: dict[str, str] = {}
+    archives: dict[str, str] = {}
+    complete = True
+    for path, source in sources:
+        module = Module(path, parsed(path, source))
+        parameters = {**module.parameters(), **parameters}
+        tasks = _joined("task", tasks, module.tasks())
+        queues = {**module.queues(), **queues}
+        objects = _joined("class of objects", objects, module.objects())
+        flows = _joined("flow", flows, module.flows())
+        rules = {**module.rules(), **rules}
+        never_run += module.never_run()
+        named = {**module.named_functions(), **named}
+        main_names = module.names() if path == MAIN else main_names
+        routes = {**module.routes(), **routes}
+        events = {**module.events(), **events}
+        handlers = {**module.handlers(), **handlers}
+        for name, schedule in module.schedules().items():
+            if name in schedules:
+                raise CatalogueError(f"{schedule[0]} is a second schedule {name}: give it a name=")
+            schedules[name] = schedule
+        each_user = each_user or module.each_user()
+        invokes = {**module.invoked(), **invokes}
+        rights = {**module.rights(), **rights}
+        archives = {**module.archives(), **archives}
+        complete = complete and not module.makes_tasks_otherwise()
+    return Usage(
+        tasks,
+        queues,
+        complete,
+        objects,
+        flows,
+        rules,
+        never_run,
+        named,
+        main_names,
+        routes,
+        events,
+        handlers,
+        schedules,
+        each_user,
+        parameters,
+        invokes,
+        rights,
+        archives,
+    )
+
+
+def _joined(kind: str, before: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the places in several files. Raises `CatalogueError` for a name that two of them declare."""
+    for name in sorted(before.keys() & more.keys()):
+        raise CatalogueError(f"{more[name]} declares {name}, a second {kind} of this name ({before[name]}): rename one")
+    return {**before, **more}
+
+
+FROM_CODE = ("invoked_by", "enqueues", "tasks", "objects", "flows")
+"""The keys of an entry that follow from the code."""
+
+
+def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return an entry with the keys that it omits, and the places in the code that they follow from, by key.
+
+    `scheduled`: a schedule calls the function itself. Raises `CatalogueError` if parsing cannot follow the code.
+    """
+    if not usage.complete and not {"tasks", "objects", "flows"} <= entry.keys():
+        raise CatalogueError(
+            "its code calls app.task, app.object, app.flow or app.on_document other than as a decorator: list its "
+            "tasks, objects and flows in the entry"
+        )
+    places = {
+        "enqueues": usage.queues,
+        "tasks": usage.tasks,
+        "objects": usage.objects,
+        "flows": usage.flows,
+        "invokes": {name: where for name, where in usage.invokes.items() if name},
+        "archives": usage.archives,
+        "invoked_by": _callers(usage, scheduled=scheduled),
+    }
+    found = {key: dict(where) for key, where in places.items() if where and key not in entry}
+    names = {key: list(where) if key == "invoked_by" else sorted(where) for key, where in found.items()}
+    known = {name: list(of) for name, of in sorted(usage.parameters.items())}
+    return {**names, **({"parameters": known} if known else {}), **entry}, {
+        key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
+    }
+
+
+def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
+    """Return the kinds of callers, with places: people, unless the code has only tasks or only handles events."""
+    called = {**usage.tasks, **usage.objects, **usage.flows}
+    if usage.events:
+        return {"event": _first(usage.events)}
+    served = {**usage.routes, **usage.objects, **usage.flows}
+    people = {"people": _first(served)} if served or not (called or scheduled) else {}
+    events = {"event": next(iter(usage.handlers.values()))[0]} if usage.handlers else {}
+    queue = {"queue": _first(called)} if called else {}
+    return {**people, **queue, **events, **({"schedule": ""} if scheduled else {})}
+
+
+def _first(places: Mapping[str, str]) -> str:
+    return next(iter(places.values()), "")
+
+
+def check_declared(function: Function, usage: Usage) -> None:
+    """Raise `CatalogueError` with the lines to add if the entry of the catalogue lacks what the code needs.
+
+    The queue of documents is not checked here: it is needed only if only the kit writes them (`check_writer`).
+    """
+    if complaints := list(_complaints(function, usage)):
+        raise CatalogueError("; ".join(complaints))
+
+
+def check_writer(name: str, entry: Mapping[str, Any], usage: Usage) -> None:
+    """Raise `CatalogueError` if code writes documents and its entry lacks the queue `links`.
+
+    Call it only if the catalogue says that only the kit writes documents: with events, no queue is needed.
+    """
+    if LINKS_QUEUE in usage.queues and LINKS_QUEUE not in entry.get("enqueues", ()):
+        raise CatalogueError(
+            f"functions.{name}: {usage.queues[LINKS_QUEUE]} writes documents, and only the kit does "
+            f"(documents.written_by): add {LINKS_QUEUE} to its enqueues"
+        )
+
+
+def _complaints(function: Function, usage: Usage) -> Iterator[str]:
+    yield from usage.never_run
+    entry = f"in the catalogue, functions.{function.name}, write"
+    for name, where in usage.named.items():
+        if name != function.name:
+            yield f'{where} makes Function("{name}"): write Function("{function.name}"), its name in the catalogue'
+    if usage.main_names is not None and function.name not in usage.main_names:
+        line = f"{function.name} = app.entry_point()"
+        yield f"{MAIN} defines no {function.name}, which the platform calls: end it with  {line}"
+    for name, where in list({**usage.flows, **usage.objects, **usage.tasks}.items())[:1]:
+        if "queue" not in function.invoked_by:
+            yield f"{where} declares {name}: {entry}  invoked_by: {_list([*function.invoked_by, 'queue'])}"
+    if usage.each_user and not function.auth:
+        yield f"{usage.each_user} has items of each user, and no user signs in: {entry}  auth: firebase"
+    for kind in ("tasks", "objects", "flows"):
+        declared, found = getattr(function, kind), getattr(usage, kind)
+        if (set(declared) - found.keys() and usage.complete) or found.keys() - set(declared):
+            yield f"its {kind} are {_named(found) or 'none'}: {entry}  {kind}: {_list(found)}"
+    if lacking := [name for name in function.exposes if name not in usage.rules]:
+        rule = ", ".join(f'"{name}"' for name in lacking)
+        yield f"exposes names {', '.join(lacking)}, and no rule decides who may: decorate one with @app.access({rule})"
+    if "" in usage.invokes and not function.invokes:
+        yield f"{usage.invokes['']} calls invoke with a name that is not a constant: {entry}  invokes: [NAME, …]"
+    called = {name: where for name, where in usage.invokes.items() if name and name not in function.invokes}
+    if called:
+        yield f"{_named(called)} not in invokes: {entry}  invokes: {_list([*function.invokes, *called])}"
+    if buckets := {name: where for name, where in usage.archives.items() if name not in function.archives}:
+        yield f"{_named(buckets)} not in archives: {entry}  archives: {_list([*function.archives, *buckets])}"
+    if function.isolated and usage.rights:
+        yield f"{_named(usage.rights)} needs a right, and the function is isolated: remove it, or isolated"
+    missing = {queue: where for queue, where in usage.queues.items() if queue not in (*function.enqueues, LINKS_QUEUE)}
+    if missing:
+        yield f"{_named(missing)} not in enqueues: {entry}  enqueues: {_list([*function.enqueues, *missing])}"
+
+
+def _named(places: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({where})" for name, where in places.items())
+
+
+def _list(names: Sequence[str] | Mapping[str, str]) -> str:
+    return f"[{', '.join(names)}]"

@@ -1,0 +1,36 @@
+"""Pauses, threads and the renewal of a lease, for code that is awaited. `blocking.lease_renewal` has the same names."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+Returned = TypeVar("Returned")
+
+sleep = asyncio.sleep
+
+
+async def in_thread(run: Callable[[str], Returned], argument: str) -> Returned:
+    """Call a function that blocks, in a thread."""
+    return await asyncio.to_thread(run, argument)
+
+
+class Repeated:
+    """Calls a function again and again in the background, until it returns False or `stop` is called."""
+
+    def __init__(self, run: Callable[[], Awaitable[bool]], pause_seconds: Callable[[], float]) -> None:
+        self._run = run
+        self._pause_seconds = pause_seconds
+        self._task = asyncio.create_task(self._loop())
+
+    async def _loop(self) -> None:
+        while True:
+            await sleep(self._pause_seconds())
+            if not await self._run():
+                return
+
+    async def stop(self) -> None:
+        """End the calls; a call under way is interrupted."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task

@@ -1,0 +1,354 @@
+"""Objects and flows."""
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from signalbox.client.aio.batches import Batch
+from signalbox.client.aio.lease_renewal import sleep
+from signalbox.client.aio.list_pages import pages
+from signalbox.client.aio.transport import Transport
+from signalbox.client.answers import Answer
+from signalbox.client.model import Event, Json, RunShown, TaskCall
+from signalbox.client.problems import ApiError, CallFailed, Unavailable
+from signalbox.client.requests import given, keyed
+from signalbox.client.retries import Patience
+
+WAIT_SECONDS_MAX = 30.0
+"""How long a request waits at the function."""
+
+TIMES = ("started_after", "started_before")
+"""The query parameters of the times of starts."""
+
+ENDED = ("completed", "failed", "cancelled")
+
+
+class ObjectCall:
+    """A call of an object's method that was accepted; its outcome is kept for 32 days."""
+
+    def __init__(self, transport: Transport, address: tuple[str, ...], id: str) -> None:
+        self._transport = transport
+        self._address = address
+        self.id = id
+
+    async def result(self, timeout_seconds: float = WAIT_SECONDS_MAX) -> Json:
+        """Wait for the method's result. Raises `CallFailed` with its problem, and `TimeoutError`."""
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            parameters = {"wait_seconds": wait}
+            answer = await self._transport.send("GET", *self._address, "calls", self.id, parameters=parameters)
+            if answer.member("ready", bool):
+                return outcome(answer)
+            await sleep(patience.next_pause(time.monotonic(), f"the call {self.id} has no result"))
+
+    async def raise_outcome(self, error: ApiError) -> None:
+        """Raise `CallFailed` if `error` is the problem of the method and not a refusal of the call."""
+        if isinstance(error, Unavailable):
+            return
+        try:
+            answer = await self._transport.send("GET", *self._address, "calls", self.id)
+            failed = failure(answer)
+        except ApiError:
+            return
+        if failed is not None:
+            raise failed from error
+
+    async def then(self, continuation: TaskCall) -> None:
+        """Run a task with the outcome, now or when it is there."""
+        body = {"continuation": continuation}
+        key = keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", *self._address, "calls", self.id, "then", body=body, headers=key)
+
+    async def call(self, method: str, **arguments: Json) -> "ObjectCall":
+        """Call a method of the object that this call results in, once it is there."""
+        found = await self._transport.send(
+            "POST",
+            *self._address,
+            "calls",
+            self.id,
+            "object",
+            method,
+            body=arguments,
+            headers=keyed(str(uuid.uuid4())),
+        )
+        return ObjectCall(self._transport, self._address, found.member("call", str))
+
+
+class Object:
+    """An object of a deployment, by its function, class and key."""
+
+    def __init__(self, transport: Transport, function: str, class_name: str, key: str) -> None:
+        self._transport = transport
+        self._address = (function, "objects", class_name, key)
+
+    async def call(self, method: str, *, timeout_seconds: float = WAIT_SECONDS_MAX, **arguments: Json) -> Json:
+        """Call a method and wait for its result.
+
+        Raises `CallFailed` with the problem that the method raised, `ApiError` if the call was refused or the method is
+        read-only, and `TimeoutError`.
+        """
+        began, call = time.monotonic(), ObjectCall(self._transport, self._address, str(uuid.uuid4()))
+        try:
+            answer = await self._post(call.id, method, arguments, min(WAIT_SECONDS_MAX, timeout_seconds))
+        except ApiError as error:
+            await call.raise_outcome(error)
+            raise
+        if answer.member("ready", bool):
+            return outcome(answer)
+        return await call.result(timeout_seconds - (time.monotonic() - began))
+
+    async def post(self, method: str, **arguments: Json) -> ObjectCall:
+        """Call a method without waiting for it."""
+        call = ObjectCall(self._transport, self._address, str(uuid.uuid4()))
+        await self._post(call.id, method, arguments, 0)
+        return call
+
+    async def _post(self, id: str, method: str, arguments: Mapping[str, Json], wait_seconds: float) -> Answer:
+        options = {"parameters": {"wait_seconds": wait_seconds}, "headers": keyed(id)}
+        return await self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
+
+    async def show(self) -> dict[str, Json]:
+        """Return whether the object exists, its revision, and how many messages wait for it."""
+        found = await self._transport.send("GET", *self._address)
+        return found.shaped(dict)
+
+    async def delete(self) -> None:
+        """Delete the object in its turn, behind the calls that wait already."""
+        await self._transport.json("DELETE", *self._address, headers=keyed(str(uuid.uuid4())))
+
+
+class Objects:
+    """The objects of a class."""
+
+    def __init__(self, transport: Transport, function: str, class_name: str) -> None:
+        self._transport = transport
+        self._address = (function, "objects", class_name)
+
+    def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, str]]:
+        """Iterate over the objects by key, perhaps only those whose keys begin with `prefix`."""
+        return pages(self._transport, "objects", *self._address, parameters={"prefix": prefix})
+
+
+class Run:
+    """A run of a flow, by its id."""
+
+    def __init__(self, transport: Transport, function: str, flow: str, id: str) -> None:
+        self._transport = transport
+        self._address = (function, "flows", flow, id)
+        self.id = id
+
+    async def show(self, wait_seconds: float | None = None) -> RunShown:
+        """Return how far the run is, or wait up to 30 seconds for its end. Raises `NotFound`."""
+        found = await self._show(wait_seconds)
+        return found.shaped(RunShown)
+
+    async def _show(self, wait_seconds: float | None) -> Answer:
+        return await self._transport.send("GET", *self._address, parameters={"wait_seconds": wait_seconds})
+
+    async def result(self, timeout_seconds: float) -> Json:
+        """Wait for the end and return the result. Raises `CallFailed` with the run's problem, and `TimeoutError`."""
+        patience = Patience(time.monotonic() + timeout_seconds)
+        while True:
+            wait = min(WAIT_SECONDS_MAX, max(0.0, patience.ends_at - time.monotonic()))
+            shown = await self._show(wait)
+            if shown.member("state", str) in ENDED:
+                return outcome(shown)
+            await sleep(patience.next_pause(time.monotonic(), f"the run {self.id} has not ended"))
+
+    async def send(self, event: str, value: Json = None) -> None:
+        """Send an event, once. It is kept until the flow waits for it."""
+        await self._transport.json(
+            "POST", *self._address, "events", event, body={"value": value}, headers=keyed(str(uuid.uuid4()))
+        )
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Cancel the run: `Cancelled` is raised where its code waits, so that it can clean up."""
+        body, key = given(reason=reason), keyed(str(uuid.uuid4()))
+        await self._transport.json("POST", *self._address, "cancel", body=body, headers=key)
+
+    async def terminate(self, reason: str | None = None) -> None:
+        """End the run as cancelled without running its code."""
+        await self._transport.json("POST", *self._address, "terminate", body=given(reason=reason))
+
+    async def fork(
+        self,
+        id: str,
+        from_entry: int,
+        *,
+        arguments: Mapping[str, Json] | None = None,
+        on_complete: TaskCall | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> "Run":
+        """Start another run from the first `from_entry` entries of this run's log, and return it.
+
+        What is not given is as in this run, which does not change. Raises `Conflict` if the code has ended there, holds
+        a lock there or does not fit the entries, or if the id was used in another way.
+        """
+        options = given(arguments=arguments, on_complete=on_complete, labels=labels, timeout_seconds=timeout_seconds)
+        await self._transport.json("POST", *self._address, "fork", body={"id": id, "from_entry": from_entry, **options})
+        function, _, flow, _ = self._address
+        return Run(self._transport, function, flow, id)
+
+    async def suspend(self, reason: str | None = None) -> None:
+        """Let the run take no further step until it is resumed. Raises `Conflict` if it has ended."""
+        await self._transport.json("POST", *self._address, "suspend", body=given(reason=reason))
+
+    async def resume(self) -> None:
+        """Let a run that is suspended continue, or one that is stuck try again now."""
+        await self._transport.json("POST", *self._address, "resume")
+
+    async def query(self, name: str, /, **arguments: Json) -> Json:
+        """Return what the code of the run answers, from a replay of its log that changes nothing.
+
+        Raises `Conflict` if it cannot answer, and `NotFound`.
+        """
+        parameters = {"arguments": json.dumps(arguments)} if arguments else {}
+        found = await self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
+        return found.part("result").content
+
+    async def queries(self) -> list[str]:
+        """Return the names of the queries that the code of the run answers now."""
+        found = await self._transport.send("GET", *self._address, "queries")
+        return found.member("queries", list)
+
+    def log(self) -> AsyncIterator[dict[str, Json]]:
+        """Iterate over the entries of the log, in order."""
+        return pages(self._transport, "entries", *self._address, "log")
+
+    async def watch(self) -> AsyncIterator[Event]:
+        """Iterate over the run's events (``entry`` of its log, ``progress``, ``complete``) until it has ended.
+
+        A stream that breaks is opened again where it ended.
+        """
+        async for event in self._transport.events(*self._address, "events"):
+            yield event
+
+    async def whole_log(self) -> dict[str, Json]:
+        """Return the log in one piece, as `signalbox.testing.replay` takes it: a test of code with a real run."""
+        page = await self._transport.send("GET", *self._address, "log")
+        entries, execution = page.member("entries", list), page.member("execution_id", str)
+        while token := page.shaped(dict).pop("next_page_token", None):
+            page = await self._transport.send("GET", *self._address, "log", parameters={"page_token": token})
+            if page.member("execution_id", str) != execution:
+                return await self.whole_log()  # the run has continued as new meanwhile
+            entries += page.member("entries", list)
+        return {**page.shaped(dict), "entries": entries}
+
+    async def delete(self) -> None:
+        """Remove the run if it has ended, so that its id is free. Raises `Conflict` if it has not."""
+        await self._transport.json("DELETE", *self._address)
+
+
+class Flow:
+    """A flow of a function, by its name."""
+
+    def __init__(self, transport: Transport, function: str, name: str, **options: Any) -> None:
+        self._transport = transport
+        self._function = function
+        self._name = name
+        self._options = options
+
+    def with_(self, *, labels: Mapping[str, str] | None = None, timeout_seconds: float | None = None) -> "Flow":
+        """Return the same flow whose runs start with labels, by which lists find them, or with a time-out."""
+        options = self._options | given(labels=labels, timeout_seconds=timeout_seconds)
+        return Flow(self._transport, self._function, self._name, **options)
+
+    async def start(self, id: str, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+        """Start a run under an id. The same again changes nothing; with other arguments it raises `Conflict`."""
+        body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
+        await self._transport.json("POST", self._function, "flows", self._name, id, body=body)
+        return self.run(id)
+
+    async def start_new(self, *, on_complete: TaskCall | None = None, **arguments: Json) -> Run:
+        """Start a run under an id that the deployment draws, once; the returned run has it."""
+        body = {"arguments": arguments, **given(on_complete=on_complete), **self._options}
+        key = keyed(str(uuid.uuid4()))
+        started = await self._transport.send("POST", self._function, "flows", self._name, body=body, headers=key)
+        return self.run(started.member("id", str))
+
+    def run(self, id: str) -> Run:
+        """Return the run of an id, without asking whether it exists."""
+        return Run(self._transport, self._function, self._name, id)
+
+    async def count(
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> int:
+        """Return the number of the runs, perhaps only of those that `runs` would list."""
+        parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
+        found = await self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
+        return found.member("count", int)
+
+    async def act_on_all(
+        self,
+        action: str,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        reason: str | None = None,
+    ) -> Batch:
+        """Cancel, resume, terminate or delete all runs that match now (`count` says how many), at the function.
+
+        Returns the batch that does it: a unit for each run, whose result is ``done`` or ``skipped``. Runs that begin to
+        match later are not among them. Raises `Conflict` for more than 20,000 runs.
+        """
+        chosen = given(state=state, label=label, prefix=prefix, reason=reason)
+        address, key = (self._function, "flows", self._name, ":act"), keyed(str(uuid.uuid4()))
+        found = await self._transport.send("POST", *address, body={"action": action, **chosen}, headers=key)
+        return Batch(self._transport, found.member("batch", str))
+
+    def runs(
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        prefix: str | None = None,
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> AsyncIterator[dict[str, Json]]:
+        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
+
+        With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
+        newest first; then `prefix` is not allowed. The times must have a time zone.
+        """
+        parameters = _filter(state, label, prefix, started_after, started_before)
+        parameters |= {"newest_first": "true"} if newest_first else {}
+        return pages(self._transport, "flows", self._function, "flows", self._name, parameters=parameters)
+
+
+def _filter(
+    state: str | None, label: str | None, prefix: str | None, after: datetime | None, before: datetime | None
+) -> dict[str, str | None]:
+    """Return the query parameters of a list of runs."""
+    times = (each.isoformat() if each else None for each in (after, before))
+    return {"state": state, "label": label, "prefix": prefix, **dict(zip(TIMES, times, strict=True))}
+
+
+def outcome(answer: Answer) -> Json:
+    """Return the result of a call or of a run that has ended, or the object that it resulted in.
+
+    Raises `CallFailed` with its problem.
+    """
+    if (failed := failure(answer)) is not None:
+        raise failed
+    found = answer.shaped(dict)
+    return found["object"] if "object" in found else found.get("result")
+
+
+def failure(answer: Answer) -> CallFailed | None:
+    """Return the problem of a call or of a run, if it ended with one."""
+    if answer.shaped(dict).get("error") is None:
+        return None
+    problem = answer.part("error")
+    return CallFailed(problem.member("status", int), problem.shaped(dict))

@@ -1,0 +1,75 @@
+"""Sizes of documents: what a record may have, and which records are so large that their events may not arrive.
+
+Bytes and entries of Firestore's indexes are both limited, so a size has both.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from signalbox.core import json_values, record_values
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.documents.limits import LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes and index entries. Both are added, subtracted and compared."""
+
+    bytes: int = 0
+    index_entries: int = 0
+
+    def __add__(self, other: "Size") -> "Size":
+        return Size(self.bytes + other.bytes, self.index_entries + other.index_entries)
+
+    def __sub__(self, other: "Size") -> "Size":
+        return Size(self.bytes - other.bytes, self.index_entries - other.index_entries)
+
+    def fits_into(self, room: "Size") -> bool:
+        """Return whether there is room for the bytes and for the index entries."""
+        return self.bytes <= room.bytes and self.index_entries <= room.index_entries
+
+    def at_least(self, other: "Size") -> "Size":
+        """Return the larger number of bytes and the larger number of index entries."""
+        return Size(max(self.bytes, other.bytes), max(self.index_entries, other.index_entries))
+
+
+def size_of(value: Any) -> Size:
+    """Return the size of a value as stored."""
+    stored = json_values.encode(value)
+    return Size(record_values.size_bytes(stored), record_values.index_entries(stored))
+
+
+def record_size(content: Mapping[str, Any], link_keys: list[str], link_fields: list[str]) -> Size:
+    """Return the size of a record: the content, and the link keys and fields in the reserved map."""
+    return size_of(content) + size_of(link_keys) + size_of(link_fields)
+
+
+def size_max() -> Size:
+    """Return the largest size of a document."""
+    return Size(CORE_LIMITS.document_bytes_max, LIMITS.index_entries_max)
+
+
+def size_limits_text() -> str:
+    """Return the limits in words."""
+    return f"{CORE_LIMITS.document_bytes_max:,} bytes and {LIMITS.index_entries_max:,} index entries"
+
+
+EVENT_BYTES_PER_VALUE = 8
+"""The bytes that an event has for each value in addition to its stored size: tags and lengths of the value, its name
+and its kind."""
+
+
+def exceeds_events(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is so large that an event which contains it twice may not arrive."""
+    stored = record_values.map_bytes(record)
+    if stored * (1 + EVENT_BYTES_PER_VALUE) <= LIMITS.event_record_bytes_max:  # each value takes at least one byte
+        return False
+    return stored + EVENT_BYTES_PER_VALUE * _values_in(record) > LIMITS.event_record_bytes_max
+
+
+def _values_in(value: Any) -> int:
+    """Return the number of values that a value consists of, including itself."""
+    if isinstance(value, Mapping | list):
+        return 1 + sum(map(_values_in, value.values() if isinstance(value, Mapping) else value))
+    return 1

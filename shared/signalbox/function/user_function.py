@@ -1,0 +1,521 @@
+"""A user's function: HTTP handlers, tasks and event handlers by decorator, and one entry point for all of them.
+
+This module connects the adapters with the subjects whose tasks a function may have. Objects, flows and events are
+imported only by functions that use them.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.access import Access, AccessRules
+from signalbox.adapters.http.request_log import entry_point
+from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
+from signalbox.adapters.http.task_deliveries import TaskDelivery, forwarding_entry, task_entry
+from signalbox.adapters.logs import current_trace
+from signalbox.adapters.settings import settings
+from signalbox.batches.api import is_live
+from signalbox.batches.model.units import Unit
+from signalbox.batches.storage import forget_completion
+from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
+from signalbox.core.effects import name_of
+from signalbox.core.flow_hooks import check_plain, check_ran
+from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
+from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
+from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
+from signalbox.documents import problems as documents_problems
+from signalbox.flows import problems as flows_problems
+from signalbox.function.deliveries import (
+    GROUP,
+    attempt_of,
+    group_time,
+    is_coming,
+    is_known,
+    task_context,
+    to_be_retried,
+)
+from signalbox.function.dispatch import EVENTS, RESERVED, TASKS, TURNS, dispatch, nothing_here, response_of, within
+from signalbox.function.document_handlers import DocumentHandler, task_code
+from signalbox.history import problems as history_problems
+from signalbox.objects import problems as objects_problems
+from signalbox.rates import problems as rates_problems
+from signalbox.resources import problems as resources_problems
+from signalbox.standings import problems as standings_problems
+from signalbox.tasks.api import Task
+from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
+from signalbox.tasks.machine.attempts import RetryLimits, event_attempt
+from signalbox.tasks.machine.idempotency_keys import hold, idempotent_calls
+from signalbox.tasks.model import FIRST, Attempt, Start, TaskContext, TaskSubject
+from signalbox.tasks.service import failures, runs
+from signalbox.transforms import problems as transforms_problems
+
+if TYPE_CHECKING:
+    from signalbox.adapters.http.event_deliveries import ReceivedEvent
+    from signalbox.batches.model.units import Completion
+    from signalbox.critical_sections.model import SectionRun
+    from signalbox.flows.api.host import FlowHost
+    from signalbox.flows.api.runs import Flow, FlowCode
+    from signalbox.mailboxes.model.outcomes import Outcome
+    from signalbox.objects.http import ObjectHost
+    from signalbox.semaphores.model.leases import Lease
+
+    Scheduled = TypeVar("Scheduled", bound="Task[..., Any] | Flow[..., Any]")
+    Filled = TypeVar("Filled", Lease, SectionRun, Unit, list[Unit], Completion, Outcome, TaskContext)
+
+PROBLEMS = (
+    documents_problems,
+    flows_problems,
+    history_problems,
+    objects_problems,
+    rates_problems,
+    resources_problems,
+    standings_problems,
+    transforms_problems,
+)
+"""Problems of subjects that a function may not use itself. They are loaded because an outcome's error can come from
+another function, and is raised again as its own class (`CallOutcome.problem`)."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Class = TypeVar("Class", bound=type)
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+class RegisterTask(Protocol):
+    """Register a task with the options of `Function.task`."""
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, code: Callable[P, R]) -> Task[P, R]: ...
+
+
+class RegisterFlow(Protocol):
+    """Register a flow with the options of `Function.flow`."""
+
+    def __call__(self, code: "FlowCode[P, R]", /) -> "Flow[P, R]": ...
+
+
+COMPLETION = "batch"
+"""The member of a task's context that says which batch has ended."""
+
+RECEIVED = {"step", "unit"}
+"""The members of a task's context with which a flow or a batch receives the result."""
+
+FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
+"""Internal tasks of a function with flows."""
+
+EVENT_MARGIN_BYTES = 8 * 1024
+"""Bytes of a task's payload for what an event has beside its data: a path of at most 6 KiB, and an id."""
+
+
+class Function:
+    """A function of the catalogue. `name` is its entry's name there.
+
+    `document_pattern` is the pattern of `document_written`, or None. `handlers` are those of `on_document`, by name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.document_pattern: str | None = None
+        self._routes = Routes(name)
+        self._access = AccessRules(name)
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._events: Callable[..., Any] | None = None
+        self._handlers: dict[str, DocumentHandler] = {}
+        self._objects: ObjectHost | None = None
+        self._flows: FlowHost | None = None
+        self._has_flow_routes = False
+
+    @property
+    def task_parameters(self) -> dict[str, list[str]]:
+        """The arguments of each task, by its name; those that may be left out have a question mark."""
+        return {name: task.parameters for name, task in self._tasks.items()}
+
+    def http(
+        self, method: str, pattern: str = "/", *, query: Iterable[str] | None = None
+    ) -> Callable[[Handler], Handler]:
+        """Handle requests to ``{base}NAME`` + `pattern`; each ``{part}`` of it is a `str` argument, after the request.
+
+        The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
+        allowed query parameters, any other is refused with 400; None allows all.
+
+        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
+        """
+        if f"{pattern}/".startswith(RESERVED):
+            raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
+
+        route = self._routes.on(method, pattern, query=query, keeps_empty=True)
+
+        def register(handler: Handler) -> Handler:
+            check_plain(handler, "handler", may_yield=True)
+            route(lambda request, **parts: response_of(handler(request, **parts)))
+            return handler
+
+        return register
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", TaskContext, P], R]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[Concatenate["Filled", P], R]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, code: Callable[P, R]) -> Task[P, R]: ...
+
+    @overload
+    def task(self, *, attempts_max: int = ..., queue: str = ...) -> "RegisterTask": ...
+
+    def task(
+        self,
+        code: Callable[..., Any] | None = None,
+        *,
+        attempts_max: int = TASKS_LIMITS.attempts_max,
+        queue: str = TASKS_QUEUE,
+    ) -> Any:
+        """Register a task under the name of its code. It is given up after its code was started `attempts_max` times.
+
+        A delivery that ended before the code was started does not count. Calls of the task use `queue`, whose backoff
+        is the pause between two attempts (`backoff_min_seconds` and the following fields in the catalogue). Raises
+        `ValueError` for a second task of one name or a limit below 1, `TypeError` for a parameter whose type is not
+        JSON.
+
+        A call does not pass the parameters that the kit fills: `Lease`, `SectionRun`, `Unit`, ``list[Unit]``,
+        `Completion`, `Outcome`, `TaskContext`. A type checker recognises them if they are the first parameters, with
+        `TaskContext` last.
+        """
+        if attempts_max < 1:
+            raise ValueError(f"attempts_max must be at least 1, not {attempts_max}")
+
+        def register(code: Callable[..., Any]) -> Task[..., Any]:
+            task: Task[..., Any] = Task(self.name, code, RetryLimits(attempts_max), queue)
+            if task.name in (ACT_ON_RUN, CALL_OBJECT, *FLOW_TASKS):
+                raise ValueError(f"the task {task.name} is the kit's own: choose another name")
+            if self._tasks.setdefault(task.name, task) is not task:
+                raise ValueError(f"{self.name} has two tasks of the name {task.name}")
+            return task
+
+        return register if code is None else register(code)
+
+    def schedule(
+        self,
+        cron: str,  # noqa: ARG002  the catalogue reads the arguments
+        *,
+        time_zone: str = "Etc/UTC",  # noqa: ARG002  as is this one
+        **options: Any,  # noqa: ARG002  as is this one
+    ) -> "Callable[[Scheduled], Scheduled]":
+        """Enqueue a task, or start a flow, at the times of a cron expression. Write it above the other decorator.
+
+        For a flow, each time enqueues a task of the flow's name, which starts one run. The run's id is the operation of
+        that task, so a time that comes twice starts one run.
+
+        The catalogue reads the decorator from the code, so its arguments are constants. `options` are those of an entry
+        in `schedules`: `arguments` of the task (a dict), `local_every_seconds` (60), and `name`, for a second schedule
+        of one task. Raises `TypeError` if it decorates neither a task nor a flow.
+        """
+
+        def register(scheduled: "Scheduled") -> "Scheduled":
+            if isinstance(scheduled, Task):
+                return scheduled
+            name = getattr(scheduled, "name", None)
+            if self._flows is None or name not in self._flows.local.names:
+                raise TypeError("write @app.schedule above @app.task or @app.flow: it schedules the task or the flow")
+            if name not in self._tasks:
+                self.task(self._flows.start_of(scheduled))
+            return scheduled
+
+        return register
+
+    def object(self, code: Class) -> Class:
+        """Register a class of durable objects under its name: see `signalbox.objects.api`.
+
+        Raises `TypeError` for a field without a default or of a type that is not JSON, `ValueError` for a second class
+        of one name.
+        """
+        self._objects = self._objects or self._new_host()
+        self._objects.add(code)
+        return code
+
+    @overload
+    def flow(self, code: "FlowCode[P, R]") -> "Flow[P, R]": ...
+
+    @overload
+    def flow(self, *, retention_days: int | None = ..., archive: str = ...) -> "RegisterFlow": ...
+
+    def flow(self, code: Any = None, *, retention_days: int | None = None, archive: str = "") -> Any:
+        """Register a flow, an ``async def``, under its name: see `signalbox.flows.api.runs`.
+
+        A run that has ended is kept for `retention_days`, 32 to 3,650 (None: 32). With `archive`, ``gs://BUCKET/PREFIX``
+        or a folder, the run and its log are written there when it has ended, and it is not removed before. The code of
+        a run's last turn decides: a deployment changes nothing for runs that have ended.
+
+        Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
+        whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.
+        """
+        host = self._flows = self._flows or self._new_flow_host()
+
+        def register(code: Any) -> Any:
+            return host.add(code, retention_days, archive)
+
+        return register if code is None else register(code)
+
+    def callbacks(self) -> None:
+        """Serve the addresses that `flow.callback(…, through=NAME)` returns, below ``/callbacks/``.
+
+        Each admits one event of one run, once. The function's entry needs `public: true`, so that the network reaches
+        them, and the secret `SIGNALBOX_CALLBACK_KEYS`.
+        """
+        from signalbox.flows.http import add_callback_routes  # only for functions with callbacks
+
+        add_callback_routes(self._routes, self.name)
+
+    def access(self, *names: str) -> Callable[[Callable[[Access], bool]], Callable[[Access], bool]]:
+        """Register the rule that permits requests to the routes of these flows and classes, if the function is open.
+
+        The code returns True to permit a request, anything else to refuse it with 403, or raises a `Problem`. Without
+        a rule, or if `exposes` of the catalogue does not name them, these routes do not exist in an open function. In a
+        private function the rule is not called. Raises `ValueError` for a second rule of one name.
+        """
+
+        def register(rule: Callable[[Access], bool]) -> Callable[[Access], bool]:
+            check_plain(rule, "rule")
+            for name in names:
+                self._access.add(name, rule)
+            return rule
+
+        return register
+
+    def document_written(self, pattern: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Handle each write of a record whose path matches `pattern` (``documents/{key}``), which is its trigger.
+
+        `on_document` makes the handler a task, which is the better choice unless it costs more than it saves. Here the
+        handler's arguments are the `DocumentEvent` and each ``{part}``. Calls that it makes are idempotent, as in a
+        task. An event whose handler raises a `Problem` is kept as a failure and acknowledged. A function with an event
+        handler has no routes and no tasks.
+        """
+        from signalbox.adapters.http import event_deliveries
+
+        segments = segments_of_pattern(f"/{pattern}")
+        self.document_pattern = pattern
+
+        def register(handler: Callable[..., Any]) -> Callable[..., Any]:
+            check_plain(handler, "handler")
+
+            def handle(event: DocumentEvent) -> None:
+                parts = match(segments, tuple(event.path.split("/")))
+                if parts is None:
+                    return
+                attempt = event_attempt(self.name, event.id, event.path, current_trace())
+                try:
+                    with idempotent_calls(attempt.operation):
+                        check_ran(handler(event, **parts), "handler", handler.__name__)
+                except Problem as problem:
+                    failures.keep(runtime.ports(), attempt, FIRST, problem)
+                    raise
+
+            self._events = event_deliveries.document_written(self.name)(handle)
+            return handler
+
+        return register
+
+    def on_document(
+        self,
+        pattern: str,
+        *,
+        on: Kind = WRITTEN,
+        in_order: bool = False,
+        attempts_max: int = TASKS_LIMITS.attempts_max,
+        queue: str = TASKS_QUEUE,
+    ) -> Callable[[Handler], Handler]:
+        """Run the handler as a task for each event of a document whose path matches `pattern` (``orders/{id}``).
+
+        `on` is ``created``, ``updated`` or ``deleted``; ``written`` is all of them. ``{path=**}`` at the end of a
+        pattern matches one segment or more. The handler's arguments are the `DocumentEvent`, then each ``{part}`` by
+        its name, and a `TaskContext` if it has such a parameter. The event is acknowledged once the task is enqueued,
+        under an id that its other deliveries have, too; `attempts_max` and `queue` are those of `task`. An event whose
+        data would not fit into a task arrives without it (`DocumentEvent.partial`).
+
+        With `in_order`, the handler runs for one event of a document at a time, in the order of the document's
+        versions. An event that arrives after the handler has begun with a later one of its document is left out.
+
+        Raises `ValueError` for a pattern that no trigger has, an unknown kind, or a second task of one name, and
+        `TypeError` for a handler with other parameters.
+        """
+        parsed = DocumentPattern.parse(pattern)
+        if on not in KINDS:
+            raise ValueError(f"on is {on!r}; write one of {', '.join(KINDS)}")
+        register_task: Any = self.task(attempts_max=attempts_max, queue=queue)
+
+        def register(handler: Handler) -> Handler:
+            check_plain(handler, "handler")
+            task = register_task(task_code(handler, parsed))
+            self._handlers[task.name] = DocumentHandler(parsed, on, task, in_order)
+            return handler
+
+        return register
+
+    @property
+    def handlers(self) -> "Mapping[str, DocumentHandler]":
+        """The handlers of `on_document`, by name."""
+        return self._handlers
+
+    def _receive(self, name: str, event: "ReceivedEvent") -> None:
+        """Enqueue the task of an event, once. Raises `Unavailable` if this code has no such handler."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
+        if not handler.takes(event.path, event.kind):
+            return
+        arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
+        if handler.in_order:
+            from signalbox.document_events.machine import place_of  # only for functions with such a handler
+
+            arguments["place"] = place_of(event.written_at, event.before_written_at)
+        try:
+            handler.task.call(**arguments).enqueue(id=name_of("event", self.name, name, event.id))
+        except OtherBody:
+            return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
+        except Problem as problem:
+            raise Unavailable(f"the event's task is not enqueued: {problem.detail}") from problem
+
+    @property
+    def class_names(self) -> frozenset[str]:
+        """The names of its classes of objects."""
+        return self._objects.names if self._objects else frozenset()
+
+    @property
+    def flow_names(self) -> frozenset[str]:
+        """The names of its flows."""
+        return self._flows.local.names if self._flows else frozenset()
+
+    def entry_point(self) -> Callable[..., Any]:
+        """Return the function that functions-framework calls, with a request or with an event."""
+        if self._events is not None and self._handlers:
+            raise ValueError(f"{self.name} has document_written and on_document: write on_document in all places")
+        if self._events is not None:
+            return self._events
+        tasks = task_entry(self.name)(self._run)
+        turns = task_entry(self.name)(self._run_turn)
+        host = self._objects
+        if host and CALL_OBJECT not in self._tasks:
+            self._add_objects(host)
+        if self._flows and self._flows.local.names and ACT_ON_RUN not in self._tasks:
+            self._tasks[ACT_ON_RUN] = self._flows.act_on_run
+        if self._flows and not self._has_flow_routes:
+            self._flows.add_routes(self._routes, self._access)
+            self._has_flow_routes = True
+        if self._flows:
+            self._flows.serve()
+        forwarding = forwarding_entry(self.name)
+        own = {TASKS: tasks, TURNS: turns}
+        if self._handlers:
+            from signalbox.adapters.http.event_deliveries import receiving_entry  # as in `on_document`
+
+            own[EVENTS] = receiving_entry(self.name, self._receive)
+        entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))
+        return entry_point(self.name, within(host.serving, entry) if host else entry)
+
+    def _add_objects(self, host: "ObjectHost") -> None:
+        """Add the routes of objects, and the task that calls a method."""
+        host.add_routes(self._routes, self._access)
+        self._tasks[CALL_OBJECT] = Task(
+            self.name, host.call_method, RetryLimits(TASKS_LIMITS.attempts_max), TASKS_QUEUE
+        )
+
+    def _new_host(self) -> "ObjectHost":
+        from signalbox.objects.http import ObjectHost  # only for functions that have objects
+
+        return ObjectHost(self.name)
+
+    def _new_flow_host(self) -> "FlowHost":
+        from signalbox.flows.api.host import FlowHost  # only for functions with flows or steps of flows
+
+        return FlowHost(self.name)
+
+    def bind(self, store: Store, queue: TaskQueue, clock: Clock) -> None:
+        """Use this store, queue and clock in this process from now on. For tests; see `signalbox.testing.Harness`."""
+        runtime.bind(Ports(store, queue, clock, runtime.log()))
+
+    def _run(self, request: TaskDelivery) -> None:
+        is_completion = COMPLETION in request.context
+        try:
+            self._run_named(request)
+        except Problem:
+            if is_completion:
+                forget_completion(runtime.ports(), request.operation)
+            raise
+        if is_completion:
+            forget_completion(runtime.ports(), request.operation)
+
+    def _run_named(self, request: TaskDelivery) -> None:
+        if request.name in FLOW_TASKS:
+            if self._flows is None:
+                raise Unavailable(f"{self.name} has no flows; a newer deployment may have them")
+            to_be_retried(lambda: self._flow_host.run_own_task(attempt_of(request, self.name)))
+        else:
+            self._run_task(request)
+
+    def _run_task(self, request: TaskDelivery) -> None:
+        task = self._tasks.get(request.name)
+        limits = task.retry_limits if task else RetryLimits(TASKS_LIMITS.attempts_max)
+
+        def code(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
+            hold(subject)
+            if task is None:
+                known = ", ".join(self._tasks) or "none"
+                raise UnknownTask(f"The function {self.name} has no task {request.name!r}. Its tasks: {known}.")
+            returned = task.run(attempt.payload, subject, task_context(attempt, begun, limits, received_at))
+            if task.takes_units:
+                return (
+                    task.results(returned, len(subject)) if isinstance(subject, list) else task.results(returned, 1)[0]
+                )
+            return task.encoded(returned) if attempt.context.keys() & RECEIVED else returned
+
+        def code_of_units(attempt: Attempt, subject: TaskSubject | list[Unit] | None, begun: Start) -> Any:
+            with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
+                return code(attempt, subject, begun)
+
+        attempt, received_at = attempt_of(request, self.name), time.monotonic()
+        if settings().in_cloud and not is_known(task, request):
+            runs.wait_for_newer_code(runtime.ports(), attempt, lambda: is_coming(task, attempt))
+        if GROUP in attempt.context:
+            at_once = task is not None and task.takes_units
+            runs.run_group(
+                runtime.ports(), attempt, limits, is_live, code_of_units, group_time(self.name), at_once=at_once
+            )
+            return
+        with idempotent_calls(attempt.operation, is_repeated=attempt.is_repeated):
+            if "step" in attempt.context:
+                self._flow_host.run_step(attempt, limits, partial(code, attempt))
+            else:
+                run = partial(runs.run, runtime.ports(), attempt, limits, is_live, partial(code, attempt))
+                self._in_order(attempt, run)
+
+    def _in_order(self, attempt: Attempt, run: Callable[[], None]) -> None:
+        """Run a task. That of an event whose handler keeps the order waits for its turn, or is left out."""
+        handler = self._handlers.get(attempt.task)
+        if handler is None or not handler.in_order:
+            return run()
+        from signalbox.document_events import model, service  # only for functions with such a handler
+
+        event, path = str(attempt.payload.get("event", "")), str(attempt.payload.get("path", ""))
+        record = model.path_of(self.name, attempt.task, path)
+        ordered = model.OrderedEvent(record, path, event, attempt.payload.get("place"))
+        return service.run(runtime.ports(), ordered, settings().timeout_of(self.name), run)
+
+    def _run_turn(self, request: TaskDelivery) -> None:
+        """Run the mailbox of an object or of a flow."""
+        flows = str(request.payload.get("mailbox", "")).startswith("flows/")
+        host: FlowHost | ObjectHost = self._flow_host if flows else self._objects or self._new_host()
+        to_be_retried(lambda: host.run_turn(request))
+
+    @property
+    def _flow_host(self) -> "FlowHost":
+        return self._flows or self._new_flow_host()

@@ -1,0 +1,47 @@
+"""What one turn of an object may commit: the share of each call, and whether it fits."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from signalbox.core.calls import Call
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
+from signalbox.objects.limits import LIMITS
+from signalbox.objects.model import Applied, call_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A share of a commit. `task_bytes` is the part of the tasks alone, which share an outbox record."""
+
+    writes: int = 0
+    tasks: int = 0
+    size_bytes: int = 0
+    task_bytes: int = 0
+
+    def __add__(self, other: "Size") -> "Size":
+        return Size(
+            self.writes + other.writes,
+            self.tasks + other.tasks,
+            self.size_bytes + other.size_bytes,
+            self.task_bytes + other.task_bytes,
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether one turn may commit this much."""
+        return (
+            self.writes <= MAILBOXES_LIMITS.turn_writes_max
+            and self.tasks <= MAILBOXES_LIMITS.turn_tasks_max
+            and self.size_bytes <= LIMITS.turn_bytes_max
+            and self.task_bytes <= LIMITS.turn_task_bytes_max
+        )
+
+    @classmethod
+    def of(cls, applied: Applied, then: Sequence[Call]) -> Self:
+        """Return the largest share that a call takes, with its continuations, which each receive the outcome."""
+        outcome, sent = len(applied.outcome.to_text()), applied.sent
+        posts = sum(post.message.size_bytes for post in sent.posts)
+        tasks = sum(map(call_bytes, sent.tasks)) + sum(call_bytes(call) + outcome for call in then)
+        count = len(sent.tasks) + len(then) + len(sent.posts)  # each post may need a wake-up
+        return cls(1 + len(sent.posts), count, outcome + posts + tasks, tasks)

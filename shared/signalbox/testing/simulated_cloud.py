@@ -1,0 +1,450 @@
+"""Google Cloud around functions, simulated in this process; it acts only when a test asks for it.
+
+The store is the in-memory one. Its events and the queue's tasks wait in two lists until they are delivered to the
+functions' real entry points. The clock moves only when a test moves it, or to the time of the next task.
+
+Functions are served as functions-framework serves them: those of the catalogue, of a folder, or of a test.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import flask
+import functions_framework
+from functions_framework import _function_registry
+from werkzeug.test import TestResponse
+
+from signalbox import Function
+from signalbox.adapters import runtime, settings
+from signalbox.adapters.cloud_tasks import task_request
+from signalbox.adapters.cost_meter import Cost, metered
+from signalbox.adapters.http import invocations
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox.batches.api import forget_liveness
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.cron import times
+from signalbox.catalogue.derived_keys import usage_of
+from signalbox.catalogue.project import Project, python_files
+from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
+from signalbox.core.document_patterns import WRITTEN, matches
+from signalbox.core.effects import Effect
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.names import DOCUMENT_EVENTS_PATH
+from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
+from signalbox.core.problems import Problem
+from signalbox.rates import service as rates
+from signalbox.rates.requests import RateSettings
+from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
+from signalbox.testing.held_task_queue import HeldTaskQueue
+from signalbox.testing.manual_clock import ManualClock
+from signalbox.testing.memory_store import MemoryStore
+from signalbox.testing.recorded_log import RecordedLog
+
+# --- functions ---
+
+
+FRAMEWORK_VARIABLES = ("FUNCTION_TARGET", "FUNCTION_SIGNATURE_TYPE", "FUNCTION_SOURCE")
+"""Variables that the framework leaves in the environment."""
+
+
+CALLBACK_KEY = "a key of callbacks that is for tests only"
+
+
+class UnknownFunction(LookupError):
+    """No function of this name is in the catalogue or was added to the harness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Events of the type that ends in `kind`, of records under the pattern `document`, invoke `function` at `path`."""
+
+    function: str
+    document: str
+    kind: str = WRITTEN
+    path: str = ""
+
+    def fits(self, event: DocumentEvent) -> bool:
+        """Return whether the event invokes the function."""
+        return matches(self.document, event.path) and self.kind in (WRITTEN, event.kind)
+
+
+class _KnownTasks(dict[str, frozenset[str]]):
+    """The tasks of each function. A test may add one later, so a call of an unknown function raises when it arrives."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+class FunctionTable:
+    """Functions by name. One of the catalogue is loaded when it is first called, once a process."""
+
+    def __init__(self, catalogue: Path | None = None) -> None:
+        self._catalogue = _catalogue(catalogue or Project.find().catalogue)
+        self._apps: dict[str, flask.Flask] = {}
+        self._classes: dict[str, str] = {}
+        self._flows: dict[str, str] = {}
+        self._auth: dict[str, str] = {}
+        self._open: dict[str, frozenset[str]] = {}
+        self._parameters: dict[str, dict[str, list[str]]] = {}
+        self.triggers = [
+            Trigger(trigger.function, trigger.document, trigger.event.rpartition(".")[2], trigger.path)
+            for trigger in self._catalogue.triggers.values()
+        ]
+
+    def app(self, name: str) -> flask.Flask:
+        """Return a function's application. Raises `UnknownFunction`."""
+        if name not in self._apps:
+            self._apps[name] = self._load(name)
+        return self._apps[name]
+
+    def settings(self) -> Settings:
+        """Return the settings of these functions: the environment's, with what follows from the catalogue."""
+        auth = {**self._catalogue.auth, **self._auth}
+        origins, opened = self._catalogue.origins, {**self._catalogue.open_functions, **self._open}
+        history = json.dumps([rule.to_json() for rule in self._catalogue.history_rules])
+        chosen = replace(settings.settings(), origins=origins, history=history, tokens_unsigned=True)
+        chosen = replace(chosen, document_writers=self._catalogue.document_writers)
+        classes = {**self._catalogue.object_classes, **self._classes}
+        flows = {**self._catalogue.flow_functions, **self._flows}
+        tasks = _KnownTasks({**self._catalogue.task_functions, **{name: frozenset[str]() for name in self._apps}})
+        chosen = replace(chosen, object_classes=classes, flow_functions=flows, task_functions=tasks)
+        parameters = json.dumps({**self._catalogue.task_parameters, **self._parameters})
+        chosen = replace(chosen, callback_keys=chosen.callback_keys or CALLBACK_KEY)
+        return replace(chosen, auth=auth, open_functions=opened, task_parameters=parameters)
+
+    def add(self, function: Function, auth: str = "", exposes: Collection[str] | None = None) -> None:
+        """Add a function made in a test; it replaces one of the same name.
+
+        `auth` is as in the catalogue; so is `exposes`, and None: the function is private.
+        """
+        self._apps[function.name] = application(function)
+        self.triggers = [each for each in self.triggers if each.function != function.name]
+        self._note_code(function.name, function.class_names, function.flow_names)
+        self._auth[function.name] = auth
+        self._parameters[function.name] = function.task_parameters
+        self._open.pop(function.name, None)
+        if exposes is not None:
+            self._open[function.name] = frozenset(exposes)
+        if function.document_pattern is not None:
+            self.triggers.append(Trigger(function.name, function.document_pattern))
+        for name, handler in function.handlers.items():
+            self._listen(function.name, name, handler.pattern.text, handler.on)
+
+    def load(self, folder: Path, name: str, signature_type: str) -> None:
+        """Add the function of ``main.py`` in `folder`."""
+        self._apps[name] = load(name, folder.resolve(), signature_type)
+        usage = usage_of(python_files(folder))
+        self._parameters[name] = {task: list(each) for task, each in usage.parameters.items()}
+        self._note_code(name, usage.objects, usage.flows)
+        for handler, (_, trigger) in usage.handlers.items():
+            self._listen(name, handler, trigger["document"], trigger["event"].rpartition(".")[2])
+
+    def _listen(self, function: str, handler: str, document: str, kind: str) -> None:
+        """Add the trigger of a handler, if it is not there yet."""
+        path = f"{DOCUMENT_EVENTS_PATH}/{handler}"
+        if all((each.function, each.path) != (function, path) for each in self.triggers):
+            self.triggers.append(Trigger(function, document, kind, path))
+
+    def _note_code(self, function: str, classes: Iterable[str], flows: Iterable[str]) -> None:
+        """Note the function that has the code of these classes and flows."""
+        self._classes.update(dict.fromkeys(classes, function))
+        self._flows.update(dict.fromkeys(flows, function))
+
+    def scheduled(self, schedule: str) -> Schedule:
+        """Return a schedule of the catalogue. Raises `KeyError`."""
+        return self._catalogue.schedules[schedule]
+
+    def semaphores(self) -> list[Semaphore]:
+        """Return the semaphores of the catalogue."""
+        return list(self._catalogue.semaphores.values())
+
+    def rates(self) -> list[Rate]:
+        """Return the rates of the catalogue."""
+        return list(self._catalogue.rates.values())
+
+    def schedule_times(self, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
+        """Return the times of the schedules that name a task, with the schedules' names, in order."""
+        schedules = [schedule for schedule in self._catalogue.schedules.values() if schedule.task]
+        return sorted(
+            (time, each.name) for each in schedules for time in times(each.cron, after, until, each.time_zone)
+        )
+
+    def _load(self, name: str) -> flask.Flask:
+        entries = self._catalogue.functions
+        if name not in entries:
+            raise UnknownFunction(f"no function {name!r}; there are: {', '.join(sorted({*entries, *self._apps}))}")
+        return load(name, entries[name].folder, entries[name].signature_type)
+
+
+@cache
+def _catalogue(path: Path) -> Catalogue:
+    return catalogues.load(path)
+
+
+def application(function: Function) -> flask.Flask:
+    """Serve a function that was made in this process."""
+    app = flask.Flask(function.name)
+    with app.app_context():
+        entry: Any = function.entry_point()
+    configure: Any = functions_framework._configure_app
+    configure(app, entry, "http" if function.document_pattern is None else "cloudevent")
+    return app
+
+
+@cache
+def load(name: str, folder: Path, signature_type: str = "http") -> flask.Flask:
+    """Serve the function of a folder. Its module keeps its state in this process, as in an instance."""
+    modules, path = dict(sys.modules), list(sys.path)
+    create_app: Any = functions_framework.create_app
+    try:
+        app: flask.Flask = create_app(name, str(folder / "main.py"), signature_type)
+    finally:
+        _forget(modules, folder)
+        sys.path[:] = path
+    _function_registry.REGISTRY_MAP.pop(name, None)
+    return app
+
+
+def _forget(modules: Mapping[str, Any], folder: Path) -> None:
+    """Remove the framework's traces: its variables, and the folder's modules under top-level names."""
+    for variable in FRAMEWORK_VARIABLES:
+        os.environ.pop(variable, None)
+    for name, module in list(sys.modules.items()):
+        if modules.get(name) is not module and str(getattr(module, "__file__", "")).startswith(f"{folder}/"):
+            del sys.modules[name]
+
+
+# --- the platform ---
+
+
+RECORDS_MAX = 1_000_000
+DELIVERIES_MAX = 10_000
+"""Deliveries of a run after which it is assumed never to end."""
+
+
+class Platform:
+    """Store, queue, events, clock and log, and deliveries to the functions of a catalogue: by default the project's.
+
+    `tasks` and `events` wait for their delivery, oldest first; a test may inspect, remove or reorder them. `abandoned`
+    are the deliveries that ended with a `Problem`, which are not retried.
+    """
+
+    def __init__(self, catalogue: Path | None = None) -> None:
+        self.clock = ManualClock()
+        self.queue = HeldTaskQueue(self.clock)
+        self.log = RecordedLog()
+        self.store = MemoryStore(lambda: self.clock.now, self._observe)
+        self.ports = metered(Ports(self.store, self.queue, self.clock, self.log))
+        self.functions = FunctionTable(catalogue)
+        self.events: list[DocumentEvent] = []
+        self.abandoned: list[Delivery] = []
+        self._events_seen = 0
+        for each in self.functions.semaphores():
+            semaphores.put(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
+        for rate in self.functions.rates():
+            rates.put(self.ports, rate.name, RateSettings(rate.per_minute, rate.burst))
+
+    @property
+    def tasks(self) -> list[Effect]:
+        return self.queue.tasks
+
+    @contextmanager
+    def bound(self) -> Iterator[None]:
+        """Use this store, queue and clock in all functions of this process while the context is entered."""
+        before = runtime.bind(self.ports)
+        settings_before = settings.bind(self.functions.settings())
+        sending_before = invocations.bind(self._invoke)
+        if before is None or before.store is not self.ports.store:
+            forget_liveness()
+        try:
+            yield
+        finally:
+            invocations.bind(sending_before)
+            settings.bind(settings_before)
+            runtime.bind(before)
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock. This delivers nothing."""
+        self.clock.advance(seconds)
+        forget_liveness()
+
+    def record(self, path: str) -> Any:
+        """Return the data of the record at a path; None if it does not exist."""
+        return self.store.read(path)[0].data
+
+    def ids(self, collection: str) -> list[str]:
+        """Return the ids of all records of a collection, in order."""
+        return [snapshot.id for snapshot in self.store.query(Query(collection, limit=RECORDS_MAX))]
+
+    def write_record(self, path: str, data: Mapping[str, Any] | None) -> None:
+        """Write the record at a path as a client of Firestore does, or delete it (None): its events wait in `events`.
+
+        For records of your own collections, such as ``orders/7``; documents have `signalbox.documents`.
+        """
+        self.store.commit([Delete(path) if data is None else Put(path, data)])
+
+    # --- one delivery ---
+
+    def deliver_task(self, task: Effect, *, executions: int | None = None, retries: int | None = None) -> Delivery:
+        """Deliver a task once, due or not, and return the outcome. An error is neither raised nor retried.
+
+        The headers count earlier deliveries as the queue does, unless counts are passed.
+        """
+        if task in self.tasks:
+            self.tasks.remove(task)
+        attempts = self.queue.attempts(task)
+        counts = {
+            "X-CloudTasks-QueueName": task.queue,
+            "X-CloudTasks-TaskName": task.name,
+            "X-CloudTasks-TaskExecutionCount": str(attempts.executions if executions is None else executions),
+            "X-CloudTasks-TaskRetryCount": str(attempts.retries if retries is None else retries),
+        }
+        call = task_request(from_environment({}), task, task.trace)["task"]["http_request"]
+        headers = {**call["headers"], **counts}
+        return self._deliver(f"{task.function}/{task.task}", task.function, task.path, call["body"], headers)
+
+    def deliver_event(self, event: DocumentEvent) -> list[Delivery]:
+        """Deliver an event once to each function with a matching trigger, as `deliver_task` does."""
+        if event in self.events:
+            self.events.remove(event)
+        triggers = [trigger for trigger in self.functions.triggers if trigger.fits(event)]
+        what, sent = f"event of {event.path}", (body_of(event), headers_of(event))
+        return [self._deliver(what, trigger.function, trigger.path or "/", *sent) for trigger in triggers]
+
+    def run_schedule(self, schedule: str) -> Delivery:
+        """Make the call of a schedule of the catalogue now. Raises `TaskFailed`."""
+        headers = {"X-CloudScheduler-JobName": schedule, "X-CloudScheduler-ScheduleTime": self.clock.now.isoformat()}
+        entry = self.functions.scheduled(schedule)
+        headers |= {"Content-Type": "application/json"} if entry.body else {}
+        return succeeded(self._deliver(schedule, entry.called, "/", entry.body, headers))
+
+    def take(self, task: str) -> Effect:
+        """Remove the only waiting task of that name from the queue and return it, for the test to deliver it."""
+        [taken] = [waiting for waiting in self.tasks if waiting.task == task]
+        self.tasks.remove(taken)
+        return taken
+
+    # --- all deliveries ---
+
+    def run(self, faults: Faults | None = None, *, raise_errors: bool = True, due_only: bool = False) -> None:
+        """Deliver all events and tasks, and those that follow from them, until nothing waits.
+
+        The clock moves to each task's time; with `due_only` it does not move, and later tasks keep waiting. Raises
+        `TaskFailed`, with the traceback, if the function's code raises, or with the place if a run gets stuck.
+        Without `raise_errors`, a task that raises is retried until it is given up.
+        """
+        _Run(self, faults or Faults(), raise_errors).all(self.clock.now if due_only else None)
+
+    def travel(self, seconds: float, faults: Faults | None = None, *, raise_errors: bool = True) -> None:
+        """Advance the clock by `seconds`, and deliver each task that becomes due at its time. Raises as `run` does.
+
+        A month of a flow passes in milliseconds: ``harness.travel(30 * 86_400)``. The schedules of the catalogue that
+        name a task are run at their times, in UTC; those of the kit itself by `run_schedule` only.
+        """
+        end = self.clock.now + timedelta(seconds=seconds)
+        run = _Run(self, faults or Faults(), raise_errors)
+        for time, schedule in self.functions.schedule_times(self.clock.now, end):
+            run.all(time)
+            self.advance((time - self.clock.now).total_seconds())
+            self.run_schedule(schedule)
+        run.all(end)
+        self.advance(max(0.0, (end - self.clock.now).total_seconds()))
+
+    # --- what both need ---
+
+    def call(self, function: str, path: str, **request: Any) -> TestResponse:
+        """Send an HTTP request to a function's entry point, with the arguments of werkzeug's test client."""
+        app = self.functions.app(function)
+        with self.bound():
+            return app.test_client().open(path, **request)
+
+    def _invoke(self, call: invocations.Invocation) -> tuple[int, bytes]:
+        answer = self.call(call.function, call.path, method=call.method, data=call.body, headers=call.headers)
+        return answer.status_code, answer.data
+
+    def _deliver(self, what: str, function: str, path: str, body: bytes, headers: Mapping[str, str]) -> Delivery:
+        lines = len(self.log.infos), len(self.log.errors)
+        status = self.call(function, path, method="POST", data=body, headers=headers).status_code
+        exceptions = [values.get("exception") for _, values in self.log.errors[lines[1] :]]
+        raised = next((exception for exception in reversed(exceptions) if isinstance(exception, Exception)), None)
+        stuck = [values for message, values in self.log.errors[lines[1] :] if message == "flow stuck"]
+        reason = "; ".join(f"the flow {values['flow']}/{values['id']} is stuck: {values['detail']}" for values in stuck)
+        delivery = Delivery(what, status, self._cost(lines[0]), raised, reason)
+        if isinstance(raised, Problem):
+            self.abandoned.append(delivery)
+        return delivery
+
+    def _cost(self, first: int) -> Cost:
+        """Return the cost of the call, from the log line that every handled call writes."""
+        names = [field.name for field in fields(Cost)]
+        counted = [values for _, values in self.log.infos[first:] if values.keys() >= set(names)]
+        return Cost(**{name: int(str(counted[-1][name])) for name in names}) if counted else Cost()
+
+    def _observe(self, path: str, before: Snapshot, after: Snapshot) -> None:
+        event = event_of(f"event-{self._events_seen}", path, before, after)
+        if any(trigger.fits(event) for trigger in self.functions.triggers):
+            self._events_seen += 1
+            self.events.append(event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Deliveries on a platform. A delivery that fails raises `TaskFailed`; without `raise_errors` it is retried."""
+
+    platform: Platform
+    faults: Faults
+    raise_errors: bool
+
+    def all(self, until: datetime | None = None) -> None:
+        """Deliver until nothing waits, or nothing that is due at the time `until`; events come before tasks."""
+        queue = self.platform.queue
+        for _ in range(DELIVERIES_MAX):
+            if self.platform.events:
+                self._deliver_event()
+            elif queue.tasks and (until is None or queue.due() or queue.next_at() <= until):
+                queue.advance_to_next()
+                self._deliver_task()
+            else:
+                return
+        raise AssertionError(
+            f"still waiting after {DELIVERIES_MAX:,} deliveries: {[task.task for task in queue.tasks]}"
+        )
+
+    def _deliver_event(self) -> None:
+        events = self.platform.events
+        event = events.pop(self.faults.index(len(events)))
+        for _ in range(1 + self.faults.duplicates()):
+            deliveries = self.platform.deliver_event(event)
+        if self.faults.once("lose_answer", event.id) or any(map(self._is_to_retry, deliveries)):
+            events.append(event)
+
+    def _deliver_task(self) -> None:
+        queue = self.platform.queue
+        due = queue.due()
+        task = due[self.faults.index(len(due))]
+        queue.tasks.remove(task)
+        if self.faults.once("late", task.name):
+            queue.postpone(task, self.faults.late_seconds)
+        elif self.faults.once("unavailable", task.name):
+            queue.retry(task, executed=False)
+        else:
+            for _ in range(1 + self.faults.duplicates()):
+                delivery = self.platform.deliver_task(task)
+            if self._is_to_retry(delivery) or self.faults.once("lose_answer", task.name):
+                queue.retry(task, executed=True)
+
+    def _is_to_retry(self, delivery: Delivery) -> bool:
+        if delivery.status == UNAVAILABLE or (delivery.status == FAILED and not self.raise_errors):
+            return True
+        succeeded(delivery if self.raise_errors else replace(delivery, stuck=""))
+        return False

@@ -1,0 +1,157 @@
+"""Run all benches and write what they measured to `docs/benchmarks.md`, with a plot: ``make bench-all``.
+
+python -m tests.bench.all_benches --only objects flows
+
+Each bench runs in a process of its own, one after another, on a machine that should do nothing else. A bench that is
+left out keeps the section that it has on the page. It takes about half an hour.
+"""
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import log10
+from pathlib import Path
+
+from signalbox.catalogue.project import Project
+from tests.bench.figures import Figure
+
+BENCHES: Mapping[str, tuple[str, ...]] = {
+    "documents": ("tests.bench", "--copies", "5000"),
+    "standings": ("tests.bench.standings", "--yokes", "1000"),
+    "semaphores": ("tests.bench.semaphores", "--pairs", "1000"),
+    "objects": ("tests.bench.objects", "--calls", "1000", "--waiting", "2000"),
+    "flows": ("tests.bench.flows", "--steps", "1000", "--rounds", "1", "--flows", "300", "--flow-steps", "10"),
+    "batches": ("tests.bench.batches", "--sizes", "1000", "5000", "--per-task", "20", "--rivals", "1000"),
+    "watchers": ("tests.bench.watchers", "--rounds", "3"),
+    "cold starts": ("tests.bench.cold_start", "documents", "semaphore_wait", "batches", "shop", "--pairs", "7"),
+    "idle": ("tests.bench.idle_stack",),
+}
+"""The benches by the title of their section, with the module and its arguments."""
+
+PAGE, PLOT = Path("docs/benchmarks.md"), Path("docs/benchmarks.svg")
+PACKAGES = ("google-cloud-firestore", "google-cloud-tasks", "functions-framework", "flask")
+
+INTRODUCTION = """# Benchmarks
+
+`make bench-all` measures all of this on your machine and writes this page. The figures of one machine compare with each
+other, not with the cloud, where a round trip takes longer and instances are added. So each figure is a ratio to an
+*anchor* that was measured in the same run: bare calls of the client, a bare function, or another system. No test
+depends on a time.
+
+![Ratios](benchmarks.svg)
+"""
+COLUMNS = "| what | measured | anchor | ratio |\n| --- | --- | --- | --- |\n"
+
+
+def machine() -> str:
+    """Return the line that says what was measured where."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    cores = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    return f"{datetime.now(UTC):%Y-%m-%d}; {cores}; Python {platform.python_version()}; {packages}."
+
+
+def run(arguments: Sequence[str]) -> list[Figure]:
+    """Run a bench, pass on what it prints, and return its figures. Raises `CalledProcessError`."""
+    command = [sys.executable, "-m", *arguments]
+    figures = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Project.find().root) as process:
+        assert process.stdout is not None, "it is a pipe"
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            if figure := Figure.from_line(line):
+                figures.append(figure)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return figures
+
+
+def section(title: str, figures: Sequence[Figure], measured: str) -> str:
+    """Return a section of the page."""
+    module, *arguments = BENCHES[title]
+    command = f"`python -m {' '.join([module, *arguments])}`"
+    return f"## {title.capitalize()}\n\n{command}, {measured}\n\n{COLUMNS}{''.join(map(_row, figures))}"
+
+
+def _row(figure: Figure) -> str:
+    anchor = f"{figure.anchor}: {figure.anchor_value:,.4g}"
+    return f"| {figure.what} | {figure.value:,.4g} {figure.unit} | {anchor} | {figure.ratio:.2f} |\n"
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return the sections of a page by their titles."""
+    parts = re.split(r"(?m)^## ", page)[1:]
+    return {part.partition("\n")[0].lower(): f"## {part.rstrip()}\n" for part in parts}
+
+
+def ratios_of(section_text: str) -> list[tuple[str, float]]:
+    """Return the rows of a section: what was measured, and its ratio."""
+    rows = [line.split(" | ") for line in section_text.splitlines() if line.startswith("| ")][2:]
+    return [(row[0].removeprefix("| "), float(row[3].removesuffix(" |"))) for row in rows]
+
+
+# --- the plot ---
+
+ROW, LEFT, WIDE, RIGHT = 20, 400, 360, 60
+DECADES = 2
+"""The axis ends at this power of ten of the anchor's value, in both directions."""
+
+
+def plot(sections: Mapping[str, str]) -> str:
+    """Return an SVG with a bar for each ratio, on a logarithmic axis on which the anchor is 1."""
+    rows = [(title, what, ratio) for title, text in sections.items() for what, ratio in ratios_of(text)]
+    height = ROW * (len(rows) + 2)
+    size = f'width="{LEFT + WIDE + RIGHT}" height="{height}"'
+    drawn = "\n".join([*_axis(height), *(_bar(place, *row) for place, row in enumerate(rows))])
+    style = "text{font:12px sans-serif;fill:#57606a}rect{fill:#0969da}line{stroke:#afb8c1}"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>{style}</style>\n{drawn}\n</svg>\n'
+
+
+def _axis(height: int) -> Iterator[str]:
+    for power in range(-DECADES, DECADES + 1):
+        at = _place(10.0**power)
+        yield f'<line x1="{at:.0f}" x2="{at:.0f}" y1="{ROW}" y2="{height}"/>'
+        yield f'<text x="{at:.0f}" y="{ROW - 6}" text-anchor="middle">{10.0**power:g}</text>'
+
+
+def _bar(place: int, title: str, what: str, ratio: float) -> str:
+    from_, to = sorted((_place(1), _place(ratio)))
+    top = ROW * (place + 1) + 4
+    name = f'<text x="{LEFT - 8}" y="{top + 11}" text-anchor="end">{_escaped(f"{title}: {what}")}</text>'
+    bar = f'<rect x="{from_:.1f}" y="{top}" width="{max(1, to - from_):.1f}" height="{ROW - 6}"/>'
+    return f'{name}{bar}<text x="{LEFT + WIDE + 6}" y="{top + 11}">{ratio:.2f}</text>'
+
+
+def _place(ratio: float) -> float:
+    share = (log10(max(ratio, 10.0**-DECADES)) + DECADES) / (2 * DECADES)
+    return LEFT + WIDE * min(1.0, share)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.all_benches", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES], metavar="BENCH")
+    chosen = parser.parse_args()
+    root = Project.find().root
+    sections = sections_of((root / PAGE).read_text("utf-8")) if (root / PAGE).exists() else {}
+    for title in chosen.only:
+        sections[title] = section(title, run(BENCHES[title]), machine())
+    ordered = {title: sections[title] for title in BENCHES if title in sections}
+    (root / PAGE).write_text("\n".join([INTRODUCTION, *ordered.values()]), "utf-8")
+    (root / PLOT).write_text(plot(ordered), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

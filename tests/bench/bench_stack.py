@@ -1,0 +1,137 @@
+"""A running stack to measure on.
+
+Documents are put in place past the functions, in shape and with the events held back, so that a measurement begins with
+what it needs and with nothing under way.
+"""
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.catalogue import reading
+from signalbox.core.ports import Put, Query
+from signalbox.core.queries import Condition
+from signalbox.documents.machine import links
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.stamped_contents import Content
+from signalbox_infra.local.logs.call_totals import LogStats
+from signalbox_infra.local.stack import Stack
+from signalbox_infra.local.store.emulator_triggers import EmulatorEvents
+
+SEED_PAGE = 400
+IDLE_SECONDS_MAX = 600.0
+LOOK_SECONDS = 0.02
+TARGET = "country"
+DATABASE = "(default)"
+NOWHERE = "nowhere/{key}"
+
+
+class Stage:
+    """A stack on Google's emulator, with a connection to its functions and one past them to its store."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.http = httpx.Client(base_url=stack.base_url, timeout=60)
+        settings = stack.settings
+        self.host, self.project = settings.firestore_emulator, settings.project
+        self.store = FirestoreStore(self.project, DATABASE, self.host)
+        self.followers = LogStats(stack.folder / "functions.log", ("link_fan_out", "link_refresh"))
+        self._events = EmulatorEvents(self.host, self.project)
+        self._triggers = tuple(reading.load().triggers.values())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.http.close()
+        self.store.close()
+
+    @contextmanager
+    def events_held(self) -> Iterator[None]:
+        """Hold back the events of what is written inside; nothing is under way before and after."""
+        self.wait_until_idle()
+        self._events.register(replace(trigger, document=NOWHERE) for trigger in self._triggers)
+        try:
+            yield
+            self.wait_until_idle()
+        finally:
+            self._events.register(self._triggers)
+
+    def wait_until_idle(self) -> None:
+        """Wait until no task and no event is under way."""
+        self.stack.wait_until_idle(IDLE_SECONDS_MAX)
+
+    def clear(self) -> None:
+        """Remove every record. Only while events are held."""
+        url = f"http://{self.host}/emulator/v1/projects/{self.project}/databases/{DATABASE}/documents"
+        with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")):
+            return
+
+    def seed(self, target: Content, linkers: int, collection: str = model.COLLECTION) -> None:
+        """Store a target and so many documents that embed it, as their puts would have left them."""
+        writes = [Put(f"{collection}/{TARGET}", record(TARGET, target, {}, linked=True))]
+        for number in range(linkers):
+            key = key_of(number)
+            writes.append(Put(f"{collection}/{key}", record(key, city(number), {TARGET: target}, linked=False)))
+        for first in range(0, len(writes), SEED_PAGE):
+            outcomes = self.store.write_each(writes[first : first + SEED_PAGE])
+            assert not any(isinstance(outcome, Exception) for outcome in outcomes), "a seed did not land"
+
+    def put(self, key: str, content: Content) -> None:
+        """Put a document as a caller does."""
+        self.http.put(f"documents/{key}", json=content).raise_for_status()
+
+    def wait_until_shown(self, content: Content, linkers: int) -> None:
+        """Return when the last copy shows the target's number; the last by key is looked at first, being cheap."""
+        if linkers:
+            last = f"{model.COLLECTION}/{key_of(linkers - 1)}"
+            self._wait(lambda: copy_in(self.store.read(last)[0].data).get("number") == content["number"])
+        showing = Query(model.COLLECTION, (Condition((TARGET, "number"), "==", content["number"]),))
+        self._wait(lambda: self.store.count(showing) == linkers)
+
+    @staticmethod
+    def _wait(over: Callable[[], bool]) -> None:
+        give_up_at = time.monotonic() + IDLE_SECONDS_MAX
+        while not over():
+            if time.monotonic() > give_up_at:
+                raise TimeoutError("the copies do not follow")
+            time.sleep(LOOK_SECONDS)
+
+
+def country(number: int) -> Content:
+    """Make a target; its number distinguishes its states."""
+    return {"name": "Bharat", "capital": "New Delhi", "continent": "Asia", "currency": "INR", "number": number}
+
+
+def city(number: int) -> Content:
+    """Make a document that embeds the target."""
+    place = {"latitude": 19.07283, "longitude": 72.88261, "timezone": "Asia/Kolkata"}
+    return {"name": f"City {number}", "population": number, **place, TARGET: {"key": TARGET}}
+
+
+def key_of(number: int) -> str:
+    """Return a document's key; keys are in the order of their numbers."""
+    return f"city-{number:06}"
+
+
+def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
+    """Make the record that a put leaves behind."""
+    shaped = links.embed_links(key, content, Embedding(sources))
+    document = model.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
+    return document.to_record(links.link_keys(shaped), links.link_fields(shaped))
+
+
+def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a document's copy of the target, as its record holds it."""
+    return (data or {}).get(TARGET) or {}

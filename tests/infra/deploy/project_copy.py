@@ -1,0 +1,59 @@
+"""A copy of the project whose `Flow` runs in this process: the real Terraform on the stand-in, gcloud from a table."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from signalbox_infra.deploy import deployment_target, programs
+from signalbox_infra.deploy.deployment_steps import Flow
+from signalbox_infra.deploy.programs import Outcome
+from signalbox_infra.deploy.waiting_clock import Clock
+from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.scripted_programs import Script
+from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.virtual_clock import VirtualClock
+from tests.infra.workspace import INFRA, Workspace
+
+
+class Project:
+    """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in memory."""
+
+    def __init__(
+        self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script, environment: str = "dev"
+    ) -> None:
+        self.folder, self.google, self.gcloud, self.environment = folder, google, gcloud, environment
+        self.applies = 0
+        Workspace(folder, google, zips)
+        for name in ("functions", "examples", "shared"):
+            (folder / name).symlink_to(INFRA.parent / name)
+        (programs := folder / "bin").mkdir()
+        self.clock = VirtualClock(programs)
+        self._environment = google.environment() | {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "TF_VAR_rights_seconds": "120",
+            "TF_VAR_objectives": "true",
+        }
+
+    def flow(self, said: list[str], answer: str = "y") -> Flow:
+        """Return the commands, which write to a list, and whose every question is answered so."""
+        place = deployment_target.read(PROJECT, self.environment, root=self.folder)
+        clock = Clock(self.clock.now, self.clock.sleep)
+        return Flow(
+            place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
+        )
+
+    def terraform(self, *arguments: str, folder: str = "") -> Outcome:
+        """Run Terraform as the deployment did, or the bootstrap in its `folder`."""
+        work = deployment_target.read(PROJECT, self.environment, root=self.folder).work
+        data = {"TF_DATA_DIR": str(work.with_name(f"{PROJECT}-{folder}") if folder else work)}
+        return self.run(("terraform", *arguments), folder=self.folder / "infra" / folder, environment=data)
+
+    def run(self, command: Sequence[str], *, environment: Any = None, **options: Any) -> Outcome:
+        """Run a program; Terraform gets no bucket for its state, and does not wait for a lock."""
+        if command[0] == "gcloud":
+            return self.gcloud(command)
+        if command[1] == "apply" and options["folder"].name == "infra":
+            self.applies += 1
+        given = [each for each in command if not each.startswith(("-backend-config", "-lock-timeout"))]
+        return programs.run(given, environment=self._environment | (environment or {}), **options)
