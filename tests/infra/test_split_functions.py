@@ -11,7 +11,7 @@ from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import written
 from signalbox_infra import applied_state
 from signalbox_infra.applied_state import AppliedState
-from signalbox_infra.deployments import deployments_of
+from signalbox_infra.function_deployments import deployments_of
 from signalbox_infra.local.stack_from_state import settings_of
 from tests.infra.conftest import PAGE, open_three
 from tests.infra.google_provider.server import GoogleProvider

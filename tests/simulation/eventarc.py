@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DELAYS_HOURS = (1.1, 5.0, 71.9)
-"""Eventarc retries for three days: deploy/dead_letters.py."""
+"""Eventarc retries for three days: deploy/dead_letter_subscriptions.py."""
 
 ALSO_IN_TIME = 0.5
 """Probability that a delayed event is a redelivery."""

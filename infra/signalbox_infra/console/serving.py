@@ -1,7 +1,6 @@
 """Serve the console for a deployment on this machine: read-only pages, unless it is started to act."""
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -19,13 +18,11 @@ from signalbox_infra.deploy.deployment_target import Target
 from signalbox_infra.deploy.programs import Run, run
 from signalbox_infra.status.cloud_status import CloudQueues, CloudSource
 from signalbox_infra.status.status_lines import lines_of
+from signalbox_infra.terminal_text import visible
 
 SECONDS_MAX = 60.0
 STREAM_SECONDS_MAX = 300.0  # between two bytes of a stream
 REFRESH_SECONDS = 5
-
-UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON may contain as it is, but would command a terminal, reorder its text, or not be written at all."""
 
 
 def serve(place: Target, port: int, *, acts: bool) -> None:
@@ -70,8 +67,7 @@ def server_of(
 
 def write_line(line: Mapping[str, Any]) -> None:
     """Write a line of the log of actions. It is JSON, and harmless on a terminal."""
-    text = json.dumps(line, ensure_ascii=False)
-    sys.stdout.write(UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(visible(json.dumps(line, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 

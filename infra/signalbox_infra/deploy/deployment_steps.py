@@ -3,7 +3,7 @@
     deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
                                                                                └ again and again, see apply_attempts.py
 
-After an apply, what Terraform cannot set is set with gcloud: the dead letters of triggers (dead_letters.py).
+After an apply, gcloud sets what Terraform cannot: the dead letters of triggers (dead_letter_subscriptions.py).
 
 Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
 then the plan.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from signalbox.catalogue.writing import lock, lock_of
 from signalbox_infra.deploy import (
     alert_address,
-    dead_letters,
+    dead_letter_subscriptions,
     declared_limits,
     lost_tasks,
     project_facts,
@@ -173,8 +173,8 @@ class Flow:
         applied(engine, plan, self._attempts(), *options)
 
     def _keep_dead_letters(self, engine: terraform.Terraform) -> bool:
-        place = dead_letters.place_of(engine.output("dead_letters"))
-        return dead_letters.ensure(self.target, place, self.run, self.say)
+        place = dead_letter_subscriptions.place_of(engine.output("dead_letters"))
+        return dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
 
     def _attempts(self) -> Attempts:
         return Attempts(self.target, self.say, self.clock)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from signalbox.catalogue.reading import Trigger
-from signalbox_infra.deploy import dead_letters
+from signalbox_infra.deploy import dead_letter_subscriptions
 from signalbox_infra.deploy.deployment_target import Target
 from signalbox_infra.deploy.programs import CommandFailed, Run, run
 from signalbox_infra.status.cloud_status import Fetch, fetch
@@ -75,7 +75,9 @@ class DeadEvents:
                     kept[function] = kept.get(function, 0) + len(events)
                     continue
                 messages = [{"data": each.data, "attributes": dict(each.attributes)} for each in events]
-                self._call(dead_letters.topic_of(self.target, trigger, self._run), "publish", messages=messages)
+                self._call(
+                    dead_letter_subscriptions.topic_of(self.target, trigger, self._run), "publish", messages=messages
+                )
                 self._call(self._subscription, "acknowledge", ackIds=_ids(events))
                 delivered[function] = delivered.get(function, 0) + len(events)
         if not delivered and not kept:
@@ -120,7 +122,7 @@ class DeadEvents:
     def _is_of(self, trigger: Trigger, name: str) -> bool:
         """Return whether a trigger has a name in the cloud."""
         number = r"" if trigger.handler else r"-\d+"
-        return bool(re.fullmatch(re.escape(dead_letters.name_of(self.target, trigger)) + number, name))
+        return bool(re.fullmatch(re.escape(dead_letter_subscriptions.name_of(self.target, trigger)) + number, name))
 
     @cached_property
     def _triggers(self) -> Sequence[Trigger]:

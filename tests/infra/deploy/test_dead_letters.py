@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import dead_letters, deployment_target
+from signalbox_infra.deploy import dead_letter_subscriptions, deployment_target
 from signalbox_infra.deploy.deployment_steps import Flow
 from signalbox_infra.deploy.programs import Outcome
 from tests.infra.deploy.gcloud import PROJECT
@@ -15,12 +15,12 @@ from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
 
 DEV = deployment_target.read(PROJECT, "dev")
-PLACE = dead_letters.Place(
+PLACE = dead_letter_subscriptions.Place(
     f"projects/{PROJECT}/topics/dev-signalbox-dead-events",
     f"projects/{PROJECT}/subscriptions/dev-signalbox-dead-events",
     "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com",
 )
-TRIGGERED = sorted(dead_letters.name_of(DEV, each) for each in DEV.catalogue.triggers.values())
+TRIGGERED = sorted(dead_letter_subscriptions.name_of(DEV, each) for each in DEV.catalogue.triggers.values())
 HANDLED = "dev-shop-ordered"
 """A trigger of a handler, which Terraform names; Cloud Functions names its own, with a number."""
 
@@ -79,7 +79,7 @@ class PubSub:
 
 def ensured(gcloud: PubSub) -> tuple[bool, list[str]]:
     said = list[str]()
-    return dead_letters.ensure(DEV, PLACE, gcloud, said.append), said
+    return dead_letter_subscriptions.ensure(DEV, PLACE, gcloud, said.append), said
 
 
 def test_every_trigger_keeps_what_it_gives_up_and_pubsub_may_take_it_from_there() -> None:
@@ -122,7 +122,9 @@ def test_triggers_of_examples_that_are_not_deployed_are_left_out() -> None:
 
 def test_without_triggers_nothing_is_asked() -> None:
     said = list[str]()
-    assert dead_letters.ensure(DEV, dead_letters.place_of(None), Script().without("gcloud"), said.append)
+    assert dead_letter_subscriptions.ensure(
+        DEV, dead_letter_subscriptions.place_of(None), Script().without("gcloud"), said.append
+    )
     assert said == []
 
 
@@ -150,7 +152,7 @@ def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: deploy
 
 @pytest.mark.slow
 def test_terraform_says_where_they_go_and_keeps_them_for_a_month(deployed: Workspace, google: GoogleProvider) -> None:
-    place = dead_letters.place_of(deployed.outputs()["dead_letters"])
+    place = dead_letter_subscriptions.place_of(deployed.outputs()["dead_letters"])
     assert place is not None
     assert place.topic == f"projects/{PROJECT}/topics/signalbox-dead-events"
     made = deployed.resources()

@@ -12,7 +12,7 @@ import pytest
 
 from signalbox import Function, Problem, TaskContext, documents, flow, flows
 from signalbox.core.problems import GaveUp
-from signalbox.flows.api.host import Threads
+from signalbox.flows.api.step_threads import Threads
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine import claims
 from signalbox.flows.machine.claims import NOBODY, Carrier

@@ -21,7 +21,7 @@ from signalbox.adapters.http.responses import problem_response
 from signalbox.adapters.http.routes import ANY_ORIGIN
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.problems import PermissionDenied
-from signalbox_infra.deployments import Deployment, deployments_of
+from signalbox_infra.function_deployments import Deployment, deployments_of
 from signalbox_infra.local.loopback import names_this_machine
 
 if TYPE_CHECKING:

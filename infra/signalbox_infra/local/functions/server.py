@@ -32,7 +32,7 @@ from signalbox.catalogue.reading import Catalogue, url_segment
 from signalbox.core.problems import NotFound
 from signalbox.testing import simulated_cloud
 from signalbox_infra.console.routes import own_answer
-from signalbox_infra.deployments import Deployment, deployments_of
+from signalbox_infra.function_deployments import Deployment, deployments_of
 from signalbox_infra.local.functions import spans
 from signalbox_infra.local.functions.api_pages import OwnRoutes, api_page
 from signalbox_infra.local.functions.console import actions_logged, local_console

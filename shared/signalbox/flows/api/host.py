@@ -1,16 +1,10 @@
 """The flows of a user's function: registration, and what its queues deliver for flows."""
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from contextvars import Context, copy_context
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, get_type_hints
 
 from signalbox.adapters import runtime
-from signalbox.adapters.cloud_tasks import DISPATCH_SECONDS_MAX
 from signalbox.adapters.http.access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.task_deliveries import TaskDelivery
@@ -21,6 +15,7 @@ from signalbox.core.effects import Json
 from signalbox.core.names import TASKS_QUEUE
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
+from signalbox.flows.api.step_threads import Threads
 from signalbox.flows.machine.commands import ContinueAsNew, ObjectCall
 from signalbox.flows.machine.running_flow import created, is_replayed, is_running, note_refused, refusal_of_query
 from signalbox.flows.model.definitions import FlowDefinition, Flows
@@ -28,7 +23,6 @@ from signalbox.flows.model.retention import Keeping
 from signalbox.flows.tasks import archives, bulk, steps, turns
 from signalbox.mailboxes.http import delivery_of
 from signalbox.mailboxes.model.addresses import ObjectAddress
-from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.objects.api import local_classes
 from signalbox.tasks.api import Task
 from signalbox.tasks.limits import LIMITS as TASKS_LIMITS
@@ -38,52 +32,6 @@ from signalbox.tasks.model import Attempt, TaskContext
 
 class InFlow(RuntimeError):
     """A read or write by the code of a flow, which each replay would repeat. The run is stuck."""
-
-
-class Threads:
-    """Runs the code of inline steps in threads, from the receipt of a delivery on."""
-
-    def __init__(self, function: str) -> None:
-        self.running: set[str] = set()
-        self._function = function
-        self._received_at = time.monotonic()
-        self._ended: SimpleQueue[tuple[str, CallOutcome]] = SimpleQueue()
-
-    def begin(self, path: str, code: turns.Code) -> None:
-        """Run code in a thread of its own, in the context of the caller."""
-        self.running.add(path)
-        Thread(target=self._run, args=(path, copy_context(), code), daemon=True).start()
-
-    def _run(self, path: str, context: Context, code: turns.Code) -> None:
-        """Run code and hand over its outcome. `SystemExit` ends no process in a thread: it is an error of the start."""
-        try:
-            outcome = context.run(code)
-        except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
-            runtime.log().error("inline step raised", step=path, exception=error)
-            outcome = CallOutcome(raised=error)
-        self._ended.put((path, outcome))
-
-    def wait(self, seconds: float) -> dict[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`."""
-        ended = {}
-        with suppress(Empty):
-            path, outcome = self._ended.get(timeout=seconds)
-            while True:
-                if path in self.running:
-                    self.running.remove(path)
-                    ended[path] = outcome
-                path, outcome = self._ended.get_nowait()
-        return ended
-
-    def abandon(self, path: str) -> None:
-        """Ignore the outcome. A thread cannot be ended."""
-        self.running.discard(path)
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._received_at
-
-    def seconds_left(self) -> float:
-        return min(settings().timeout_of(self._function), DISPATCH_SECONDS_MAX) - self.seconds()
 
 
 CONTEXT = "task_context_"
