@@ -25,8 +25,8 @@ list of public names: type checkers, the packager and `signalbox.core.lazy_names
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from signalbox.adapters.http.access import Access as Access
     from signalbox.adapters.http.invocations import invoke as invoke
+    from signalbox.adapters.http.open_function_access import Access as Access
     from signalbox.adapters.http.responses import Response as Response
     from signalbox.adapters.http.routes import Request as Request
     from signalbox.adapters.row_files import read_rows as read_rows

@@ -14,7 +14,7 @@ import pytest
 from signalbox.core import formats
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.semaphores import tasks
-from signalbox.semaphores.machine import transitions
+from signalbox.semaphores.machine import decision_types
 from signalbox.semaphores.model.semaphore import Semaphore
 from tests.compatibility.last_release import LAST, TODAY, counterpart
 from tests.simulation.__main__ import WORLDS, violations
@@ -117,9 +117,9 @@ def format_of_the_next_release() -> Iterator[None]:
 
 @contextmanager
 def _admit_tasks(change: Callable[[Effect], Effect], handlers: Mapping[str, Any]) -> Iterator[None]:
-    made = transitions._admit_task
+    made = decision_types._admit_task
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(transitions, "_admit_task", lambda *args: change(made(*args))))
+        stack.enter_context(mock.patch.object(decision_types, "_admit_task", lambda *args: change(made(*args))))
         stack.enter_context(mock.patch.object(tasks, "TASKS", handlers))
         yield
 

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import schemathesis
 
-from signalbox.adapters.http.access import AccessRules
+from signalbox.adapters.http.open_function_access import AccessRules
 from signalbox.adapters.http.routes import Route, Routes
 from signalbox.catalogue.reading import Function, load
 from signalbox.flows import http as flows_http

@@ -104,7 +104,7 @@ def cli() -> None:
 def new(folder: Path, github: bool) -> None:
     """Make a project, with a function and its test, in FOLDER."""
     from signalbox_infra.setup import new_project
-    from signalbox_infra.setup.function_files import CannotMake
+    from signalbox_infra.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, refusal=WrongInput):
         click.echo(new_project.make(folder, github=github), nl=False)
@@ -116,7 +116,7 @@ def add(name: str) -> None:
     """Make the function NAME, its test and its entry in the catalogue."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_infra.setup import new_function
-    from signalbox_infra.setup.function_files import CannotMake
+    from signalbox_infra.setup.new_function_templates import CannotMake
 
     with _refusals(CannotMake, CatalogueError, refusal=WrongInput):
         click.echo(new_function.make(name, Project.find()), nl=False)

@@ -11,7 +11,7 @@ from signalbox.catalogue.function_entries import NAME, url_segment
 from signalbox.catalogue.project import Project
 from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
 from signalbox_infra.packaging.imported_modules import LEFT_BEHIND, LIBRARY
-from signalbox_infra.setup.function_files import CannotMake, files, taken_by
+from signalbox_infra.setup.new_function_templates import CannotMake, files, taken_by
 
 HEADING = "\nfunctions:\n"
 TAKEN = LEFT_BEHIND | {LIBRARY, "docs", "dist"}

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from signalbox.catalogue.project import FILE, KIT, NotAProject, Project
 from signalbox.catalogue.version import VERSION
-from signalbox_infra.setup import function_files
-from signalbox_infra.setup.function_files import CannotMake
+from signalbox_infra.setup import new_function_templates
+from signalbox_infra.setup.new_function_templates import CannotMake
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 FUNCTION = "orders"
@@ -72,7 +72,7 @@ def _texts(folder: Path, wheel: Path | None, github: bool) -> dict[Path, str]:
     values = {"name": folder.name, "version": VERSION, "requirement": requirement, "source": source}
     files = {**FILES, **({WORKFLOW[0]: WORKFLOW[1]} if github else {})}
     texts = {folder / file: _filled(template, values) for template, file in files.items()}
-    return texts | function_files.files(FUNCTION, Project(folder, own=True))
+    return texts | new_function_templates.files(FUNCTION, Project(folder, own=True))
 
 
 def _filled(template: str, values: dict[str, str]) -> str:

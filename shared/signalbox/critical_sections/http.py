@@ -3,7 +3,7 @@
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.access import check_calls
+from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.critical_sections import service

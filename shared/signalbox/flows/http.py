@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
-from signalbox.adapters.http.access import Access, AccessRules, check_calls
 from signalbox.adapters.http.json_bodies import parse
+from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings

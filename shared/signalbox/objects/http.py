@@ -7,7 +7,7 @@ from functools import partial
 
 from signalbox.adapters import runtime
 from signalbox.adapters.grouped_requests import Gathering
-from signalbox.adapters.http.access import Access, AccessRules, check_calls
+from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.http.task_deliveries import TaskDelivery

@@ -4,7 +4,7 @@ from math import ceil
 from typing import Any
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.access import check_calls
+from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.paging import OF_NAMES, Listing

@@ -36,8 +36,8 @@ from signalbox.core.queries import Condition
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import leases, settings, waits
 from signalbox.semaphores.machine.deadlocks import HeldPermits, WaitForGraph, WantedPermits, cycles
+from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition, Undecided, deadline_task
 from signalbox.semaphores.machine.leases import EndLease, Renewal
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, Undecided, deadline_task
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, path_of, waiter_path

@@ -39,8 +39,8 @@ from signalbox.core.ports import (
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Order as OrderBy
 from signalbox.core.times import microseconds
-from signalbox.semaphores.machine import lanes, transitions
-from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition
+from signalbox.semaphores.machine import decision_types, lanes
+from signalbox.semaphores.machine.decision_types import Head, Loaded, QueueReads, Rule, Transition, WaiterTransition
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.lanes import PLAIN, place_field
@@ -89,7 +89,7 @@ def change(
     """
 
     def decide(loaded: Loaded) -> Decision[Writes, tuple[Loaded, Transition[Answer]]]:
-        transition = transitions.with_alarm(rule(loaded), loaded.now)
+        transition = decision_types.with_alarm(rule(loaded), loaded.now)
         if not transition.commits(loaded):
             return Decision((), (loaded, transition))
         return Decision(_writes(loaded, transition), (loaded, transition), _effects(loaded, transition))
@@ -110,14 +110,14 @@ def _effects(loaded: Loaded, transition: Transition[Any]) -> tuple[Any, ...]:
     """Return the effects of the commit. If there are any, they include the alarm."""
     if not transition.effects:
         return ()
-    return (*transition.effects, *transitions.new_alarm(loaded, transition.semaphore))
+    return (*transition.effects, *decision_types.new_alarm(loaded, transition.semaphore))
 
 
 def _announce(ports: Ports, loaded: Loaded, transition: Transition[Any], committed: Committed | None) -> None:
     """Create the alarm and the nudge of a transition. If this fails, the record leads the sweeper to both."""
     try:
         if committed and not transition.effects:
-            ports.queue.create(transitions.new_alarm(loaded, transition.semaphore))
+            ports.queue.create(decision_types.new_alarm(loaded, transition.semaphore))
         if transition.nudge:
             nudge(ports, loaded, committed.commit_time if committed else loaded.now)
     except (Unavailable, Problem):
@@ -126,7 +126,7 @@ def _announce(ports: Ports, loaded: Loaded, transition: Transition[Any], committ
 
 def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
     """Create the admit run that sees the commits made at `moment`. Raises `Unavailable`."""
-    ports.queue.create([transitions.nudge_task(loaded.name, loaded.incarnation, moment)])
+    ports.queue.create([decision_types.nudge_task(loaded.name, loaded.incarnation, moment)])
 
 
 # --- read ---

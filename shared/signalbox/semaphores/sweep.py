@@ -21,8 +21,8 @@ from signalbox.core.ports import Budget, Change, Conflict, Delete, Guard, Ports,
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import deletion, wait_queue
+from signalbox.semaphores.machine.decision_types import Loaded, Transition, clean_up_task, end_tasks, unchanged
 from signalbox.semaphores.machine.leases import Claimed, claim_lost
-from signalbox.semaphores.machine.transitions import Loaded, Transition, clean_up_task, end_tasks, unchanged
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, path_of
 from signalbox.semaphores.problems import NoSemaphore

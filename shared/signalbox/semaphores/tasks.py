@@ -9,7 +9,7 @@ from signalbox.core.ports import Ports
 from signalbox.semaphores import service, sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import wait_queue
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition
+from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.storage import SemaphoreReads, change
 

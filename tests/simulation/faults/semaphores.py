@@ -27,11 +27,11 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
 from signalbox.core.times import EPOCH, slot_end
 from signalbox.semaphores import storage, sweep
-from signalbox.semaphores.machine import leases, transitions, wait_queue
+from signalbox.semaphores.machine import decision_types, leases, wait_queue
+from signalbox.semaphores.machine.decision_types import Loaded, Transition
 from signalbox.semaphores.machine.lanes import STRIDE
 from signalbox.semaphores.machine.leases import Claimed, EndLease
 from signalbox.semaphores.machine.settings import resume
-from signalbox.semaphores.machine.transitions import Loaded, Transition
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.known_head import KnownHead
@@ -140,7 +140,7 @@ def _open_at_once(_: Mode, *, found: bool, remaining: bool) -> Mode:
 
 def _confirm_blindly(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
     [snapshot] = ports.store.read(semaphore.path_of(name))
-    ports.queue.create([transitions.nudge_task(name, waiter.incarnation, snapshot.read_time)])
+    ports.queue.create([decision_types.nudge_task(name, waiter.incarnation, snapshot.read_time)])
     return WAITING
 
 

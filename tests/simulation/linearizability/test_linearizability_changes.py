@@ -19,7 +19,7 @@ from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.semaphores import service, storage, sweep, tasks
 from signalbox.semaphores.machine import settings, waits
-from signalbox.semaphores.machine.transitions import unchanged
+from signalbox.semaphores.machine.decision_types import unchanged
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from signalbox.core.calls import Call
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, WaiterTransition
+from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, WaiterTransition
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import State, Waiter

@@ -8,8 +8,7 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.machine import deletion, leases, settings, wait_queue, waits
-from signalbox.semaphores.machine.leases import EndLease
-from signalbox.semaphores.machine.transitions import (
+from signalbox.semaphores.machine.decision_types import (
     Loaded,
     QueueReads,
     Transition,
@@ -17,6 +16,7 @@ from signalbox.semaphores.machine.transitions import (
     WaiterTransition,
     with_alarm,
 )
+from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.lanes import Mode
 from signalbox.semaphores.model.leases import Release
 from signalbox.semaphores.model.semaphore import Semaphore

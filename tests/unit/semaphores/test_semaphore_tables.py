@@ -10,8 +10,8 @@ import pytest
 
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.machine import deletion, lanes, leases, settings, wait_queue, waits
+from signalbox.semaphores.machine.decision_types import Head, Loaded, QueueReads, Transition, Undecided
 from signalbox.semaphores.machine.leases import EndLease, Renewal
-from signalbox.semaphores.machine.transitions import Head, Loaded, QueueReads, Transition, Undecided
 from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore

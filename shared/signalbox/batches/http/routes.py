@@ -5,8 +5,8 @@ from typing import Any
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import read_parameters
-from signalbox.adapters.http.access import check_calls, check_unit_calls
 from signalbox.adapters.http.json_bodies import render
+from signalbox.adapters.http.open_function_access import check_calls, check_unit_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.batches.http.watch_feeds import stream

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.access import AccessRules
+from signalbox.adapters.http.open_function_access import AccessRules
 from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.row_files import write_archive

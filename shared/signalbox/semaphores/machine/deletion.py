@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition, WaiterTransition, unchanged
+from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition, WaiterTransition, unchanged
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import Waiter
 

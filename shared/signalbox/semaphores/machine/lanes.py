@@ -44,7 +44,7 @@ from itertools import takewhile
 
 from signalbox.core.effects import name_of
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.machine.transitions import Head, Loaded
+from signalbox.semaphores.machine.decision_types import Head, Loaded
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN
 from signalbox.semaphores.model.lanes import PLAIN, Lane, Mode, lane_id, shared_lane_id
 from signalbox.semaphores.model.semaphore import Semaphore

@@ -59,8 +59,7 @@ from datetime import datetime, timedelta
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
-from signalbox.semaphores.machine.lanes import lane_of, mode_after
-from signalbox.semaphores.machine.transitions import (
+from signalbox.semaphores.machine.decision_types import (
     Loaded,
     QueueReads,
     Transition,
@@ -71,6 +70,7 @@ from signalbox.semaphores.machine.transitions import (
     timeout_task,
     unchanged,
 )
+from signalbox.semaphores.machine.lanes import lane_of, mode_after
 from signalbox.semaphores.machine.wait_queue import grant_waiters
 from signalbox.semaphores.model.leases import LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore

@@ -16,7 +16,7 @@ waiters may have been created in the meantime.
 from dataclasses import replace
 
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.machine.transitions import Loaded, QueueReads, Transition
+from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.machine.wait_queue import refuse
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings

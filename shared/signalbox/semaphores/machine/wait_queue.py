@@ -35,8 +35,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
-from signalbox.semaphores.machine.lanes import mode_after
-from signalbox.semaphores.machine.transitions import (
+from signalbox.semaphores.machine.decision_types import (
     Loaded,
     QueueReads,
     Transition,
@@ -48,6 +47,7 @@ from signalbox.semaphores.machine.transitions import (
     refuse_task,
     timeout_task,
 )
+from signalbox.semaphores.machine.lanes import mode_after
 from signalbox.semaphores.model.lanes import Mode
 from signalbox.semaphores.model.leases import LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore

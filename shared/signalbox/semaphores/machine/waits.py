@@ -76,8 +76,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import lanes
-from signalbox.semaphores.machine.lanes import lane_of
-from signalbox.semaphores.machine.transitions import (
+from signalbox.semaphores.machine.decision_types import (
     Loaded,
     QueueReads,
     Transition,
@@ -91,6 +90,7 @@ from signalbox.semaphores.machine.transitions import (
     unchanged,
     unit_task,
 )
+from signalbox.semaphores.machine.lanes import lane_of
 from signalbox.semaphores.machine.wait_queue import grant_permits
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore

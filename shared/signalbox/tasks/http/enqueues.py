@@ -4,7 +4,7 @@ The routes of failures are in another module, so that this function does not loa
 """
 
 from signalbox.adapters import runtime
-from signalbox.adapters.http.access import check_calls
+from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.tasks.requests.enqueues import EnqueueRequest

@@ -34,7 +34,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
-from signalbox.semaphores.machine.transitions import unit_task
+from signalbox.semaphores.machine.decision_types import unit_task
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.tasks.model import Attempt
 from tests.simulation.faults.flows.planting import in_flows
