@@ -280,7 +280,7 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
         return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
     def has_marked(_: Snapshot) -> bool:
-        """Return whether this delivery has marked a message that it has not applied. It must not leave it to others."""
+        """Return whether this delivery has marked a call and not applied it: no other run may apply it for a while."""
         return bool(started)
 
     mailboxes.run(ports, delivery, next_wake, turn, has_marked)

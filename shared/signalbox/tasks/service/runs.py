@@ -167,7 +167,7 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
 
 @contextmanager
 def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
-    """Release the permit before an error leaves, or keep it for the retry. `named` are added to the log line."""
+    """If an error is raised, release the permit or keep it for the retry. `named` are added to the log line."""
     try:
         yield
     except Exception as error:
