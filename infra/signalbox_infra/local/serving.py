@@ -18,9 +18,9 @@ from signalbox_infra.local.stack import Stack, StackError
 def serve(port: int, data: Path | None, log: str, faults: str) -> None:
     """Serve the project's functions until Ctrl-C, and log to standard output.
 
-    `data` is a folder that keeps documents, queues and events; `log` is ``json`` for the lines as they are written,
-    ``full`` for whole tracebacks; `faults` are those that `injected_faults.parse` reads. Raises `StackError`,
-    whose traceback is cut as the log's are, and `CatalogueError`.
+    `data` is a folder that keeps documents, queues and events. `log` is ``json`` for the unrendered lines, ``full``
+    for whole tracebacks. `faults` has the form that `injected_faults.parse` reads. Raises `CatalogueError`, and
+    `StackError` with a traceback that is cut like those in the log.
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):
