@@ -45,7 +45,7 @@ def _run(port: int, data: Path | None, log: str, faults: str) -> None:
     stack = Stack(port, Project.find().state, faults, data=data)
     loop = DevLoop(stack, terminal.announce)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
-    sys.stdout.write("Starting: the store, the queues and all functions take some seconds.\n")
+    sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
     with stack:
         _serve(stack, data, terminal, loop)
@@ -62,7 +62,7 @@ def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -
         loop.stop()
         follower.stop()
         if data:
-            sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, in some seconds.\n")
+            sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, within a few seconds.\n")
             sys.stdout.flush()
 
 

@@ -335,7 +335,7 @@ def _understood(
 ) -> tuple[StoredMessage, ...]:
     """Return a page up to the first call of a method that only a newer deployment may have.
 
-    Raises `Unavailable` if it is the first one. After some minutes a call of an unknown method is applied, and its
+    Raises `Unavailable` if it is the first one. After a few minutes a call of an unknown method is applied, and its
     outcome is the error.
     """
     young = mailbox.read_time - timedelta(seconds=CORE_LIMITS.deployment_seconds)
