@@ -1,6 +1,6 @@
 # The topic of events that their function could not handle. Without it, Eventarc drops an event after 24 hours. Eventarc
 # creates a trigger's subscription, and no resource of the provider sets its dead-letter topic (terraform-provider-google#17697).
-# So `make deploy` sets it after each apply (deploy/dead_letters.py).
+# So `make deploy` sets it after each apply (deploy/dead_letter_subscriptions.py).
 
 locals {
   dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }

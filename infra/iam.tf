@@ -203,7 +203,7 @@ resource "google_artifact_registry_repository_iam_member" "build_images" {
   member     = google_service_account.kit["build"].member
 }
 
-# A right takes effect some minutes after it was granted ("typically 2 minutes, potentially 7 or longer": IAM, Access change
+# A right takes effect a few minutes after it was granted ("typically 2 minutes, potentially 7 or longer": IAM, Access change
 # propagation), and a function that is built earlier fails. So all functions wait once, after the rights that building and
 # running them needs were granted, and again only when there is a new right.
 resource "terraform_data" "rights" {

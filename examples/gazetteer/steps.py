@@ -24,7 +24,7 @@ EARLY_COUNTRIES = 1
 """Countries, those with the most cities first, that a load puts after their cities."""
 
 READ_EVERY = 10
-"""Of so many documents, the last step reads one by its key."""
+"""Of this many documents, the last step reads one by its key. It reads all of them by their type."""
 
 MISSING = tuple({f"{field}.link_missing": True} for field in ("country", "continent", "country.continent"))
 
@@ -141,8 +141,8 @@ def _query_by_copies(documents: Documents) -> Step:
 
 
 def _verify(documents: Documents) -> Step:
-    """Read every document back by its type, and some of all types one by one: a list returns what a read returns."""
-    summary = f"every document read back by its type, and each {READ_EVERY}th by its key"
+    """Read all documents back in lists by type, and some of each type by key: both return the same content."""
+    summary = f"every document read back by its type, and every {READ_EVERY}th by its key"
     return Step("verify all", summary, documents, documents, queries=BY_TYPE, reads=tuple(documents)[::READ_EVERY])
 
 

@@ -2,7 +2,7 @@
 
     deployments_of(quilt)      # quilt, for people, and quilt-tasks, which only the queues' accounts may call
 
-`infra/locals.tf` says the same to Terraform; tests compare the two.
+`infra/locals.tf` has the same rule for Terraform; tests compare the two.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """The HTTP client of this package, for calls that wait for their response.
 
 Two places use something else, for their speed: the local queues and the event bridge deliver with `aiohttp`, many at
-once; the embedded store posts its events from within the functions' process, over one connection of `http.client`.
+once; the embedded store posts its events one after another, over one connection of `http.client`.
 """
 
 import json

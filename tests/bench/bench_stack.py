@@ -1,7 +1,7 @@
-"""A running stack to measure on.
+"""A running stack for measurements.
 
-Documents are put in place past the functions, in shape and with the events held back, so that a measurement begins with
-what it needs and with nothing under way.
+Documents are written directly to the store, in the form in which the functions store them, and without their events. So
+a measurement begins with the documents that it needs, and with no work in progress.
 """
 
 import time

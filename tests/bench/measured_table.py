@@ -1,4 +1,4 @@
-"""What was measured, as lines of one table."""
+"""The measured values, as lines of one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

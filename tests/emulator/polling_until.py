@@ -1,4 +1,4 @@
-"""Wait for what a process outside the test must do."""
+"""Wait until a process outside the test has done something."""
 
 import time
 from collections.abc import Callable

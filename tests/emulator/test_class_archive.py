@@ -1,4 +1,4 @@
-"""Java starts the emulator from an archive of its classes, which the set-up makes."""
+"""The emulator starts from the archive of its classes that the set-up makes."""
 
 import sys
 from pathlib import Path

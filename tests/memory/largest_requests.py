@@ -1,9 +1,9 @@
-"""The requests that hold most in memory, and the records that they find. Run as a program, one of them in a process.
+"""The requests that take the most memory, and the records that they read. As a program, run one of them in a process.
 
 python -m tests.memory.largest_requests REQUEST HOST PROJECT
 
-prints the resident memory of a process that has served one ordinary request, and what its peak is above that after this
-one, in bytes.
+prints, in bytes, the resident memory of a process that has served one ordinary request, and by how much the process's
+peak exceeds that after this request.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The triggers of a simulated world: Eventarc delivers each event to each handler whose trigger selects it.
 
-At least once, out of order, hours late, without one or both sides of its data, and sometimes to a handler whose trigger
-does not select it, as one of an earlier deployment does. While the receiver is down, events become dead letters; a
-person has them delivered again. Which handlers an event is for is decided here once more, without the kit's code.
+Events are delivered at least once, out of order, hours late, without one or both sides of their data, and sometimes to
+a handler whose trigger does not select them, as a trigger of an earlier deployment might. While the receiver is down,
+events become dead letters; a person has them delivered again. This module selects the handlers of an event by its own
+code, not by the kit's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts of what the seeds of this process have reached, so that a rare fault that no seed meets any more is noticed.
+"""Counts of the rare cases that the seeds of this process have reached: a test notices if one no longer is.
 
 A world adds to `REACHED` where the case occurs; `python -m tests.simulation` prints the sums, and a test holds the
 important ones above zero.

@@ -1,4 +1,4 @@
-"""The commands that start, watch and change runs of flows, by the package's client."""
+"""The commands that start, watch and change runs of flows. They use the package's client."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The commands that call functions by the package's client: documents, semaphores, rates, failures and batches."""
+"""The commands that call functions with the package's client: documents, semaphores, rates, failures and batches."""
 
 import json
 import os

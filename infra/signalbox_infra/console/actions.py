@@ -88,7 +88,7 @@ ACTIONS: Mapping[str, Action] = {
         "Fork",
         "POST",
         f"{RUN}/fork",
-        "Another run begins with the first entries of this log. What it waits for there is done anew, in that run.",
+        "Another run begins with the first entries of this log. What it waits for there is done again, in that run.",
         fields=("id", "from_entry"),
     ),
     "terminate": Action(

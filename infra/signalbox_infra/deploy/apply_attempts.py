@@ -2,7 +2,7 @@
 
 Most refusals are waited for three times, so each may occur for a resource in at most four applies: the same refusal of
 another resource is progress. A new project refuses in stages: first its APIs, then accounts, then rights, and each try
-builds some more functions. So there may be 14 applies in all.
+builds a few more functions. So there may be 14 applies in all.
 
 Terraform would replace a resource whose creation failed ("tainted"). A function may be replaced, since it stores
 nothing. Three kinds of resources may not: a queue, whose name would be taken for days; a resource that stores data; and

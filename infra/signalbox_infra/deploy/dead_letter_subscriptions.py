@@ -4,7 +4,7 @@ Eventarc makes a Pub/Sub topic and a push subscription for each trigger, and Ter
 subscription's dead letters. So they are set after each apply: a recreated function has a new subscription. What is set
 already is left alone.
 
-Pub/Sub waits at most ten minutes between two deliveries, so `ATTEMPTS` of them take some 16 hours, and at most 32 if
+Pub/Sub waits at most ten minutes between two deliveries, so `ATTEMPTS` of them take about 16 hours, and at most 32 if
 each takes the function's nine minutes: `KEPT` lets none be dropped before. It is shorter than the week for which the
 records of deleted yokes stay (docs/protocols/standings.md, stand-3).
 """

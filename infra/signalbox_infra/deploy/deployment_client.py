@@ -1,7 +1,7 @@
 """Call the deployed functions as a user does: over HTTPS, with an identity token.
 
 A person's token is valid for every function. A service account's token has an audience, so each function needs its own.
-Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. For some minutes after a function
+Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. For a few minutes after a function
 or its invokers were created, 401, 403 and Google's own 404 page are transient, too.
 """
 

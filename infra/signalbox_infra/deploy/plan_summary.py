@@ -1,7 +1,7 @@
 """Summarise a Terraform plan, from its JSON, for the person who confirms it.
 
 Pure. Created and changed resources are counted. Destroyed and replaced ones are named, since that cannot be undone, and
-so is every failing `check` of the configuration, such as a function that is open to everybody.
+so is every failing `check` of the configuration, such as a function that is open to all callers.
 """
 
 from collections.abc import Iterator, Mapping

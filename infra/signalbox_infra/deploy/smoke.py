@@ -1,10 +1,11 @@
 """Smoke-test a deployment through its own URLs: what only a real project can prove.
 
-Documents, a copy that follows (so Firestore's event came, and a queue's task was let in), a semaphore, a batch, a task
-of a function that also answers people, the last run of what runs every minute, and that a call without a token is
-refused. Right after a deployment, functions refuse their callers for some minutes and a new trigger is silent for up to
-two: both are waited for. Everything has a unique name and is deleted again, also after a failure. Of a test that was
-cut, the kit deletes the semaphore, and the next test the documents; a batch's records the kit itself cleans up.
+The test uses documents, a copy that is refreshed (which proves that Firestore's event arrived and that a queue's task
+was admitted), a semaphore, a batch, and a task of a function that also answers people. It checks the last run of what
+runs every minute, and that a call without a token is refused. Right after a deployment, functions refuse their callers
+for a few minutes, and a new trigger is silent for up to two: the test waits for both. Everything has a unique name and
+is deleted again, also after a failure. If a test is interrupted, the kit deletes its semaphore and its batch's records,
+and the next test deletes its documents.
 """
 
 import json

@@ -18,9 +18,9 @@ from signalbox_infra.local.stack import Stack, StackError
 def serve(port: int, data: Path | None, log: str, faults: str) -> None:
     """Serve the project's functions until Ctrl-C, and log to standard output.
 
-    `data` is a folder that keeps documents, queues and events; `log` is ``json`` for the lines as they are written,
-    ``full`` for whole tracebacks; `faults` are those that `injected_faults.parse` reads. Raises `StackError`,
-    whose traceback is cut as the log's are, and `CatalogueError`.
+    `data` is a folder that keeps documents, queues and events. `log` is ``json`` for the unrendered lines, ``full``
+    for whole tracebacks. `faults` has the form that `injected_faults.parse` reads. Raises `CatalogueError`, and
+    `StackError` with a traceback that is cut like those in the log.
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):
@@ -45,7 +45,7 @@ def _run(port: int, data: Path | None, log: str, faults: str) -> None:
     stack = Stack(port, Project.find().state, faults, data=data)
     loop = DevLoop(stack, terminal.announce)
     loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
-    sys.stdout.write("Starting: the store, the queues and all functions take some seconds.\n")
+    sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
     sys.stdout.flush()
     with stack:
         _serve(stack, data, terminal, loop)
@@ -62,7 +62,7 @@ def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -
         loop.stop()
         follower.stop()
         if data:
-            sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, in some seconds.\n")
+            sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, within a few seconds.\n")
             sys.stdout.flush()
 
 

@@ -5,8 +5,9 @@
 #
 # Python is the first of python3.13, python3.12, python3.11 and python3 that runs, is at least 3.11 and can make a virtual
 # environment; PYTHON=... chooses another. Every package must match a hash in its lock. A changed lock is installed into
-# the existing environment: packages that have left the locks stay until `make clean`. An installation that was killed may
-# leave a package with its name and without its files, which uv and pip take for installed: then the environment is made again.
+# the existing environment: packages that have left the locks stay until `make clean`. If an
+# installation was killed, a package may have its metadata but not all of its files. uv and pip take it for installed, so then the
+# environment is made again.
 set -eu
 
 environment=.venv
@@ -103,5 +104,5 @@ uv_install "$@" >/dev/null 2>&1 </dev/null || {
 packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' ../../../../shared ../../../../infra >"$packages/signalbox.pth"
 
-# Java starts the emulator in half of the time from an archive of its classes. Where there is no emulator, make none.
+# From an archive of its classes, the emulator starts with half of the CPU time. Without an emulator, no archive is made.
 "$environment/bin/python" -m signalbox_infra.local.store.firestore_emulator >/dev/null 2>&1 </dev/null || :

@@ -78,10 +78,10 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 def write_archive(target: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as `write_rows` does, and create the folders of a file.
 
-    What exists is left as it is: an earlier delivery has written it as a whole. A late one may have read the log of
-    another run under the id, and a bucket with a retention policy refuses to replace an object. Outside of the cloud,
-    an object is a file below `Settings.archives`, unless Google's client has an emulator: a test and the local stack
-    write into no bucket of a deployment. Raises `BadRows`.
+    An archive that exists is not replaced: an earlier delivery has written all of it. A late delivery may have read the
+    log of another run with the same id, and a bucket with a retention policy refuses to replace an object. Outside the
+    cloud, an object is a file below `Settings.archives`, unless Google's client uses an emulator, so tests and the
+    local stack never write to a deployment's bucket. Raises `BadRows`.
     """
     place = target
     if target.startswith(CLOUD) and not (settings().in_cloud or settings().storage_emulator):

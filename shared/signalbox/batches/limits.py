@@ -101,7 +101,7 @@ class BatchLimits(Limits):
     """The first pause before a chain of retries checks again whether a unit that another call retries has ended."""
 
     look_again_seconds_max: int = 3_600
-    """The longest such pause. Each is as long as all before it, since the unit may wait for days."""
+    """The longest such pause. Each is twice as long as the last, since the unit may wait for days."""
 
     batches_listed_max: int = 100
     """Batches in one answer: a header with its tasks' payloads may be large."""

@@ -50,7 +50,7 @@ def read_header_of_run(ports: Ports, run: BatchRun) -> Header | None:
 
 
 def read_header_of_run_at(ports: Ports, run: BatchRun) -> tuple[Header | None, datetime]:
-    """Return the header of a run, or None if the run has been removed, and the server's time."""
+    """Return the header of a run (None if the run has been removed) and the server's time."""
     [read] = ports.store.read(run.header_path)
     return header_of_run(read.data, run), read.read_time
 

@@ -1,4 +1,4 @@
-"""How an answer is read: its status, its JSON, and an error for one that cannot be read."""
+"""Read an answer: its status and its JSON. An answer that cannot be read raises `ApiError`."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How a stream of server-sent events is read, and continued after its last event."""
+"""Read a stream of server-sent events, and continue it after its last event."""
 
 from dataclasses import field
 

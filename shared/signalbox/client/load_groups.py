@@ -1,4 +1,4 @@
-"""How documents of a load are grouped into requests."""
+"""Group the documents of a load into requests of limited size."""
 
 from dataclasses import field
 

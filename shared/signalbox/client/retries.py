@@ -1,4 +1,4 @@
-"""Whether a call is sent again, after which pause, and the error that it raises otherwise.
+"""Decide whether a call is sent again, and after which pause, or which error it raises.
 
 A call is sent again after a transport error, 429, 502, 503 and 504, with exponential pauses and full jitter (Brooker,
 "Exponential Backoff and Jitter", 2015), at least as long as ``Retry-After`` demands, until `seconds_max` have passed.
@@ -16,7 +16,8 @@ RETRIED = frozenset({429, 502, 503, 504})
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 8.0
 DOUBLINGS_MAX = 10
-"""Doublings of the pause, after which it is longer than the longest one. A call may be tried for hours."""
+"""After this many doublings the pause exceeds `PAUSE_SECONDS_MAX`. A call may be retried for hours, and a larger power
+of 2 would overflow a float."""
 
 
 @dataclass(slots=True)

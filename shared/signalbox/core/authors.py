@@ -1,4 +1,7 @@
-"""The author of what is written: the function, the user or the account that acts."""
+"""The author of writes: the user who signed in, else the account that calls, else the function that runs.
+
+The adapter that handles a request sets it, and writes of documents record it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +12,7 @@ AUTHOR: ContextVar[str] = ContextVar("author", default="")
 
 @contextmanager
 def acting(author: str) -> Iterator[None]:
-    """Record `author` for everything that is written while the context is entered."""
+    """Use `author` as the author of all writes inside the block."""
     token = AUTHOR.set(author)
     try:
         yield

@@ -3,12 +3,6 @@
 As JSON a call is ``{"function", "task", "payload", "queue"?, "delay_seconds"?}``. It names a function of the catalogue
 and never a URL, so no client can make the kit call another address. The task is later POSTed to ``/tasks/{task}`` of
 that function, with its payload and its *context*: the lease, the unit or the batch that it runs for.
-
-Inside the code of a flow, the call of a task or of an object's method is a command that the code awaits. Flows install
-the functions that create it when the first flow is registered. Until then nothing of flows is loaded.
-
-A task's code runs when it is called. An ``async def`` and a function with ``yield`` would only return an object,
-silently, so both are refused (`check_plain`, `check_ran`).
 """
 
 import json

@@ -43,7 +43,7 @@ def due_records(
 
 
 def postpone(ports: Ports, snapshot: Snapshot, due_at: str) -> None:
-    """Postpone by some minutes a record that cannot be read. Another commit of the record may win the race."""
+    """Postpone by a few minutes a record that cannot be read. Another commit of the record may win the race."""
     time = snapshot.read_time + timedelta(seconds=LIMITS.unreadable_pause_seconds)
     with suppress(Conflict, Unavailable):
         ports.store.commit([Change(snapshot.path, {(due_at,): time}, snapshot.guard)])

@@ -1,4 +1,4 @@
-"""Effects: the tasks of a decision, which exist if and only if its commit landed. Envelopes, names, receipts, wake-ups.
+"""Effects: the tasks of a decision, which exist if and only if its commit landed. Envelopes, names and receipts.
 
 An effect is a value. `outbox.py` commits it in an outbox record together with the new state and enqueues it afterwards;
 the sweeper enqueues it again if a process crashed in between. That is safe because an effect has a name, and a queue
@@ -10,14 +10,7 @@ The JSON body of every task is its envelope: ``{"operation": id, "task": name, "
 A receipt records what was done under an id, or by a task that may be delivered again. Firestore deletes it 32 days
 after `written_at`: Cloud Tasks delivers a task for up to 31 days.
 
-A wake-up is a task that runs a mailbox. It carries no message, since messages are records. All messages posted in one
-time slot share one wake-up, and the slot must be that of the post's commit. A slot chosen before the commit may be over
-when the message lands; its name would be taken by a task that has already run, and the message would not be read. So a
-wake-up is committed without a name. The process that enqueues it derives name and time from the commit's time, which is
-the create time of the outbox record, so the sweeper derives the same name.
-
-A wake-up for a later time is named after that time. If the time is further ahead than the queue allows, the wake-up is
-due as late as possible and enqueues another one: `until` is the time for which it was requested.
+A wake-up is an effect that is committed without a name (`wake_ups.py`).
 """
 
 import hashlib

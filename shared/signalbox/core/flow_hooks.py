@@ -1,4 +1,11 @@
-"""What flows install in the kit's calls: awaited commands, notes of what was created, and checks of plain code."""
+"""Functions that flows install in the kit's calls, and checks that other code is plain.
+
+Inside the code of a flow, the call of a task or of an object's method is a command that the code awaits. Flows install
+the functions that create it when the first flow is registered. Until then no module of flows is loaded.
+
+A task's code runs when it is called. An ``async def`` and a function with ``yield`` would only return an object,
+silently, so both are refused (`check_plain`, `check_ran`).
+"""
 
 import inspect
 from collections.abc import Callable, Generator, Mapping
@@ -10,7 +17,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Awaited(Generic[Result_co]):
-    """What the code of a flow awaits: the driver receives it, and `await` returns its result or raises its error."""
+    """A command that a flow's code awaits. The driver receives it; `await` returns its result or raises its error."""
 
     __slots__ = ()
 
@@ -51,7 +58,7 @@ object_command: ObjectCommand = _no_command
 
 
 is_replayed: Callable[[], bool] = _not_replayed
-"""Return whether the code of a flow runs at a place that an earlier turn has passed, and whose calls it has checked."""
+"""Return whether the code of a flow is replaying: an earlier turn has passed this place, and checked its calls."""
 
 
 note_created: NoteCreated = _no_note
@@ -64,7 +71,7 @@ note_refused: Callable[[], None] = _no_refusal
 def install_flow_hooks(
     command: ObjectCommand, note: NoteCreated, replayed: Callable[[], bool], refused: Callable[[], None]
 ) -> None:
-    """Use these functions from now on."""
+    """Install the functions that a flow's code needs in calls of tasks and objects."""
     global object_command, note_created, is_replayed, note_refused
     object_command, note_created, is_replayed, note_refused = command, note, replayed, refused
 

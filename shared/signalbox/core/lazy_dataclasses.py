@@ -81,7 +81,7 @@ def _refuse_init_variables(cls: Any) -> None:
 
 
 def _check_order(cls: Any) -> None:
-    """Raise the `TypeError` with which `__init__` could not be generated, where the class is written."""
+    """Raise `TypeError` for a field order from which `__init__` could not be generated: now, not at its first use."""
     has_default = ""
     for field in dataclasses.fields(cls):
         if not field.init or field.kw_only:

@@ -2,7 +2,7 @@
 
 Exceeding a limit is a problem that names the number. A limit that one subject alone uses is in
 `signalbox/SUBJECT/limits.py`; field names are unique over all of them. Limits that Firestore dictates are constants
-where they are checked: `keys`, `record_values`, `validation`, `queries`.
+where they are checked: `keys`, `record_values`, `queries`, `query_checks`, `write_checks`.
 
 Code reads a limit when it needs it (`LIMITS.task_bytes_max`), so a test can replace it in one place; see
 `signalbox.testing.replaced_limits`.

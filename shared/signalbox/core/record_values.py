@@ -14,10 +14,6 @@ and normalized like any other, and loses nothing.
     {"__bytes__": "AAEC"}                          in base64
     {"__geo_point__": [48.85, 2.35]}               latitude, longitude
     {"__reference__": "projects/…/documents/d/a"}  a record's whole name
-
-Firestore orders values of all types: null, booleans, NaN, numbers, times, texts, bytes, references, geographical
-points, lists, maps (`order_key`). In this order 1 equals 1.0, and 0.0 equals -0.0. Texts compare by code point (the
-order of their UTF-8), lists item by item, maps by their sorted entries, key before value; a prefix comes first.
 """
 
 import base64

@@ -2,9 +2,6 @@
 
 Cloud Tasks and Cloud Scheduler send a token (OpenID Connect) with the account they act for and the one address it is
 meant for. Users have an ID token of Firebase Authentication. An adapter verifies a token's signature first.
-
-The author of writes is the user who signed in, else the account that calls, else the function that runs. The adapter
-that handles a request sets it, and writes of documents record it.
 """
 
 from collections.abc import Mapping

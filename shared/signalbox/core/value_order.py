@@ -1,4 +1,9 @@
-"""The order of values in Firestore: by their types, then by their values."""
+"""The order of values in Firestore: by their types, then by their values.
+
+The types are ordered: null, booleans, NaN, numbers, times, texts, bytes, references, geographical points, lists, maps.
+In this order 1 equals 1.0, and 0.0 equals -0.0. Texts compare by code point (the order of their UTF-8), lists item by
+item, maps by their sorted entries, key before value; a prefix comes first.
+"""
 
 import math
 from datetime import datetime

@@ -1,4 +1,14 @@
-"""Wake-ups: tasks that run a mailbox, whose names and times follow from the time of their commit."""
+"""Wake-ups: tasks that run a mailbox, whose names and times follow from the time of their commit.
+
+A wake-up contains no message, since messages are records. All messages posted in one time slot share one wake-up, and
+the slot must be that of the post's commit. A slot chosen before the commit may be over when the message lands; its name
+would be taken by a task that has already run, and the message would not be read. So a wake-up is committed without a
+name. The process that enqueues it derives name and time from the commit's time, which is the create time of the outbox
+record, so the sweeper derives the same name.
+
+A wake-up for a later time is named after that time. If the time is further ahead than the queue allows, the wake-up is
+due as late as possible and enqueues another one: `until` is the time for which it was requested.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace

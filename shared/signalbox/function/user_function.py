@@ -113,7 +113,7 @@ FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
 
 EVENT_MARGIN_BYTES = 8 * 1024
-"""Bytes of a task's payload for what an event has beside its data: a path of at most 6 KiB, and an id."""
+"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
 
 
 class Function:

@@ -1,6 +1,6 @@
 """The records of a document's log, and the declarations of the catalogue, which say what documents have one.
 
-The log is its entries, and the mark. Entries are stored as patches (`machine/json_patch.py`).
+A log consists of its entries and the mark. Entries are stored as patches (`machine/json_patch.py`).
 
 A declaration selects documents by key, by a prefix of the key, or by type. Declarations are global to a process, like
 limits. The settings set them; a test replaces them:

@@ -280,7 +280,7 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
         return bool(mailbox.waiting) and _turn(ports, code, delivery, mailbox, started, out_of_time)
 
     def has_marked(_: Snapshot) -> bool:
-        """Return whether this delivery has marked a message that it has not applied. It must not leave it to others."""
+        """Return whether this delivery has marked a call and not applied it: no other run may apply it for a while."""
         return bool(started)
 
     mailboxes.run(ports, delivery, next_wake, turn, has_marked)
@@ -335,7 +335,7 @@ def _understood(
 ) -> tuple[StoredMessage, ...]:
     """Return a page up to the first call of a method that only a newer deployment may have.
 
-    Raises `Unavailable` if it is the first one. After some minutes a call of an unknown method is applied, and its
+    Raises `Unavailable` if it is the first one. After a few minutes a call of an unknown method is applied, and its
     outcome is the error.
     """
     young = mailbox.read_time - timedelta(seconds=CORE_LIMITS.deployment_seconds)

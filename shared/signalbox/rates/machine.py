@@ -110,7 +110,7 @@ def check_weight(rate: Rate, weight: int) -> None:
 
 
 def interval(rate: Rate) -> int:
-    """Return the time in which a permit comes back, in whole microseconds: never less than the rate says."""
+    """Return the microseconds in which a permit comes back, rounded up, so that the rate is never exceeded."""
     return ceil(MINUTE / Fraction(rate.per_minute))
 
 
@@ -130,7 +130,7 @@ def free(rate: Rate, now: datetime) -> int:
 
 
 def free_to_acquire(rate: Rate, now: datetime) -> int:
-    """Return the permits that an acquire could be granted now: none while waits are left, or while it is paused."""
+    """Return the permits that an acquire could be granted now: none while there are waits, or while it is paused."""
     return 0 if rate.alarm_at is not None or rate.paused_at is not None else free(rate, now)
 
 

@@ -3,8 +3,8 @@
     rates/{name}                    limits, the time at which the bucket is full, the alarm, receipts of acquires
     rates/{name}/rate_waits/{id}    a wait with its continuation; when it has ended, the receipt for repeats
 
-The bucket is one time, `full_at`, in microseconds since 1970: all permits are there at that time. Reading it rounds
-nothing, so the part of a permit that has come back is never lost.
+The bucket is stored as one time, `full_at`, in microseconds since 1970: the time when all permits are free again.
+Reading it rounds nothing, so the part of a permit that has come back is never lost.
 """
 
 from collections.abc import Mapping

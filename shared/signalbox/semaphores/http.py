@@ -61,7 +61,7 @@ def wait(request: Request, name: str) -> Response:
 
 
 def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
-    """Acquire permits within some seconds, behind the earlier requests of this process."""
+    """Acquire permits within `seconds`, after the earlier requests of this process."""
     look = partial(service.acquire_within, ports, name, wanted)
     before = partial(service.acquired_before, ports, name, wanted)
     return lines.in_turn((id(ports.store), name), seconds, look, before) or NOT_ACQUIRED

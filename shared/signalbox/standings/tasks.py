@@ -241,7 +241,7 @@ def _give_up(ports: Ports, run_: str, key: StandingKey) -> None:
 def take_turn(ports: Ports, run_: str, key: StandingKey, turn: str = "") -> Turn:
     """Add up the next pages of a standing's yokes, and repair the standing after the last. Raises `Unavailable`.
 
-    A standing that cannot be read is replaced by an empty one first, since its yokes and fold runs cannot change it.
+    A record that cannot be read is first replaced by an empty standing: neither visits nor fold runs can change it.
     """
     [read] = ports.store.read(key.path)
     try:

@@ -73,7 +73,7 @@ class TaskContext:
         return max(0.0, self._seconds_left())
 
     def cancelled(self) -> bool:
-        """Return whether the result is not needed, because the unit's batch has ended. May be some seconds old."""
+        """Return whether the result is not needed, because the unit's batch has ended. May be a few seconds old."""
         return self._cancelled()
 
 

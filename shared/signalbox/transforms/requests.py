@@ -1,4 +1,4 @@
-"""What a caller may ask of transforms, and the checks before one is stored."""
+"""The requests of callers about transforms, and the checks before a transform is stored."""
 
 from typing import Any, Self
 

@@ -1,4 +1,4 @@
-"""The console's page in Chromium, and what can be seen of it."""
+"""The console's page in Chromium, and the texts and elements that a test can read from it."""
 
 from __future__ import annotations
 

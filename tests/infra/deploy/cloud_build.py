@@ -1,8 +1,8 @@
 """Run a cloudbuild.yaml on this machine, step by step, as Cloud Build does: without its images, and one step at a time.
 
-A step's program is taken from the PATH that the step names and from this machine's behind it; ``/workspace`` is a
-folder here. Among the steps that may start, the last one listed does: so a step that needs another and does not say so
-fails. What this does not know it refuses.
+A step's program is found in the PATH of the step, then in this machine's; ``/workspace`` is a folder on this machine.
+Among the steps that may start, the last one listed is started, so a step that needs another one without naming it
+fails. Anything that this module does not know is refused.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The check in front of private functions in the cloud, in front of the local stack: no token, no entry.
+"""The check of identity tokens that the cloud makes for private functions, here in front of the local stack.
 
-The address that people are given ends in the environment's prefix, as in the cloud; a path without it leads nowhere.
+The address for people ends in the environment's prefix, as in the cloud; a path without the prefix is not found.
 """
 
 import contextlib

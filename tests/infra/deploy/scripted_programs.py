@@ -1,7 +1,7 @@
-"""Programs that are not there: a `Run` that answers from a table, and records the calls.
+"""Simulated programs: a `Run` that answers from a table, and records the calls.
 
-Where the table has a list, its items are the answers to one call after the other. Nothing is known of a command that
-the table does not have: it ends as a program does that is not on the PATH.
+If the table has a list for a command, its items are the answers to consecutive calls. A command that is not in the
+table ends like a program that is not on the PATH.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the provider or a service would refuse, as far as one resource's arguments show it."""
+"""Refusals of the provider or a service that follow from the arguments of one resource."""
 
 import re
 from collections.abc import Iterator

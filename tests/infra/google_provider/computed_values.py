@@ -1,4 +1,4 @@
-"""What the services would answer: plausible values for what they compute, the same ones for the same arguments."""
+"""Plausible values for the attributes that services compute: the same values for the same arguments."""
 
 import hashlib
 from collections.abc import Callable

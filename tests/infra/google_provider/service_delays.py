@@ -1,4 +1,4 @@
-"""What Google's services refuse for a while: a schedule of delays, drawn from a seed, on a virtual clock.
+"""Transient refusals of Google's services: a schedule of delays, drawn from a seed, on a virtual clock.
 
 Rights, APIs and agents take effect some time after they were granted, enabled or made. Until then the answers are
 Google's: their texts are from the documentation and threads that `google_refusals.py` of `signalbox_infra.deploy`

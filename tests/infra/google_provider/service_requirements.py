@@ -1,6 +1,6 @@
-"""What the services require of each kind of resource and the schema does not state.
+"""The services' requirements of each kind of resource that the provider's schema does not state.
 
-From the provider's and Google's pages.
+The sources are the provider's and Google's pages.
 
 `NAMES` are the patterns of names. `REPLACED_BY` lists what cannot be changed in place. `ONE_OF` names arguments of
 which a block takes exactly one, and `AT_MOST_ONE_OF` those that exclude each other; a block is named by its path.

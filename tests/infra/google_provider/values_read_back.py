@@ -1,7 +1,7 @@
-"""What the services return of what they were given: in their own form, with zeros left out and things of their own.
+"""The values that services return for a resource: in their own form, without zeros, and with values that they add.
 
-A value that the provider then treats as equal (it suppresses the difference) is returned as it was given. All else
-shows as a change at the next plan, as it would in the cloud. The sources: terraform-provider-google#7242 and #16173
+A value that the provider treats as equal (it suppresses the difference) is returned unchanged. Any other difference
+appears as a change in the next plan, as it would in the cloud. The sources: terraform-provider-google#7242 and #16173
 (zeros of a dashboard), Cloud Tasks' reference (durations), Cloud Functions' reference (LOG_EXECUTION_ID, labels).
 """
 

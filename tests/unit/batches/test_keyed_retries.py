@@ -32,7 +32,7 @@ def fail() -> None:
 
 @pytest.fixture
 def shop(harness: Harness) -> Any:
-    """A shop whose units do what `DOES` says, or return their number; each start is in `ran`."""
+    """A shop whose units call their function in `DOES`, or return their number. `ran` lists the starts."""
     DOES.clear()
     app, ran = Function("shop"), list[tuple[int, int]]()
 
@@ -75,7 +75,7 @@ def looks(harness: Harness) -> list[Effect]:
 
 
 def hours_pass(harness: Harness, hours: int) -> None:
-    """Let time pass in which names of tasks that have ended are free again after an hour."""
+    """Let hours pass. After each, the names of ended tasks are free again."""
     for _ in range(hours):
         harness.travel(HOUR)
         harness.queue.names.intersection_update(task.name for task in harness.tasks)
@@ -147,7 +147,7 @@ def test_a_call_that_meets_a_unit_whose_sub_batch_runs_for_hours_retries_the_oth
     assert (failed(), sorted(shop.ran)) == ([], [(0, 1), (1, 1), (2, 1), (10, 0), (11, 0)])
 
 
-# --- looks at it ---
+# --- looks at the unit ---
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_nothing_looks_at_the_units_of_a_cancelled_batch() -> None:
     harness = BatchHarness()
     harness.request("POST", "/", body(2, concurrency=1, sealed=False))
     harness.run_tasks(broken_at(0, 1))
-    for call in ({"units": [0]}, {}):  # the task of the first call's retry is enqueued when the second one comes to it
+    for call in ({"units": [0]}, {}):  # the second call finds the task of the first one's retry
         harness.request("POST", "/b/retry", call)
         deliver(harness, harness.tasks.pop())
     look = harness.tasks.pop()

@@ -216,7 +216,7 @@ def test_a_text_in_a_stream_may_have_any_letter(letter: str) -> None:
 
 
 def cut_small(content: bytes) -> Iterator[bytes]:
-    """Iterate over parts of a body, which end within letters and lines."""
+    """Iterate over parts of a body that are cut inside letters and lines."""
     yield from (content[at : at + 3] for at in range(0, len(content), 3))
 
 

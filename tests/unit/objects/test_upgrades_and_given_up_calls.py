@@ -183,7 +183,7 @@ def test_a_wake_up_that_is_delivered_twice_at_once_does_not_give_up_the_call_tha
 def test_a_run_that_loses_a_race_to_a_turn_after_its_slot_does_not_leave_a_call_that_it_has_marked(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise no other run may apply the call for a minute."""
+    """If it left the call, no other run could apply it for a minute."""
     objects.post("a", "c", method_call("add", {"who": "x"}))
     [task] = objects.wake_ups()
     objects.world.pass_time(10)

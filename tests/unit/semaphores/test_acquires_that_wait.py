@@ -1,4 +1,4 @@
-"""Acquires over HTTP that wait: they poll the semaphore for some seconds, and hold no place in its wait queue."""
+"""Acquires over HTTP that wait: they poll the semaphore for a few seconds, and hold no place in its wait queue."""
 
 from collections.abc import Callable, Iterator
 from threading import Event

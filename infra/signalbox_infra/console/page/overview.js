@@ -157,13 +157,13 @@ async function counted(path, query, name) {
   }
 }
 
-/** Return what gcloud says of a deployment, once it was asked for: that takes some seconds, so it is not read again by itself. */
+/** Return what gcloud says of a deployment, once it was asked for: that takes a few seconds, so it is not read again by itself. */
 function asked(visit) {
   const { gcloud } = visit.state;
   const again = h(
     "form",
     { "data-do": "status" },
-    h("button", {}, gcloud ? "Ask gcloud again" : "Ask gcloud (some seconds)"),
+    h("button", {}, gcloud ? "Ask gcloud again" : "Ask gcloud (a few seconds)"),
   );
   visit.act = async () => {
     visit.state.gcloud = { lines: [{ name: "gcloud", text: "is being asked …", well: true }] };

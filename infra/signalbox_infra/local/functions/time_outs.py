@@ -27,7 +27,7 @@ class _Running:
 
 
 class TimeOuts:
-    """Ends requests at their time-outs. The first request of a process starts its thread."""
+    """Ends requests at their time-outs. The first request in a process starts the thread that waits for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # requests take it without the condition: the exception could leave that locked
@@ -59,7 +59,7 @@ class TimeOuts:
             if request.ends_at < self._next_at:
                 self._next_at = request.ends_at
                 self._changed.notify()
-            if self._thread is None or not self._thread.is_alive():  # a fork has not copied it
+            if self._thread is None or not self._thread.is_alive():  # threads are not copied by a fork
                 thread = threading.Thread(target=self._run, name="time-outs", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -70,7 +70,7 @@ class TimeOuts:
                 now = time.monotonic()
                 over = {request for request in self._running if request.ends_at <= now}
                 self._running -= over
-                for thread in {request.thread for request in over}:  # calls within a call end together
+                for thread in {request.thread for request in over}:  # nested calls in one thread end with one exception
                     _raise_in(thread)
                 self._next_at = min((request.ends_at for request in self._running), default=math.inf)
                 self._changed.wait(None if self._next_at == math.inf else self._next_at - now)

@@ -105,13 +105,13 @@ class Emulator:
     def class_archive(self) -> Path:
         """The file from which Java loads the emulator's classes, if `archive_classes` has made it.
 
-        With it the emulator starts in half of the time. Java ignores it if Java or the jar has changed.
+        With it, the emulator's start takes half of the CPU time. Java ignores the file if Java or the jar has changed.
         """
         key = hashlib.sha256(f"{self.java} {self.jar}".encode()).hexdigest()[:12]
         return Path(sys.prefix, f"firestore-emulator-{key}.jsa")
 
     def archive_classes(self) -> None:
-        """Make `class_archive`: start the emulator, let it load its classes, and end it. Raises `EmulatorError`."""
+        """Make `class_archive`: start the emulator, have it load its classes, and stop it. Raises `EmulatorError`."""
         self.class_archive.unlink(missing_ok=True)
         host = f"127.0.0.1:{child_processes.free_port()}"
         java, *options = self.command(int(host.rpartition(":")[2]))
@@ -176,7 +176,7 @@ def _wait_until_ready(running: Running, log: Path) -> None:
 
 
 def _load_classes(host: str) -> None:
-    """Write and query a record, for which the emulator loads nearly all classes that it needs."""
+    """Write and query a record: for that, the emulator loads nearly all classes that it ever needs."""
     documents = f"http://{host}/v1/projects/demo-classes/databases/(default)/documents"
     name = documents.partition("/v1/")[2] + "/a/b"
     write = {"writes": [{"update": {"name": name, "fields": {"n": {"integerValue": "1"}}}}]}

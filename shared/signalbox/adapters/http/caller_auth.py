@@ -10,7 +10,7 @@ present.
 A token is used for many calls: verified tokens are cached, and only their claims are checked each time.
 
 The public keys are fetched when first needed and cached. Google publishes new keys hours before it signs with them, and
-withdraws old ones, so the cache expires after the `max-age` of the response, some hours. An unknown key id causes a
+withdraws old ones, so the cache expires after the `max-age` of the response, a few hours. An unknown key id causes a
 fetch, but at a limited rate, since any caller can invent key ids.
 
 Users of pages send an ID token of Firebase Authentication in the header ``Authorization``. The platform admits all

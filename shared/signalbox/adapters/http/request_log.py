@@ -1,6 +1,7 @@
 """One log line a request: "handled", with its labels, status, durations and cost, under its trace.
 
-Every entry point (`routes`, `tasks`, `events`) uses `logged_request`, so each request writes exactly one such line.
+Every entry point (`routes`, `task_deliveries`, `event_deliveries`) uses `logged_request`, so each request writes one
+such line.
 """
 
 import time

@@ -27,7 +27,7 @@ from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem, Unavailable
 
 CHUNKS_MAX = 300
-"""Reads that a feed keeps: those of some minutes."""
+"""Reads that a feed keeps: those of a few minutes."""
 
 
 @dataclass(frozen=True, slots=True)

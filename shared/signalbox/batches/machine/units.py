@@ -122,7 +122,7 @@ def chains_of_all(chain: Retries, incarnation: str, chains: int) -> list[Retries
 
 
 def chain_from(unit: PlacedUnit) -> Retries:
-    """Return the part of a chain of retries that begins with a unit, whose own chain begins after it."""
+    """Return the rest of a retry's chain, beginning with the unit itself. `unit.chain` begins after the unit."""
     assert isinstance(unit.chain, Retries), "a retry"
     if unit.chain.rest is not None:
         return replace(unit.chain, rest=(unit.index, *unit.chain.rest))

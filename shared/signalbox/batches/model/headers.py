@@ -1,4 +1,4 @@
-"""The header of a batch, and its status as callers see it."""
+"""The header of a batch: its options, its state and its counts; and the status that callers see."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Pages of batches, and of the units of a batch that have an outcome."""
+"""List batches, and the units of a batch that have an outcome, in pages."""
 
 from collections.abc import Iterator, Mapping
 

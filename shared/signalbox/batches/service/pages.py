@@ -1,4 +1,4 @@
-"""Load the pages of a batch. Each is created once, and only behind the one before it."""
+"""Load the pages of a batch. Each is created once, and only after the page before it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

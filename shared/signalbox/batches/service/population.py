@@ -3,8 +3,9 @@
     populate ──► header, pages ──► batch_expand: a task per unit ──► complete_unit ──► counters ──► … ──► on_complete
        seal ──► end mark + sealed header + check ─────────────────────────────────────────────▲
 
-This part creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
-`sub_batches` has the batches that belong to others, `units` enqueues units and records outcomes, and `propagation`
+This module creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
+`sub_batches` populates batches that belong to others, `retries` retries failed units, `lists` reads pages of batches
+and units, `units` enqueues units and records outcomes, and `propagation`
 walks the tree up and ends batches. No step relies on running once: if a process dies, a repeat of its step or the
 sweeper completes what it left unfinished.
 """

@@ -1,7 +1,7 @@
 """Retry units that failed, on request: all of them or named ones, at once or in chains.
 
-A request under a key makes the same tasks again. In a batch that limits its `concurrency`, each chain runs one retry at
-a time, and `units.follow` enqueues the next.
+A repeated request under a key has the same task names, so it creates nothing more. In a batch that limits its
+`concurrency`, each chain runs one retry at a time, and `units.follow` enqueues the next.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,10 @@ def begin_chains(ports: Ports, run: BatchRun, chain: Retries, concurrency: int, 
 
 
 def run_chain(ports: Ports, run: BatchRun, chain: Retries, chains: int, looks: int) -> None:
-    """Begin a chain of retries, continue it after so many looks at its next unit, or divide it into several."""
+    """Begin a chain of retries, or continue it; if `chains` is more than 1, divide it into that many and begin those.
+
+    `looks` is how often the chain has looked at its next unit.
+    """
     if chains > 1:
         _create_chains(ports, run, machine.chains_of_all(chain, run.incarnation, chains))
     else:

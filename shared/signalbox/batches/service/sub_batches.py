@@ -1,4 +1,4 @@
-"""Batches that belong to others: sub-batches of units, and batches that follow.
+"""Populate and cancel batches that belong to others: sub-batches of units, and batches that follow.
 
 **Sub-batches.** A unit's task may return a batch, whose end is the unit's outcome. A redelivered task may return
 another definition, a result, or an error. So the first sub-batch that is sealed is the unit's work, whatever a later

@@ -317,7 +317,7 @@ def _page(ports: Ports, run: BatchRun, number: int, index: int) -> tuple[int, Pa
 
 
 def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Mapping[str, Any]) -> list[Effect]:
-    """Return the units' tasks with the payloads of the pages that were read, and `payload` merged over each."""
+    """Return the units' tasks, each with its payload from the pages that were read and `payload` merged over it."""
     pages = {snapshot.path: page for snapshot in read if isinstance(page := loaded(snapshot.data), Page)}
     return machine.unit_tasks(units, pages, payload, read[0].read_time)
 
@@ -326,10 +326,10 @@ def tasks_of(units: Sequence[PlacedUnit], read: Sequence[Snapshot], payload: Map
 
 
 def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> None:
-    """Enqueue the next retry of a chain, if a unit that failed before the retry was requested is left in it.
+    """Enqueue the next retry of a chain, if it still contains a unit that failed before the retry was requested.
 
-    A task that exists may belong to another call, and then continues only that call's chain; so may a sub-batch. So
-    this chain looks again later; it has looked `looks` times at the unit that was its next one.
+    If the retry's task or its sub-batch exists already, it may belong to another call, whose chain alone it continues.
+    So this chain looks again later; `looks` is how often it has looked at the unit with which it begins.
     """
     for following, rest in _failed_units(ports, run, chain):
         unit = following.next_attempt(rest)
@@ -341,10 +341,10 @@ def retry_next(ports: Ports, run: BatchRun, chain: Retries, looks: int = 0) -> N
 
 
 def look_again(ports: Ports, unit: PlacedUnit, looks: int = 0) -> None:
-    """Enqueue a task that looks again at a retry later, and continues its chain if the unit has ended by then.
+    """Enqueue a task that looks again at a unit later, and continues the unit's chain if its retry has ended by then.
 
-    Each pause is as long as all before it, within limits, so a unit that waits for days costs a few looks. Looks of one
-    call at one unit that are due at about the same time are one task.
+    Each pause is twice as long as the last, up to a limit, so a unit that waits for hours costs a few looks. Looks of
+    one call at one unit that are due at about the same time share one task.
     """
     if not isinstance(unit.chain, Retries):
         return
@@ -376,7 +376,7 @@ def _is_retried(snapshot: Snapshot, retries: Retries) -> bool:
     assert snapshot.data is not None, "a unit that failed has a record"
     assert snapshot.update_time is not None, "a record that exists has one"
     recorded_at = snapshot.update_time
-    if snapshot.data.get(AHEAD) is False:  # its chain has reached it, and updated it
+    if snapshot.data.get(AHEAD) is False:  # its chain has reached it since, and updated the record
         recorded_at = snapshot.data.get(ENDED_AT, recorded_at)
     return machine.is_retried_by(retries, recorded_at)
 

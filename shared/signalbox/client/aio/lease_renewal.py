@@ -1,4 +1,7 @@
-"""Pauses, threads and the renewal of a lease, for code that is awaited. `blocking.lease_renewal` has the same names."""
+"""Pauses, threads and background calls, by which leases are renewed, for async code.
+
+`blocking.lease_renewal` has the same names.
+"""
 
 import asyncio
 import contextlib

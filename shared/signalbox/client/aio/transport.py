@@ -130,7 +130,7 @@ class Transport:
 
 
 async def lines_of(response: httpx.Response) -> AsyncIterator[str]:
-    """Iterate over the lines of an answer. httpx would end a line at U+2028, too, which a text in JSON may contain."""
+    """Iterate over an answer's lines. httpx also ends a line at U+2028, which a text in JSON may contain."""
     rest = ""
     async for part in response.aiter_text():
         *lines, rest = (rest + part).split("\n")

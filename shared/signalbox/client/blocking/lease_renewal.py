@@ -1,4 +1,7 @@
-"""Pauses, threads and the renewal of a lease, for code that blocks. `aio.lease_renewal` has the same names."""
+"""Pauses, threads and background calls, by which leases are renewed, for code that blocks.
+
+`aio.lease_renewal` has the same names.
+"""
 
 import threading
 import time

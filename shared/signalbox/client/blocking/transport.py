@@ -131,7 +131,7 @@ class Transport:
 
 
 def lines_of(response: httpx.Response) -> Iterator[str]:
-    """Iterate over the lines of an answer. httpx would end a line at U+2028, too, which a text in JSON may contain."""
+    """Iterate over an answer's lines. httpx also ends a line at U+2028, which a text in JSON may contain."""
     rest = ""
     for part in response.iter_text():
         *lines, rest = (rest + part).split("\n")

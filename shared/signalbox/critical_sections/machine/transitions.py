@@ -69,7 +69,7 @@ Decided = Decision[Section, bool]
 
 
 def phase(run: Run, now: datetime) -> Phase:
-    """Return the progress of a run at a time: its task is enqueued, has claimed it, may be retried, or is lost."""
+    """Return the state of a run at a time: granted, claimed by a delivery, expired or lost."""
     if run.ends_at is not None and now < run.ends_at:
         return Phase.CLAIMED
     last_sign_at = run.ends_at or run.granted_at + timedelta(seconds=run.call.delay_seconds)

@@ -1,6 +1,6 @@
-"""Sizes of documents: what a record may have, and which records are so large that their events may not arrive.
+"""Sizes of documents: their limits, and the size above which a record's event may not arrive.
 
-Bytes and entries of Firestore's indexes are both limited, so a size has both.
+Firestore limits both the bytes and the index entries of a record, so a size has both.
 """
 
 from collections.abc import Mapping

@@ -3,9 +3,9 @@
 The document is deleted first, in one guarded commit, and its dependents afterwards: a deletion that is refused, or that
 loses the race for its precondition, deletes nothing. The commit of a document with dependents contains a task that
 deletes them. The process that committed deletes them at once, up to a limit; the task deletes what is left, if that
-process dies or there are more. It is due some seconds later: if both ran at once, the process would miss the dependents
-of what the task deletes, and answer before they are deleted. A dependent with dependents of its own is deleted in the
-same way.
+process dies or there are more. It is due a few seconds later: if both ran at once, the process would miss the
+dependents of what the task deletes, and answer before they are deleted. A dependent with dependents of its own is
+deleted in the same way.
 
 A dependent is deleted only if the document that it depends on is absent after the dependent was read: the document may
 have been created again since, with new dependents. So a dependent of the deleted document survives if the document is

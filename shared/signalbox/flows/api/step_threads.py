@@ -28,7 +28,7 @@ class Threads:
         Thread(target=self._run, args=(path, copy_context(), code), daemon=True).start()
 
     def _run(self, path: str, context: Context, code: turns.Code) -> None:
-        """Run code and hand over its outcome. `SystemExit` ends no process in a thread: it is an error of the start."""
+        """Run code and hand over its outcome. In a thread, `SystemExit` ends no process: the start has failed."""
         try:
             outcome = context.run(code)
         except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
@@ -49,7 +49,7 @@ class Threads:
         return ended
 
     def abandon(self, path: str) -> None:
-        """Ignore the outcome. A thread cannot be ended."""
+        """Ignore the outcome of code that still runs, since a thread cannot be ended."""
         self.running.discard(path)
 
     def seconds(self) -> float:

@@ -201,7 +201,7 @@ class FlowHeader:
         return self.parent.depth if self.parent else 0
 
     def awaited(self, wait: Wait) -> Wait | None:
-        """Return what the code waits for at the path of a wait; None for nothing, or a wait of another execution."""
+        """Return the pending wait at the path of `wait`, or None if there is none or `wait` is of another execution."""
         is_pending = wait.execution_id == self.execution_id and wait.path in self.pending
         return self.pending[wait.path] if is_pending else None
 

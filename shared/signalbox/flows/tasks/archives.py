@@ -1,7 +1,7 @@
 """The task that writes the archive of a run that has ended, as lines of JSON.
 
-The first line has the run, the others the entries of its log, in order. The name contains the run's incarnation, and a
-file that exists is left as it is. Readers find the whole file or none.
+The first line has the run, the others the entries of its log, in order. The name contains the run's incarnation. A
+file that exists is not replaced. Readers find the whole file or none.
 
     end: commit ──► task: write the file ──► commit: note it in the listing ──► the sweeper may remove the run
                       ▲      │ failed: a line of the severity ERROR

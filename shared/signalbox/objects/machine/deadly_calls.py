@@ -1,4 +1,7 @@
-"""Calls that may end their process: how often they are started, by which run, and that they are given up."""
+"""Calls that may end their process: their starts are counted, and they are given up after too many.
+
+A careful run notes each start in the call's record before the method runs.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -45,9 +48,9 @@ class Mark:
         return self.attempts >= LIMITS.call_attempts_max
 
     def next(self, run: str, now: datetime) -> "Mark":
-        """Return the mark of one more start. Raises `Unavailable` while another run has the call.
+        """Return the mark of one more start. Raises `Unavailable` while another run may be applying the call.
 
-        After the last start every run waits: the delivery that made it may still be applying the call.
+        After the last start, its own run is refused, too: another delivery of that run may still be applying the call.
         """
         if self.until is not None and (self.run != run or self.is_spent) and now < self.until:
             raise Unavailable("another delivery may still be applying this call")

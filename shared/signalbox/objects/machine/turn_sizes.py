@@ -1,4 +1,4 @@
-"""What one turn of an object may commit: the share of each call, and whether it fits."""
+"""The sizes of what a turn of an object commits, and whether they fit into one commit."""
 
 from collections.abc import Sequence
 from typing import Self

@@ -1,6 +1,4 @@
-"""Models: the fields of a resource, as a user's class declares them.
-
-A model is a plain class or a dataclass whose annotated attributes are the fields of a resource.
+"""Models: plain classes or dataclasses whose annotated attributes are the fields of a resource.
 
     class ToDo:
         text: str

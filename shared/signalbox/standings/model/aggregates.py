@@ -1,4 +1,4 @@
-"""What is counted: a standing, its changes that are not added yet, and what the standings include of a yoke."""
+"""Standings, their adjustments (changes that are not added yet), and the counted records of yokes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

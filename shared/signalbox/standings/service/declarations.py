@@ -1,4 +1,4 @@
-"""Declare the kinds of standings, and remove them."""
+"""Declare and remove kinds of standings. Each change starts a walk that counts all yokes again."""
 
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform

@@ -46,6 +46,6 @@ def begin_walk(ports: Ports, run: str) -> None:
 
 
 def begin_recount(ports: Ports, run: str, key: StandingKey) -> None:
-    """Enqueue a recount of one standing, also of one that cannot be read. Raises `NoStanding` for an unknown kind."""
+    """Enqueue a recount of one standing, even if its record cannot be read. Raises `NoStanding` for an unknown kind."""
     read_declarations(ports).check(key.kind)
     ports.queue.create([recount_task(run, key, "", RECOUNT_ATTEMPTS_MAX)])

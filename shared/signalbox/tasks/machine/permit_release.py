@@ -8,7 +8,7 @@
     another error          any                no                  kept for the retry, at most to its end
     another error          any                yes                 released after the next wait is made
 
-If the next wait cannot be made, the permit is kept. A unit's permit is released after its return, too.
+If the next wait cannot be made, the permit is kept. A unit's permit is always released after a return.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def is_released_on_return(granted: Mapping[str, Any]) -> bool:
 
 
 def is_released_at_once(error: Exception) -> bool:
-    """Return whether the permit is released before the error leaves: the task is not retried.
+    """Return whether the permit is released before the error is raised further, since the task is not retried.
 
     After any other error the retry needs the permit, which blocks other waiters until then.
     """
@@ -31,5 +31,5 @@ def is_released_at_once(error: Exception) -> bool:
 
 
 def may_wait_again(granted: Mapping[str, Any]) -> bool:
-    """Return whether a failed attempt makes the wait for the next one, and releases its permit."""
+    """Return whether an attempt that fails commits the wait for the next attempt, then releases its permit."""
     return bool(granted.get("release_on_failure"))

@@ -1,6 +1,6 @@
 """A call to enqueue: now or later, and once for an id.
 
-A queue accepts a name once, but only until some hours after its task has run. So a call that is enqueued under an id,
+A queue accepts a name once, but only until a few hours after its task has run. So a call that is enqueued under an id,
 or by a task that may be delivered again, leaves a receipt for as long as the call may be repeated.
 """
 

@@ -57,7 +57,7 @@ from signalbox.tasks.storage import count_start, end_retries, note_error, read_s
 Returned = TypeVar("Returned")
 
 IsLive = Callable[[PlacedUnit], bool]
-"""Return whether a unit should run, since its batch has not ended; may be some seconds old."""
+"""Return whether a unit should run, since its batch has not ended; may be a few seconds old."""
 
 Code = Callable[[TaskSubject | None, Start], Json | BatchSpec]
 """The user's function, with its arguments bound except for its subject and its start. What it returns is a unit's
@@ -107,7 +107,7 @@ def start(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, code: Calla
 
 
 def wait_for_newer_code(ports: Ports, attempt: Attempt, is_coming: Callable[[], bool]) -> None:
-    """Raise `Unavailable` for a task that this code does not know, for some minutes after its first delivery.
+    """Raise `Unavailable` for a task that this code does not know, for a few minutes after its first delivery.
 
     Meanwhile a deployment may be under way, and a newer instance may know it. If `is_coming` says that the deployment
     has the task, `Unavailable` is raised however long it takes. No start of the code is counted.
@@ -167,7 +167,7 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
 
 @contextmanager
 def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[None]:
-    """Release the permit before an error leaves, or keep it for the retry. `named` are added to the log line."""
+    """If an error is raised, release the permit or keep it for the retry. `named` are added to the log line."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Planted faults of handles, which a flow begins now and awaits later (flow-31), of time-outs (flow-32)
+"""Planted faults of handles, which a flow begins now and awaits later (flow-31), of time-outs (flow-32),
 of suspensions (flow-34), of forks (flow-35) and of queries (flow-36).
 """
 

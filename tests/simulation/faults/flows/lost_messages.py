@@ -1,4 +1,4 @@
-"""Planted faults of what is lost next to a flow's turns: leases, wake-ups, the ends of flows that people terminate.
+"""Planted faults that lose something outside a flow's turns: leases, wake-ups, the ends of terminated flows.
 
 Nested flows notice them (flow-10, flow-11, flow-13, flow-14, flow-24).
 """

@@ -53,7 +53,7 @@ def _given_up_at_once(self: Mark, run: str, now: datetime) -> Mark:
 
 
 def _given_up_by_its_run(self: Mark, run: str, now: datetime) -> Mark:
-    """A second delivery of the wake-up whose run made the last start gives the call up."""
+    """A call is given up by a second delivery of the run that made its last start."""
     return mark_next(replace(self, until=None) if self.run == run else self, run, now)
 
 

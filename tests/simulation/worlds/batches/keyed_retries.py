@@ -69,7 +69,7 @@ class Keyed:
     def calls(self, size: int) -> list[Callable[[], None]]:
         """Return, in random order, retries under one or two keys, and in some worlds other calls.
 
-        In some worlds the rate of the units is paused before, and the first key retries some of them only.
+        In some worlds the rate of the units is paused first, and the first key retries only some of the units.
         """
         random, calls = self._random, list[Callable[[], None]]()
         rated = self._batches.rated if self._own.random() < PAUSED_RATE else None

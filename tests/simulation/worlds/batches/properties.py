@@ -45,7 +45,7 @@ class Checks:
             self._check_outcome_of_parts(after.data)
 
     def _check_outcome_of_parts(self, unit: Mapping[str, Any]) -> None:
-        """Check that the first unit's outcome is the end of its one sub-batch. Without permits it never had one."""
+        """Check that the first unit's outcome is the end of its one sub-batch. Without permits it has none."""
         ends = [outcome_of_sub_batch(BatchRun(id_, header.incarnation), header) for id_, header in self.sub_batches()]
         if not ends and self._kind.cancelled and str(unit["text"]).startswith("The wait for a permit"):
             return

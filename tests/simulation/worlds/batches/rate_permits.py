@@ -46,7 +46,7 @@ STEPS_MAX = 60
 """Round trips before an operator acts."""
 
 PAUSED_HOURS = (3, 8, 30)
-"""How long an operator pauses the rate."""
+"""The hours for which an operator may pause the rate."""
 
 OPERATOR = "operator"
 
@@ -122,7 +122,7 @@ class Rated:
         return self._random.sample(actions, self._random.randint(1, 2))
 
     def pause_for_hours(self) -> None:
-        """An operator pauses the rate, and resumes it when names of tasks that have ended are free."""
+        """Have an operator pause the rate, and resume it hours later, when the names of ended tasks are free again."""
         hours = self._random.choice(PAUSED_HOURS)
 
         def act() -> None:
@@ -194,7 +194,7 @@ class Rated:
     def check_rest(self) -> None:
         """Check that no wait is left, and that no unit with permits was recorded as one without a rate."""
         left = self._ended.keys() - self._dropped
-        if left and self._world.versions is None:  # the last release leaves the waits to their grants
+        if left and self._world.versions is None:  # in the last release, such waits end when they are granted
             raise Violation(f"the batches {left} were cancelled, and no task ended their waits")
         if waiting := self._waiting():
             raise Violation(f"{waiting} wait for a rate for ever")

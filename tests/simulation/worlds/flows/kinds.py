@@ -32,12 +32,12 @@ class Kind(Enum):
     WIDE = "more concurrent commands than a page has messages"
     NESTED = "everything inside everything"
     OVERSIZED = "code that sends more than a commit has room for, and is fixed later"
-    """Both of a world of their own (`nested_programs.py`): the draws of the others must not change."""
+    """`NESTED` and `OVERSIZED` have their own world (`nested_programs.py`): the draws of others must not change."""
     INLINE = "inline steps next to everything else"
     INLINE_DEADLY = "inline steps whose own code, or whose flow's code, ends its process"
-    """Both of a world of their own (`inline_steps.py`)."""
+    """`INLINE` and `INLINE_DEADLY` have their own world (`inline_steps.py`)."""
     COMPOSED = "handles, and everything else inside them"
-    """Of a world of its own (`begun_commands.py`)."""
+    """`COMPOSED` has its own world (`begun_commands.py`)."""
 
 
 def program(random: Random, kind: Kind) -> Program:

@@ -1,4 +1,4 @@
-"""What is seen of the flows of a simulated world: the outcomes of steps, what landed, and each write of a header."""
+"""Observations of the flows of a simulated world: outcomes of steps, committed messages, and writes of headers."""
 
 from __future__ import annotations
 

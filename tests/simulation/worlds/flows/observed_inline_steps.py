@@ -1,4 +1,4 @@
-"""What is seen of the code of inline steps in a simulated world: claims, starts, outcomes."""
+"""Observations of the code of inline steps in a simulated world: claims, starts, outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acts of callers in a world of objects, and the kinds of worlds."""
+"""The actions of callers in a world of objects, and the kinds of worlds."""
 
 from __future__ import annotations
 

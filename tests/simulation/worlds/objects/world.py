@@ -99,8 +99,8 @@ STEPS, STEPS_OF_RESULTS, STEPS_SOON = (300, 3_000, 30_000), (30_000, 100_000), (
 SLOW_STEPS = (5, 20, 60)
 OLD_CALLS, OLD_SHARES = (2, 8, 40), (0.5, 0.9)
 ATTEMPTS_OF_SLOW = 1
-"""In a world of slow calls nothing fails, so a healthy call is started once, however many races its run loses, and
-however often its wake-up is delivered meanwhile."""
+"""In a world of slow calls nothing fails, so a healthy call is started once, no matter how many races its run loses
+and how often its wake-up is delivered meanwhile."""
 
 ONLY_DUPLICATES = FaultRates(0, 0, 0, 0.3, 0, 0, 0)
 """The faults of a world of slow calls."""
