@@ -40,7 +40,7 @@ TESTS = (
     "links/test_link_events",
     "links/test_link_tasks",
     "links/test_verification",
-    "objects/test_object_calls",
+    "objects/test_applied_calls",
     "objects/test_object_sweep",
     "rates/test_rates",
     "resources/test_costs_resources",
