@@ -104,7 +104,7 @@ class Deployment:
 @pytest.fixture
 def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     created = Deployment()
-    for module in ("caller_auth", "tasks"):
+    for module in ("caller_auth", "task_deliveries"):
         monkeypatch.setattr(f"signalbox.adapters.http.{module}.settings", lambda: created.settings)
     monkeypatch.setattr(caller_auth, "_tokens", lambda: created.tokens)
     return created

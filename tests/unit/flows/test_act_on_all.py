@@ -6,7 +6,7 @@ import pytest
 
 from signalbox import Function, batch, flow, flows
 from signalbox.adapters import runtime
-from signalbox.batches.service import pages, population
+from signalbox.batches.service import pages
 from signalbox.core.ports import Query
 from signalbox.core.problems import Unavailable
 from signalbox.flows.service import lists
@@ -127,7 +127,7 @@ def test_a_repeat_after_a_death_continues_behind_the_last_page(
 
     wanted = bulk.ActionOnRuns("cancel", lists.Runs("grinding", "running"))
     with replaced(page_units_max=2, flow_bulk_page=3, flow_bulk_per_task=2):
-        monkeypatch.setattr(population, "load_page", dying)
+        monkeypatch.setattr(pages, "load_page", dying)
         with pytest.raises(KeyboardInterrupt):
             bulk.act_on_all(runtime.ports(), "mills", wanted, "k")
         monkeypatch.undo()
