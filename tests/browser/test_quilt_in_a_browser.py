@@ -64,7 +64,7 @@ def run_some(harness: Harness, units: int) -> None:
         units -= task.task == "paint"
 
 
-@pytest.mark.parametrize(("side", "torn"), [(8, 2), (32, 9)])
+@pytest.mark.parametrize(("side", "torn"), [(8, 2), pytest.param(32, 9, marks=pytest.mark.marathon)])
 def test_each_square_is_painted_once_and_the_spinner_is_removed_once(
     page: Page, app: WSGIApplication, harness: Harness, side: int, torn: int
 ) -> None:

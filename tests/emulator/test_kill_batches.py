@@ -15,7 +15,13 @@ SECONDS_MAX = 60
 
 
 @pytest.mark.parametrize(
-    ("part", "per_task"), [("functions", None), ("functions", 25), ("cloud-tasks", None), ("events-deliver", None)]
+    ("part", "per_task"),
+    [
+        ("functions", None),
+        ("functions", 25),
+        ("cloud-tasks", None),
+        pytest.param("events-deliver", None, marks=pytest.mark.marathon),
+    ],
 )
 def test_a_batch_is_complete_once_with_each_unit_once_although_a_part_is_killed_twice(
     killable: Stack, client: Client, part: str, per_task: int | None

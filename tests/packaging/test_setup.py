@@ -113,7 +113,10 @@ def test_a_usable_environment_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / ".venv/kept").exists()
 
 
-@pytest.mark.parametrize("left", ["nothing", "a name", "a part", "half a file"])
+@pytest.mark.parametrize(
+    "left",
+    ["nothing", "a part", *(pytest.param(each, marks=pytest.mark.marathon) for each in ("a name", "half a file"))],
+)
 def test_an_environment_in_which_an_installation_was_killed_is_made_again(tmp_path: Path, left: str) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / ".venv"], check=True)
     [packages] = (tmp_path / ".venv/lib").glob("*/site-packages")
