@@ -65,14 +65,14 @@ from tests.simulation.world_lengths import long_worlds, operations_max
 
 SEEDS = {
     "history": 200,
-    "links": 300,
+    "links": 600,
     "objects": 300,
     "outbox": 300,
     "rates": 300,
     "resources": 150,
     "sections": 150,
     "semaphores": 80,
-    "batches": 300,
+    "batches": 600,
     "grouped_batches": 150,
     "verify": 200,
     "attempts": 150,
