@@ -13,9 +13,8 @@ SEEDS ?= 10000
 COPIES ?= 20000
 DEPLOYMENTS ?= 100
 ARGS ?=
-# A worker more than cores, since many tests wait for what they have started, and the tests of a file in one worker: they
-# share its stack or emulator.
-IN_PARALLEL := --numprocesses=$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# One worker a core, and the tests of a file in one worker: they share its stack or emulator.
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 # From the command line only: a shell's own ENV or PROJECT must not choose what is deployed or destroyed.
 ENV := dev
 PROJECT :=
