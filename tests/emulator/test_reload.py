@@ -15,7 +15,7 @@ from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 90.0
 CATALOGUE = """
 functions:
   greeter: {{folder: greeter, invoked_by: [{invokers}], enqueues: [links, tasks]{tasks}}}
