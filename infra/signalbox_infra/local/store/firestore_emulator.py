@@ -118,11 +118,11 @@ class Emulator:
         with tempfile.TemporaryDirectory(dir=sys.prefix) as folder, Path(folder, "log").open("wb") as log:
             archive = Path(folder, "classes.jsa")
             command = [java, f"-XX:ArchiveClassesAtExit={archive}", *options]
-            running = Running(host, child_processes.start(command, output=log))
-            _wait_until_ready(running, Path(log.name))
-            assert running.process, "it was just started"
-            _load_classes(host)
-            child_processes.stop(running.process, grace_seconds=READY_SECONDS)
+            process = child_processes.start(command, output=log)
+            with Running(host, process) as running:
+                _wait_until_ready(running, Path(log.name))
+                _load_classes(host)
+                child_processes.stop(process, grace_seconds=READY_SECONDS)  # Java writes the archive as it ends
             archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
