@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from signalbox_infra.deploy.programs import Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
+
+REQUEST_SECONDS = 30
 
 
 class Console:
@@ -77,15 +80,24 @@ def deadlock(harness: Harness, seats: int = 5) -> None:
     assert len(harness.get("semaphores?deadlocks=true").json["deadlocks"]) == 1
 
 
-def holding(page: Page, address: str) -> list[Route]:
-    """Return the page's requests of an address, which wait until they are continued."""
-    held: list[Route] = []
+class HeldRequests:
+    """A page's requests of an address, which wait until they are continued, first come first served."""
 
-    def hold(route: Route) -> None:
-        held.append(route)
+    def __init__(self, page: Page, address: str) -> None:
+        self._page = page
+        self._held: list[Route] = []
+        page.route(address, self._hold)
 
-    page.route(address, hold)
-    return held
+    def _hold(self, route: Route) -> None:
+        self._held.append(route)
+
+    def continue_next(self) -> None:
+        """Wait until the page has sent another request, and let it go on."""
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while not self._held:
+            assert time.monotonic() < deadline, "the page sent no such request"
+            self._page.wait_for_timeout(10)
+        self._held.pop(0).continue_()
 
 
 @contextmanager

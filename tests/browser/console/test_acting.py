@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from signalbox.testing import Harness
-from tests.browser.console.console_page import Console, holding, relaying
+from tests.browser.console.console_page import Console, HeldRequests, relaying
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -328,20 +328,18 @@ def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_ma
 ) -> None:
     stuck_at_the_dock(harness, "o-1")
     page = console.page
-    held = holding(page, "**/shop/flows/ship?*count=true*")
+    held = HeldRequests(page, "**/shop/flows/ship?*count=true*")
     console.open("flows/shop/ship?state=stuck", "Runs of ship")
-    with page.expect_request("**/shop/flows/ship?*count=true*"):
-        page.click("button[data-action=resume]")
+    page.click("button[data-action=resume]")
     page.fill("dialog [name=reason]", "the dock is there")
     assert page.is_disabled("dialog [name=confirm]")
     page.wait_for_function("() => document.querySelector('#action-what').textContent === 'Counting …'")
-    held[0].continue_()
+    held.continue_next()
     page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
     harness.delete("semaphores/dock")
     stuck_at_the_dock(harness, "o-2")
-    with page.expect_request("**/shop/flows/ship?*count=true*"):
-        page.click("dialog [name=confirm]")
-    held[1].continue_()
+    page.click("dialog [name=confirm]")
+    held.continue_next()
     page.wait_for_selector("dialog >> text=More match now")
     assert page.inner_text("#action-what") == "2 match."
     harness.run(due_only=True)
@@ -358,16 +356,15 @@ def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_ma
 def test_an_answer_that_comes_late_leaves_the_next_dialog_as_it_is(console: Console, harness: Harness) -> None:
     stuck_at_the_dock(harness, "o-1")
     page = console.page
-    held = holding(page, "**/o-1/resume")
+    held = HeldRequests(page, "**/o-1/resume")
     console.open("flows/shop/ship/o-1", "ship/o-1")
     page.click("button[data-action=resume]")
     page.fill("dialog [name=reason]", "the dock is there")
-    with page.expect_request("**/o-1/resume"):
-        page.click("dialog [name=confirm]")
+    page.click("dialog [name=confirm]")
     page.click("dialog [name=close]")
     page.click("button[data-action=terminate]")
     page.fill("dialog [name=reason]", "or not")
     with page.expect_response("**/o-1/resume"):
-        held[0].continue_()
+        held.continue_next()
     page.wait_for_timeout(100)
     assert page.input_value("dialog[open] [name=reason]") == "or not"

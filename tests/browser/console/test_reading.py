@@ -17,7 +17,7 @@ from signalbox.testing import Harness
 from signalbox_infra.console.routes import FOLDER
 from signalbox_infra.console.security_headers import POLICY
 from signalbox_infra.local.functions.server import mounted
-from tests.browser.console.console_page import Console, deadlock, holding, relaying
+from tests.browser.console.console_page import Console, HeldRequests, deadlock, relaying
 from tests.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -493,11 +493,11 @@ def test_a_page_that_is_not_read_at_once_is_grey_lines_and_every_time_has_its_da
     harness.post("shop/flows/ship/o-1", json={"arguments": {"order": "o-1", "item": "cup"}})
     harness.run()
     console.open("batches", "Batches")
-    held = holding(console.page, "**/shop/flows/ship*")
+    held = HeldRequests(console.page, "**/shop/flows/ship*")
     console.page.evaluate("location.hash = '#/flows/shop/ship'")
     console.page.wait_for_selector("main[aria-busy=true] .skeleton")
     assert console.page.text_content("nav [aria-current]") == "Flows"
-    held[0].continue_()
+    held.continue_next()
     console.page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Runs of ship'")
     assert console.page.locator(".skeleton, main[aria-busy]").count() == 0
     times = console.page.eval_on_selector_all("time", "all => all.map((each) => [each.dateTime, each.title])")
