@@ -9,10 +9,10 @@ import pytest
 from gcp_storage_emulator.server import create_server
 
 from signalbox_infra.deploy import deployment_steps, deployment_target, smoke
-from tests.infra.deploy.clone import Clone, fake_environment
 from tests.infra.deploy.deployed_site import PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.identity_gate import gate
+from tests.infra.deploy.user_clone import Clone, fake_environment
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Workspace
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.user_clone import Clone
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow

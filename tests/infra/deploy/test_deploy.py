@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from signalbox_infra.deploy import deployment_target
-from tests.infra.deploy.clone import PROJECT as ROOT
-from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.gcloud import PROJECT, Gcloud
+from tests.infra.deploy.user_clone import PROJECT as ROOT
+from tests.infra.deploy.user_clone import Clone
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = pytest.mark.slow

@@ -23,10 +23,10 @@ from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
 from signalbox_infra.local import child_processes
 from signalbox_infra.packaging.zip_building import build
-from tests.infra.deploy.clone import PROJECT as ROOT
-from tests.infra.deploy.clone import fake_environment
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.identity_gate import gate
+from tests.infra.deploy.user_clone import PROJECT as ROOT
+from tests.infra.deploy.user_clone import fake_environment
 from tests.infra.google_provider.server import GoogleProvider
 
 pytestmark = [pytest.mark.marathon, pytest.mark.timeout(400)]  # it installs the wheel

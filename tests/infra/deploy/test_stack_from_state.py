@@ -18,11 +18,11 @@ from signalbox_infra.deploy import deployment_target
 from signalbox_infra.deploy.deployment_client import poll
 from signalbox_infra.local.services.command_lines import stats
 from signalbox_infra.local.stack import Stack
-from tests.infra.deploy.clone import PROJECT as ROOT
-from tests.infra.deploy.clone import Clone
 from tests.infra.deploy.cloud_build import build
 from tests.infra.deploy.deployed_site import ENVIRONMENT, PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT
+from tests.infra.deploy.user_clone import PROJECT as ROOT
+from tests.infra.deploy.user_clone import Clone
 from tests.infra.workspace import Resource, by_address
 
 SMOKE_STEPS = 9

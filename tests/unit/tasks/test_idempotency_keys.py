@@ -76,3 +76,21 @@ def test_equal_members_in_another_order_are_the_same_call_and_a_text_is_not_a_nu
     assert keys({"a": 1, "b": 2}) == keys({"b": 2, "a": 1})
     assert keys(1) != keys("1")
     assert len(set(keys(1, 1, "1"))) == 3
+
+
+def keys() -> list[str | None]:
+    return [idempotency_key("wait", "s"), idempotency_key("wait", "s"), idempotency_key("wait", "t")]
+
+
+def test_a_tasks_calls_have_the_same_keys_in_every_delivery_and_different_ones_each() -> None:
+    with idempotent_calls("operation"):
+        first = keys()
+    with idempotent_calls("operation"):
+        assert keys() == first
+    with idempotent_calls("another"):
+        other = keys()
+    assert len({*first, *other}) == 6
+
+
+def test_a_call_outside_of_a_task_has_no_key() -> None:
+    assert keys() == [None, None, None]

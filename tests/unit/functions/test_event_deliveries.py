@@ -1,21 +1,13 @@
-"""Event handlers of a user's function, idempotency keys of a task's calls, and the cache of batches' liveness."""
-
-from typing import Any
+"""Event handlers of a user's function: events that come twice, lost acknowledgements, and what is kept as a failure."""
 
 import pytest
 from cloudevents.http import CloudEvent
 from google.events.cloud.firestore import DocumentEventData
 
 from signalbox import DocumentEvent, Function, TaskContext, documents
-from signalbox.adapters import runtime
-from signalbox.batches.api import FRESH_SECONDS, is_live
-from signalbox.batches.model.units import PlacedUnit
-from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue, Unavailable
-from signalbox.tasks.machine.idempotency_keys import idempotency_key, idempotent_calls
 from signalbox.testing import Faults, Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox.testing.memory_store import MemoryStore
 
 
 def written(path: str) -> CloudEvent:
@@ -196,41 +188,3 @@ def test_a_problem_of_an_events_handler_is_kept_as_a_failure_that_is_not_retried
     refused = harness.post(f"failures/{failure['id']}/retry")
     assert (refused.status, refused.json["type"]) == (409, "urn:signalbox:problem:not-repeatable")
     assert harness.delete(f"failures/{failure['id']}").status == 204
-
-
-def keys() -> list[str | None]:
-    return [idempotency_key("wait", "s"), idempotency_key("wait", "s"), idempotency_key("wait", "t")]
-
-
-def test_a_tasks_calls_have_the_same_keys_in_every_delivery_and_different_ones_each() -> None:
-    with idempotent_calls("operation"):
-        first = keys()
-    with idempotent_calls("operation"):
-        assert keys() == first
-    with idempotent_calls("another"):
-        other = keys()
-    assert len({*first, *other}) == 6
-
-
-def test_a_call_outside_of_a_task_has_no_key() -> None:
-    assert keys() == [None, None, None]
-
-
-def test_the_liveness_of_a_batch_is_read_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    now = [1000.0]
-
-    def answer(_: Ports, unit: PlacedUnit) -> bool:
-        read.append(unit.index)
-        return True
-
-    quiet: Any = None
-    runtime.bind(Ports(MemoryStore(lambda: quiet), quiet, quiet, quiet))
-    monkeypatch.setattr("signalbox.batches.api.units.unit_is_live", answer)
-    monkeypatch.setattr("signalbox.batches.api.time.monotonic", lambda: now[0])
-    units = [PlacedUnit("fresh", "i", index, 0, 0, index, 9) for index in range(3)]
-    assert all(map(is_live, units))
-    now[0] += FRESH_SECONDS
-    assert is_live(units[2])
-    runtime.bind(None)
-    assert read == [0, 2]
