@@ -25,8 +25,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
-
 from signalbox_infra.local.store import firestore_emulator
 from tests.bench import restate_server
 from tests.bench.flows import postgresql, restate_flows
@@ -71,9 +69,15 @@ def in_python(script: str, package: str, sizes: list[int], *others: str) -> Meas
     return Measures.from_json(json.loads(ended.stdout.splitlines()[-1]))
 
 
-def table(client: httpx.Client, sizes: list[int], *, alone: bool) -> Iterator[str]:
+def on_a_new_stack(sizes: list[int], *, inline: bool = False) -> Measures:
+    """Measure the kit's flows on a stack whose store is empty."""
+    with tempfile.TemporaryDirectory() as folder, stepping(Path(folder)) as client:
+        return measure(client, *sizes, inline=inline)
+
+
+def table(sizes: list[int], *, alone: bool) -> Iterator[str]:
     """Measure, and iterate over the lines of the table."""
-    own, inline = measure(client, *sizes), measure(client, *sizes, inline=True)
+    own, inline = on_a_new_stack(sizes), on_a_new_stack(sizes, inline=True)
     yield from lines("flows", own, own)
     yield from lines("inline", inline, own)
     for name, found in () if alone else rivals(sizes):
@@ -97,10 +101,9 @@ def main() -> int:
     if firestore_emulator.find_installed() is None:
         sys.exit(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}")
     sizes = [chosen.steps, chosen.rounds, chosen.width, chosen.flows, chosen.flow_steps]
-    with tempfile.TemporaryDirectory() as folder, stepping(Path(folder)) as client:
-        for line in table(client, sizes, alone=chosen.no_rivals):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+    for line in table(sizes, alone=chosen.no_rivals):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -29,6 +29,9 @@ FUNCTION = {
     "tasks": ["step"],
     "flows": ["chain", "inline", "listed", "listed_inline", "batched"],
 }
+WARM_UP_STEPS = 200
+"""The steps of a chain that is not measured: the emulator compiles its code while it runs."""
+
 IDS = count()
 
 
@@ -56,7 +59,7 @@ def measure(
     The steps are tasks, or `inline` steps.
     """
     chain, list_of_steps = ("inline", "listed_inline") if inline else ("chain", "listed")
-    _run(client, chain, steps=3)  # everything is slow at first
+    _run(client, chain, steps=WARM_UP_STEPS)
     started, chains = zip(*(_run(client, chain, steps=steps) for _ in range(rounds)), strict=True)
     listed = min(width, LIST_WIDTH_MAX)
     fan_outs = {f"list of {listed}": [_there_and_back(client, list_of_steps, listed) for _ in range(rounds)]}

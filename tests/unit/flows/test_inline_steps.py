@@ -378,6 +378,35 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
     assert isinstance(threads.wait(5)["0"].raised, error)
 
 
+def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_the_delivery() -> None:
+    held = threading.Event()
+    ran: list[threading.Thread] = []
+
+    def code() -> CallOutcome:
+        ran.append(threading.current_thread())
+        return CallOutcome(1)
+
+    def slow() -> CallOutcome:
+        held.wait(5)
+        return code()
+
+    threads = Threads("shop")
+    for path in ("0", "1"):
+        threads.begin(path, code)
+        assert threads.wait(5) == {path: CallOutcome(1)}
+    threads.begin("2", slow)
+    threads.abandon("2")
+    threads.begin("3", code)
+    assert threads.wait(5) == {"3": CallOutcome(1)}
+    held.set()
+    threads.close()
+    for thread in ran:
+        thread.join(5)
+    first, second, other, held_up = ran
+    assert first is second is held_up is not other
+    assert not any(thread.is_alive() for thread in ran)
+
+
 def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
     ran: list[str] = []
 

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints, overload
+from weakref import WeakKeyDictionary
 
 from signalbox.adapters.settings import settings
 from signalbox.core.codec import JSON, Codec, codec_of
@@ -154,8 +156,19 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+_TAKING_CONTEXT: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
+
+
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Return whether the first parameter of a function is a `TaskContext`."""
+    """Return whether the first parameter of a function is a `TaskContext`. It is looked up once for each function."""
+    if not isinstance(function, FunctionType):
+        return _has_context(function)
+    if (known := _TAKING_CONTEXT.get(function)) is None:
+        known = _TAKING_CONTEXT[function] = _has_context(function)
+    return known
+
+
+def _has_context(function: Callable[..., Any]) -> bool:
     try:
         first = next(iter(inspect.signature(function, eval_str=True).parameters.values()), None)
     except (TypeError, ValueError, NameError):  # some builtins have no signature

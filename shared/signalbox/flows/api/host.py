@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, get_type_hints
 
 from signalbox.adapters import runtime
@@ -89,7 +90,8 @@ class FlowHost:
 
     def run_turn(self, request: TaskDelivery) -> None:
         """Run a flow's mailbox. Raises `Unavailable` if the wake-up must be delivered again."""
-        turns.run_turn(runtime.ports(), self.local, delivery_of(request), Threads(self._function))
+        with closing(Threads(self._function)) as threads:
+            turns.run_turn(runtime.ports(), self.local, delivery_of(request), threads)
 
     def run_step(self, attempt: Attempt, limits: RetryLimits, code: steps.Code) -> None:
         """Run a task as a step of a flow."""
