@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -154,6 +155,7 @@ TIME_OF_A_DELETION = [
 ]
 
 
+@pytest.mark.slow
 @emulated
 @example(TIME_OF_A_DELETION)
 @given(st.lists(calls, min_size=1, max_size=5))
@@ -234,6 +236,7 @@ def answers(store: Store, query: Query) -> object:
         return type(refusal)
 
 
+@pytest.mark.slow
 @emulated
 @given(shelves, st.lists(queries, min_size=3, max_size=3))
 def test_both_stores_answer_any_query_alike(

@@ -64,6 +64,7 @@ def remove_batch(harness: BatchHarness) -> None:
         sweep_batch(harness.ports, found[0])
 
 
+@pytest.mark.slow
 def test_a_batch_with_a_limit_is_retried_in_ranges_of_ids(harness: BatchHarness) -> None:
     units = [{"n": n} for n in range(130)]
     body = {"id": "b", "units": units, "task": TASK, "on_complete": ANNOUNCE, "sealed": True, "concurrency": 4}

@@ -113,6 +113,7 @@ def test_a_usable_environment_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / ".venv/kept").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "left",
     ["nothing", "a part", *(pytest.param(each, marks=pytest.mark.marathon) for each in ("a name", "half a file"))],

@@ -558,6 +558,7 @@ def test_a_lease_is_renewed_while_other_code_is_awaited(base: str) -> None:
     assert asyncio.run(run()) == 1
 
 
+@pytest.mark.slow
 def test_only_one_of_many_holders_is_inside(base: str) -> None:
     inside, most = [0], [0]
 

@@ -123,6 +123,7 @@ def test_a_command_runs_under_a_lease_and_gives_its_status(client: Client, code:
     assert client.semaphore("till").show()["free"] == 1
 
 
+@pytest.mark.slow
 def test_of_two_commands_one_waits_for_the_other(client: Client, tmp_path: Path) -> None:
     client.semaphore("till").ensure(permits=1)
     file = tmp_path / "order"
