@@ -3,9 +3,9 @@
 python -m tests.bench.semaphores --pairs 2000
 
 The kit's pairs go over HTTP and the queue: a wait that names a task, the task under its lease, its signal. Beside them
-plain acquires over HTTP, bare client calls on the same emulator, and Redis and ZooKeeper where they are installed: all
-these hold a permit in a client's thread and run no task. A grant is measured from the call to the moment the permit is
-held. Numbers of a laptop compare with each other, not with the cloud.
+plain acquires over HTTP, which poll or wait, bare client calls on the same emulator, and Redis and ZooKeeper where they
+are installed: all these hold a permit in a client's thread and run no task. A grant is measured from the call to the
+moment the permit is held. Numbers of a laptop compare with each other, not with the cloud.
 """
 
 import argparse
@@ -13,8 +13,10 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
+from signalbox.semaphores.limits import LIMITS
 from signalbox_infra.local.logs.call_totals import LogStats
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
@@ -36,8 +38,8 @@ HEADER = (
 )
 
 
-QUEUED, PLAIN = "the kit, through its queue", "the kit, plain acquires"
-"""The ways of the kit."""
+QUEUED, PLAIN, LONG = "the kit, through its queue", "the kit, plain acquires", "the kit, acquires that wait"
+"""The ways of the kit. The last are long polls."""
 
 
 class Bench:
@@ -60,8 +62,8 @@ class Bench:
 
     def _figures(self) -> Iterator[str]:
         """Iterate over the pairs a second of many clients, compared with the other ways that were measured."""
-        for way in (way for way in (QUEUED, PLAIN) if way in self._rates):
-            for anchor in [each for each in self._rates if each not in (QUEUED, PLAIN)]:
+        for way in (way for way in (QUEUED, PLAIN, LONG) if way in self._rates):
+            for anchor in [each for each in self._rates if each not in (QUEUED, PLAIN, LONG)]:
                 what = f"{self._clients} clients, {way}"
                 yield Figure(what, self._rates[way], "pairs/s", anchor, self._rates[anchor]).line()
 
@@ -95,6 +97,8 @@ class Bench:
     def _acquires(self) -> Iterator[str]:
         with Kit(self._stage.stack.base_url, PERMITS, "doors") as kit:
             yield from map(line, self._alone_and_together(PLAIN, kit.acquire))
+            waiting = partial(kit.acquire, wait_seconds=LIMITS.acquire_wait_seconds_max)
+            yield from map(line, self._alone_and_together(LONG, waiting))
             yield note(", ".join(f"{what} {count:,}" for what, count in sorted(kit.calls.items())))
             self._stage.wait_until_idle()  # an admit run applies the last signals
             self._check(kit.is_free(), "a permit was not given back")

@@ -115,18 +115,26 @@ class Kit:
             raise Refused("its task did not run")
         return Visit(asked, *times)
 
-    def acquire(self, _: int, stop_at: float) -> Visit:
-        """Poll for a permit, which is granted at once or not at all; hold it and signal. Raises `Refused`."""
+    def acquire(self, _: int, stop_at: float, wait_seconds: int = 0) -> Visit:
+        """Poll for a permit, which is granted within `wait_seconds` or not at all; hold it and signal.
+
+        A client that waits asks again after the pause that its answer names; one that does not, at once. Raises
+        `Refused`.
+        """
         lease = ""
+        path = f"semaphore-wait/{self._name}?wait_seconds={wait_seconds}"
 
         def acquired() -> bool:
             nonlocal lease
-            answer = self._post("acquire", f"semaphore-wait/{self._name}", {})
+            response = self._post("acquire", path, {})
+            answer = response.json()
             lease = answer["lease"]["id"] if answer.get("acquired") else ""
+            if wait_seconds and not lease:
+                time.sleep(float(response.headers["Retry-After"]))
             return bool(lease)
 
         def signal() -> None:
-            while "released" not in self._post("signal", f"semaphore-signal/{self._name}", {"lease": lease}):
+            while "released" not in self._post("signal", f"semaphore-signal/{self._name}", {"lease": lease}).json():
                 poll_pause()
 
         return visit(acquired, signal, stop_at)
@@ -136,14 +144,13 @@ class Kit:
         shown = self._http.get(f"semaphores/{self._name}").raise_for_status().json()
         return not shown["leases"] and not shown["waiters"]
 
-    def _post(self, what: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, what: str, path: str, body: dict[str, Any]) -> httpx.Response:
         """Send a call and count its response. Raises `Refused` if the response is neither a result nor a 503."""
         response = self._http.post(path, json=body)
         self.calls[_outcome(what, response)] += 1
         if response.status_code not in (httpx.codes.OK, UNAVAILABLE):
             raise Refused(f"{what}: HTTP {response.status_code}")
-        answer: dict[str, Any] = response.json()
-        return answer
+        return response
 
 
 def _outcome(what: str, response: httpx.Response) -> str:
