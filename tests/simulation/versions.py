@@ -145,6 +145,12 @@ MOVED = {
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),
+    "semaphores.service": (
+        "semaphores.service.leases",
+        "semaphores.service.settings",
+        "semaphores.service.views",
+        "semaphores.service.waits",
+    ),
     "standings.model.standings": (
         "standings.model.aggregates",
         "standings.model.declarations",

@@ -13,7 +13,7 @@ from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.machine.waits import retry_after_seconds
@@ -30,6 +30,7 @@ from signalbox.semaphores.requests import (
     WaitRequest,
     wait_seconds,
 )
+from signalbox.semaphores.service import leases, settings, views, waits
 
 semaphores = Routes("semaphores")
 semaphore_wait = Routes("semaphore_wait")
@@ -54,7 +55,7 @@ def wait(request: Request, name: str) -> Response:
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
         answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
     else:
-        answer = service.wait(ports, name, wanted)
+        answer = waits.wait(ports, name, wanted)
     seconds_until_next = retry_after_seconds(answer, ports.clock.jitter())
     headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
     return Response(202 if wanted.continuation else 200, _answer(answer), headers)
@@ -62,25 +63,25 @@ def wait(request: Request, name: str) -> Response:
 
 def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
     """Acquire permits within `seconds`, after the earlier requests of this process."""
-    look = partial(service.acquire_within, ports, name, wanted)
-    before = partial(service.acquired_before, ports, name, wanted)
+    look = partial(waits.acquire_within, ports, name, wanted)
+    before = partial(waits.acquired_before, ports, name, wanted)
     return lines.in_turn((id(ports.store), name), seconds, look, before) or NOT_ACQUIRED
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")
 def cancel(_: Request, name: str, id: str) -> Response:
-    return Response(200, {"cancelled": service.cancel(runtime.ports(), name, id)})
+    return Response(200, {"cancelled": waits.cancel(runtime.ports(), name, id)})
 
 
 @semaphore_signal.on("POST", "/{name}")
 def signal(request: Request, name: str) -> Response:
     signalled = SignalRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
-    return Response(200, {"released": service.signal(runtime.ports(), name, signalled)})
+    return Response(200, {"released": leases.signal(runtime.ports(), name, signalled)})
 
 
 @semaphore_renew.on("POST", "/{name}")
 def renew(request: Request, name: str) -> Response:
-    ends_at = service.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
+    ends_at = leases.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
     return Response(200, {"renewed": True, "ends_at": ends_at} if ends_at else {"renewed": False})
 
 
@@ -89,38 +90,38 @@ def renew(request: Request, name: str) -> Response:
 
 @semaphores.on("PUT", "/{name}")
 def put(request: Request, name: str) -> Response:
-    stored = service.put(runtime.ports(), name, SemaphoreSettings.from_request(request.json_object()))
+    stored = settings.put(runtime.ports(), name, SemaphoreSettings.from_request(request.json_object()))
     return Response(201 if stored.created else 200, _changed(stored))
 
 
 @semaphores.on("PATCH", "/{name}")
 def patch(request: Request, name: str) -> Response:
     changes = SettingsPatch.from_request(request.json_object())
-    return Response(200, _changed(service.patch(runtime.ports(), name, changes)))
+    return Response(200, _changed(settings.patch(runtime.ports(), name, changes)))
 
 
 @semaphores.on("GET", "/{name}")
 def get(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(service.get(runtime.ports(), name)))
+    return Response(200, _semaphore(views.get(runtime.ports(), name)))
 
 
 @semaphores.on("GET", "/", query=("waiting", "deadlocks", *OF_NAMES))
 def find(request: Request) -> Response:
     query = SemaphoresQuery.from_request(request.query)
     if query.deadlocks:
-        return Response(200, service.find_deadlocks(runtime.ports()))
-    page = service.find(runtime.ports(), query)
+        return Response(200, views.find_deadlocks(runtime.ports()))
+    page = views.find(runtime.ports(), query)
     return Response(200, {"semaphores": [_semaphore(view) for view in page.semaphores], **page.more})
 
 
 @semaphores.on("POST", "/{name}/pause")
 def pause(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(service.pause_grants(runtime.ports(), name)))
+    return Response(200, _semaphore(settings.pause_grants(runtime.ports(), name)))
 
 
 @semaphores.on("POST", "/{name}/resume")
 def resume(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(service.resume_grants(runtime.ports(), name)))
+    return Response(200, _semaphore(settings.resume_grants(runtime.ports(), name)))
 
 
 @semaphores.on("DELETE", "/{name}")
@@ -132,7 +133,7 @@ def delete(_: Request, name: str) -> Response:
 @semaphores.on("DELETE", "/{name}/leases/{id}", query=("reason",))
 def end(request: Request, name: str, id: str) -> Response:
     reason = request.query.get("reason", "")
-    return Response(200, {"released": service.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
+    return Response(200, {"released": leases.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
 
 
 # --- renderings ---
@@ -150,7 +151,7 @@ def _lease(lease: Lease) -> Json:
     return {"id": lease.id, "token": lease.token, "ends_at": lease.ends_at}
 
 
-def _changed(changed: service.ChangedSettings) -> Json:
+def _changed(changed: settings.ChangedSettings) -> Json:
     return _semaphore(changed.view) | ({"waits_ended": changed.waits_ended} if changed.waits_ended else {})
 
 
