@@ -137,6 +137,7 @@ MOVED = {
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "objects.model": ("objects.machine.deadly_calls", "objects.machine.turn_sizes"),
     "resources.model.items": ("resources.model.declared_models",),
+    "semaphores.http": ("semaphores.http.permits", "semaphores.http.semaphores"),
     "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",

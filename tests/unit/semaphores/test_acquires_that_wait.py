@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import http
+from signalbox.semaphores.http import permits
 from signalbox.semaphores.model.waiters import PAUSED
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
@@ -94,7 +94,7 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
     world: Polled, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
     lines = Lines(places)
-    monkeypatch.setattr(http, "_acquires", lines)
+    monkeypatch.setattr(permits, "_acquires", lines)
     if places:
         lines._enter((id(world.ports.store), "door"), Event())  # another request looks for the permit
     first = waits.wait(world.ports, "door", WaitRequest("a")).lease
@@ -107,7 +107,7 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
 
 def test_each_semaphore_has_a_line_of_its_own(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, found = Lines(2), list[object]()
-    monkeypatch.setattr(http, "_acquires", lines)
+    monkeypatch.setattr(permits, "_acquires", lines)
     monkeypatch.setattr(waits, "acquire_within", lambda *_: found.extend(lines._lines))
     for name in ("door", "gate", "door"):
         world.ask("POST", f"semaphore-wait/{name}?wait_seconds=5", {})
@@ -125,7 +125,7 @@ def test_a_paused_semaphore_is_not_polled(world: Polled) -> None:
 def test_a_request_without_a_place_is_answered_at_once_by_the_record(
     world: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_acquires", Lines(0))
+    monkeypatch.setattr(permits, "_acquires", Lines(0))
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}) == (200, {"acquired": False})
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"permits": 2})[0] == 400
     assert world.ask("POST", "semaphore-wait/gate?wait_seconds=5", {})[0] == 404

@@ -24,7 +24,7 @@ from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import tasks
-from signalbox.semaphores.http import acquire_in_turn
+from signalbox.semaphores.http.permits import acquire_in_turn
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
