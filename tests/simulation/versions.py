@@ -157,7 +157,7 @@ MOVED = {
         "standings.model.declarations",
         "standings.model.recounts",
     ),
-    "standings.model.yokes": ("standings.model.tallies",),
+    "standings.model.yokes": ("standings.model.exact_sums",),
     "standings.service": (
         "standings.service.declarations",
         "standings.service.ranks",
