@@ -98,7 +98,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "core._records": "signalbox.core.outbox:_records",
     "core.keep": "signalbox.core.outbox:keep",
     "core.commit": "signalbox.core.outbox:commit",
-    "core.copied": "signalbox.core.codec:copied",
+    "core.copied": "signalbox.core.codec.json_forms:copied",
     "core.divided": "signalbox.core.outbox:divided",
     "core.enqueue": "signalbox.core.outbox:enqueue",
     "core.key_bytes_max": "signalbox.core.limits:LIMITS.key_bytes_max",
