@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from signalbox.batches.api import sub_batch as sub_batch
     from signalbox.batches.model.units import Completion as Completion
     from signalbox.batches.model.units import Unit as Unit
-    from signalbox.core.codec import parse as parse
+    from signalbox.core.codec.annotations import parse as parse
     from signalbox.core.ports import DocumentEvent as DocumentEvent
     from signalbox.core.problems import LeaseEnded as LeaseEnded
     from signalbox.core.problems import NotFound as NotFound

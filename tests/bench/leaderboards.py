@@ -8,7 +8,7 @@ from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Ports, Put
 from signalbox.core.problems import Unavailable
 from signalbox.standings.model.aggregates import Standing
-from signalbox.standings.model.tallies import Tally
+from signalbox.standings.model.exact_sums import Tally
 from signalbox.standings.model.yokes import StandingKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import ranks

@@ -18,8 +18,9 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, waits
 from signalbox.testing.recorded_log import RecordedLog
 
 INSIDE = "inside/x"
@@ -57,18 +58,18 @@ class Client:
         return time.time()
 
     def acquire(self, id_: str) -> str | None:
-        answer = service.wait(self._ports, self._name, WaitRequest(id_))
+        answer = waits.wait(self._ports, self._name, WaitRequest(id_))
         return answer.lease.id if answer.lease else None
 
     def wait(self, id_: str) -> bool:
-        return service.wait(self._ports, self._name, WaitRequest(id_, Call("user", "work", {}))).acquired
+        return waits.wait(self._ports, self._name, WaitRequest(id_, Call("user", "work", {}))).acquired
 
     def renew(self, lease: str) -> str:
-        ends_at = service.renew(self._ports, self._name, RenewRequest(lease))
+        ends_at = leases.renew(self._ports, self._name, RenewRequest(lease))
         return ends_at.isoformat() if ends_at else ""
 
     def signal(self, lease: str) -> bool:
-        return service.signal(self._ports, self._name, SignalRequest(lease))
+        return leases.signal(self._ports, self._name, SignalRequest(lease))
 
     def sweep(self) -> None:
         sweep.sweep(self._ports)

@@ -20,9 +20,9 @@ import pytest
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service
 from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.service import settings, views
 from signalbox.testing.recorded_log import RecordedLog
 from tests.emulator.skewed_client import NoQueue
 
@@ -107,7 +107,7 @@ def ports(firestore_emulator: str, project: str) -> Iterator[Ports]:
 @pytest.fixture
 def name(ports: Ports) -> str:
     name = uuid.uuid4().hex
-    service.put(ports, name, SemaphoreSettings(1, LEASE_SECONDS))
+    settings.put(ports, name, SemaphoreSettings(1, LEASE_SECONDS))
     return name
 
 
@@ -147,7 +147,7 @@ def test_waiters_are_granted_permits_in_the_order_of_their_calls(
     granted = []
     for caller in ("behind", "ahead", "right"):
         clients[caller].call("signal", lease)
-        [held] = service.get(ports, name).leases
+        [held] = views.get(ports, name).leases
         lease = held.lease_id
         granted.append(lease.partition("~")[0])
     assert granted == ["of ahead", "of right", "of behind"]

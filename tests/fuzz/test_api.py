@@ -40,8 +40,9 @@ from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.history.model import HISTORY, HistoryRule
-from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import waits
+from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import failures
 from signalbox.testing import Harness, simulated_cloud
@@ -141,7 +142,7 @@ def filled(created: Harness) -> Harness:
     ports = runtime.ports()
     for name in TAKEN:
         single_documents.put(ports, PutRequest.from_request(name, {"to": {"key": "a"}}))
-        service.put(ports, name, SemaphoreSettings(2, 60))
+        put_semaphore(ports, name, SemaphoreSettings(2, 60))
         transforms_service.put(ports, PutTransformRequest.from_request(name, {"n": "#.n"}))
     paint = Call("quilt", "paint", {})
     population.populate(ports, "a", BatchSpec(units=[1, 2, 3]))
@@ -153,7 +154,7 @@ def filled(created: Harness) -> Harness:
         objects("Counter", name).with_(id=name).add()
         count.start(name)
     for name in TAKEN:  # the second one waits for the first
-        service.wait(ports, "a", WaitRequest(name, paint, permits=2))
+        waits.wait(ports, "a", WaitRequest(name, paint, permits=2))
     return created
 
 

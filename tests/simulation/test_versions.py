@@ -199,8 +199,8 @@ def test_what_the_last_release_lacks_is_run_by_today() -> None:
     def new_function(number: int) -> int:
         return number + 1
 
-    entry = Entry("signalbox.semaphores.service", "new_function", new_function)
-    with mock.patch("signalbox.semaphores.service.new_function", new_function, create=True):
+    entry = Entry("signalbox.semaphores.service.waits", "new_function", new_function)
+    with mock.patch("signalbox.semaphores.service.waits.new_function", new_function, create=True):
         assert entry(1) == 2
 
 

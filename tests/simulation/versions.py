@@ -137,6 +137,7 @@ MOVED = {
     "mailboxes.model": ("mailboxes.model.addresses", "mailboxes.model.messages", "mailboxes.model.outcomes"),
     "objects.model": ("objects.machine.deadly_calls", "objects.machine.turn_sizes"),
     "resources.model.items": ("resources.model.declared_models",),
+    "semaphores.http": ("semaphores.http.permits", "semaphores.http.semaphores"),
     "semaphores.machine.settings": ("semaphores.machine.deletion",),
     "semaphores.model": (
         "semaphores.model.known_head",
@@ -145,12 +146,18 @@ MOVED = {
         "semaphores.model.semaphore",
         "semaphores.model.waiters",
     ),
+    "semaphores.service": (
+        "semaphores.service.leases",
+        "semaphores.service.settings",
+        "semaphores.service.views",
+        "semaphores.service.waits",
+    ),
     "standings.model.standings": (
         "standings.model.aggregates",
         "standings.model.declarations",
         "standings.model.recounts",
     ),
-    "standings.model.yokes": ("standings.model.tallies",),
+    "standings.model.yokes": ("standings.model.exact_sums",),
     "standings.service": (
         "standings.service.declarations",
         "standings.service.ranks",

@@ -19,7 +19,8 @@ from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.calls import Call
-from signalbox.core.codec import WrongValue, codec_of, decode
+from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix, wants_count

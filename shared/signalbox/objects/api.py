@@ -19,7 +19,8 @@ from signalbox.adapters.deployed_catalogue import catalogue_settings, check_depl
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
 from signalbox.core.calls import Call
-from signalbox.core.codec import WrongValue, encode_unannotated
+from signalbox.core.codec.annotations import encode_unannotated
+from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.names import CALL_OBJECT

@@ -9,11 +9,11 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import LeaseEnded
-from signalbox.semaphores import service
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.tasks.machine.idempotency_keys import content_of, hold, idempotency_key
 
 
@@ -37,8 +37,8 @@ class Semaphore:
         never. `weights` are the shares of the keys that waits name; a key without one has the weight 1. Raises
         `BadKey`, `BadSemaphore` or `Unavailable`.
         """
-        settings = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {})
-        service.put(runtime.ports(), self.name, settings)
+        wanted = SemaphoreSettings(permits, lease_seconds, delete_after_seconds, weights or {})
+        settings.put(runtime.ports(), self.name, wanted)
 
     def wait(
         self,
@@ -88,7 +88,7 @@ class Semaphore:
             key=key,
             priority=priority,
         )
-        return service.wait(runtime.ports(), self.name, request).acquired
+        return waits.wait(runtime.ports(), self.name, request).acquired
 
     def acquire(
         self,
@@ -104,12 +104,12 @@ class Semaphore:
         acquires again after the lease has ended. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
         """
         request = WaitRequest(self._wait_id(id, "acquire", permits), lease_seconds=lease_seconds, permits=permits)
-        answer = service.wait(runtime.ports(), self.name, request)
+        answer = waits.wait(runtime.ports(), self.name, request)
         while answer.ended:
             if id is not None:
                 raise LeaseEnded(f"The lease that {id!r} acquired has ended. Acquire with a new id.", field="id")
             request = replace(request, id=name_of(request.id, "anew"))
-            answer = service.wait(runtime.ports(), self.name, request)
+            answer = waits.wait(runtime.ports(), self.name, request)
         hold(answer.lease)
         return answer.lease
 
@@ -119,25 +119,25 @@ class Semaphore:
         Raises `NoSemaphore` or `Unavailable`.
         """
         request = SignalRequest(_id_of(lease), idempotency_key("signal", self.name, _id_of(lease)) or "")
-        return service.signal(runtime.ports(), self.name, request)
+        return leases.signal(runtime.ports(), self.name, request)
 
     def renew(self, lease: Lease | str, lease_seconds: float | None = None) -> bool:
         """Extend a lease to `lease_seconds` from now (None: the semaphore's). Return whether it is still held.
 
         A lost lease stays lost. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`.
         """
-        return service.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
+        return leases.renew(runtime.ports(), self.name, RenewRequest(_id_of(lease), lease_seconds)) is not None
 
     def pause(self) -> None:
         """Grant no permits until `resume`. Leases continue; tasks wait in their order; `acquire` returns None.
 
         Idempotent. Raises `NoSemaphore` or `Unavailable`.
         """
-        service.pause_grants(runtime.ports(), self.name)
+        settings.pause_grants(runtime.ports(), self.name)
 
     def resume(self) -> None:
         """Grant permits again, to the tasks that wait first. Idempotent. Raises `NoSemaphore` or `Unavailable`."""
-        service.resume_grants(runtime.ports(), self.name)
+        settings.resume_grants(runtime.ports(), self.name)
 
     def _wait_id(self, id_: str | None, *content: object) -> str:
         return id_ or idempotency_key("wait", self.name, *content) or runtime.ports().store.new_id()

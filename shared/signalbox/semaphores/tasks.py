@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import wait_queue
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.service import waits
 from signalbox.semaphores.storage import SemaphoreReads, change
 
 Payload = Mapping[str, Any]
@@ -49,7 +50,7 @@ def _refuse(ports: Ports, payload: Payload) -> None:
 
 
 def _deadline(ports: Ports, payload: Payload) -> None:
-    service.time_out(ports, payload["semaphore"], payload["id"])
+    waits.time_out(ports, payload["semaphore"], payload["id"])
 
 
 def _clean(ports: Ports, payload: Payload) -> None:

@@ -66,8 +66,8 @@ from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.aggregates import NOT_COUNTED, Adjustment, Counted, Entries, Standing
 from signalbox.standings.model.declarations import Declarations, Threshold
+from signalbox.standings.model.exact_sums import ZERO, Tally, Value
 from signalbox.standings.model.recounts import Move, Moves, Place, Recount
-from signalbox.standings.model.tallies import ZERO, Tally, Value
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 
 RECOUNT_ATTEMPTS_MAX = 5

@@ -17,8 +17,8 @@ from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
 from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
 from signalbox.standings.model.declarations import Declarations
+from signalbox.standings.model.exact_sums import Tally, Value
 from signalbox.standings.model.recounts import Recount
-from signalbox.standings.model.tallies import Tally, Value
 from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Yoke, YokeKey
 
 # --- visits ---

@@ -11,7 +11,7 @@ from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.batches.model.units import Unit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core import calls, flow_hooks
-from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument

@@ -42,8 +42,8 @@ from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snaps
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateSettings
-from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
 from signalbox.testing.held_task_queue import HeldTaskQueue
 from signalbox.testing.manual_clock import ManualClock
@@ -250,7 +250,7 @@ class Platform:
         self.abandoned: list[Delivery] = []
         self._events_seen = 0
         for each in self.functions.semaphores():
-            semaphores.put(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
+            put_semaphore(self.ports, each.name, SemaphoreSettings(each.permits, each.lease_seconds))
         for rate in self.functions.rates():
             rates.put(self.ports, rate.name, RateSettings(rate.per_minute, rate.burst))
 

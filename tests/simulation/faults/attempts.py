@@ -9,9 +9,9 @@ from typing import Any
 
 from signalbox.core.ports import Ports
 from signalbox.core.problems import GaveUp, Problem, Unavailable
-from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import leases
 from signalbox.tasks import storage
 from signalbox.tasks.machine import waits
 from signalbox.tasks.machine.attempts import RetryLimits
@@ -90,7 +90,7 @@ def _released_first(ports: Ports, attempt: Attempt, lease: Lease, code: Callable
     except Exception:
         if not attempt.context["lease"].get("release_on_failure"):
             raise
-        service.release(ports, lease)
+        leases.release(ports, lease)
         if not runs._wait_again(ports, attempt):
             raise
         return False

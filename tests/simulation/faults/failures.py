@@ -10,8 +10,8 @@ from typing import Any
 from signalbox.core.effects import Effect
 from signalbox.core.ports import SERVER_TIME, Committed, Ports, Put, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.service import leases
 from signalbox.tasks.machine import failures
 from signalbox.tasks.model import Attempt, Start, failure_path
 from tests.simulation.faults.fault import Fault
@@ -43,7 +43,7 @@ def _released_first(ports: Ports, lease: Lease) -> Iterator[None]:
         with planted(("tasks.keep", later)):
             yield
     except Problem:
-        service.release(ports, lease)
+        leases.release(ports, lease)
         for keep_now in kept:
             keep_now()
         raise

@@ -17,8 +17,8 @@ from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
 from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
 from signalbox.standings.model.declarations import Threshold
+from signalbox.standings.model.exact_sums import ZERO, Tally
 from signalbox.standings.model.recounts import Place, Recount
-from signalbox.standings.model.tallies import ZERO, Tally
 from signalbox.standings.model.yokes import COUNTED, StandingKey
 from signalbox.standings.service.reads import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads

@@ -19,9 +19,10 @@ import pytest
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, storage, tasks
-from signalbox.semaphores.machine import leases
+from signalbox.semaphores import storage, tasks
+from signalbox.semaphores.machine import leases as machine
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.linearizability.search import linearizable
@@ -92,7 +93,7 @@ class Callers:
         self.world = World(self.seed, FaultRates(left=3))
         random = self.world.random
         self.permits = random.choice((1, 2))
-        service.put(self.world.reliable_ports(), NAME, SemaphoreSettings(self.permits, 3600))
+        settings.put(self.world.reliable_ports(), NAME, SemaphoreSettings(self.permits, 3600))
         self.world.task_handlers["semaphore_admit"] = _admit
         self.leaving = Random(f"leaving {self.seed}").random() < LEAVING_SHARE
         with replaced(guarded_attempts_max=1 if self.leaving else 50):
@@ -124,10 +125,10 @@ class Callers:
     def _answer(self, verb: str, wait: str) -> bool:
         ports = self.world.ports
         if verb == "signal":
-            return service.signal(ports, NAME, SignalRequest(self.leases[wait]))
+            return leases.signal(ports, NAME, SignalRequest(self.leases[wait]))
         if verb == "renew":
-            return service.renew(ports, NAME, RenewRequest(self.leases[wait])) is not None
-        answer = service.wait(ports, NAME, WaitRequest(wait))
+            return leases.renew(ports, NAME, RenewRequest(self.leases[wait])) is not None
+        answer = waits.wait(ports, NAME, WaitRequest(wait))
         if answer.lease:
             self.leases[wait] = answer.lease.id
         return answer.acquired
@@ -176,10 +177,10 @@ def test_an_unguarded_commit_is_noticed() -> None:
 
 @pytest.mark.parametrize("rule", ["renew", "end_lease"])
 def test_a_command_that_does_not_look_for_a_left_release_is_noticed(rule: str) -> None:
-    decide = getattr(leases, rule)
+    decide = getattr(machine, rule)
 
     def hasty(*call: Any, **options: Any) -> Any:
         return replace(decide(*call, **options), unreleased=())
 
-    with mock.patch.object(leases, rule, hasty), pytest.raises(Violation):
+    with mock.patch.object(machine, rule, hasty), pytest.raises(Violation):
         check_all()

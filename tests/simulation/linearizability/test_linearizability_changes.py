@@ -17,10 +17,12 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.semaphores import service, storage, sweep, tasks
-from signalbox.semaphores.machine import settings, waits
+from signalbox.semaphores import storage, sweep, tasks
+from signalbox.semaphores.machine import settings as machine_settings
+from signalbox.semaphores.machine import waits as machine_waits
 from signalbox.semaphores.machine.decision_types import unchanged
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.linearizability.search import linearizable
@@ -158,7 +160,7 @@ class Callers:
         faulty = random.random() < 0.3
         self.world.fault_rates = FaultRates(left=3 if faulty else 0)
         self.world.task_handlers |= {"user": self._continue, "semaphore_admit": _admit}
-        service.put(self.world.reliable_ports(), NAME, SemaphoreSettings(1, 3600))
+        settings.put(self.world.reliable_ports(), NAME, SemaphoreSettings(1, 3600))
         with replaced(guarded_attempts_max=50, rounds_max=50, claim_seconds=3600):
             verbs = PLAIN if faulty else ALL
             self.world.run([self._caller(index, verbs) for index in range(random.randint(2, 4))])
@@ -198,19 +200,19 @@ class Callers:
         ports = self.world.ports
         match verb:
             case "put":
-                service.put(ports, NAME, SemaphoreSettings(what, 3600))
+                settings.put(ports, NAME, SemaphoreSettings(what, 3600))
             case "patch":
-                service.patch(ports, NAME, SettingsPatch({"permits": what}))
+                settings.patch(ports, NAME, SettingsPatch({"permits": what}))
             case "delete":
                 sweep.delete(ports, NAME)
             case "signal":
-                return service.signal(ports, NAME, SignalRequest(self.leases[what]))
+                return leases.signal(ports, NAME, SignalRequest(self.leases[what]))
             case "force":
-                return service.end_by_hand(ports, NAME, SignalRequest(self.leases[what]), "stuck")
+                return leases.end_by_hand(ports, NAME, SignalRequest(self.leases[what]), "stuck")
             case "renew":
-                return service.renew(ports, NAME, RenewRequest(self.leases[what])) is not None
+                return leases.renew(ports, NAME, RenewRequest(self.leases[what])) is not None
             case "cancel":
-                return service.cancel(ports, NAME, what)
+                return waits.cancel(ports, NAME, what)
             case _:
                 return self._wait(verb, what)
         return DONE
@@ -219,13 +221,13 @@ class Callers:
         if verb == "wait":
             self.waits.append(wait)
         request = WaitRequest(wait, Call("user", "work", {"wait": wait}) if verb == "wait" else None)
-        answer = service.wait(self.world.ports, NAME, request)
+        answer = waits.wait(self.world.ports, NAME, request)
         if answer.lease and verb == "acquire":
             self.leases[wait] = answer.lease.id
         return ACQUIRED if answer.lease else WAITING if answer.waiting else NO
 
     def _continue(self, ports: Ports, effect: Effect) -> None:
-        if lease := service.claim(ports, effect.context["lease"]):
+        if lease := leases.claim(ports, effect.context["lease"]):
             self.leases[effect.payload["wait"]] = lease.id
 
 
@@ -279,11 +281,11 @@ def _unguarded(path: str, data: dict[str, object], guard: Guard) -> Put:
     ("module", "name", "instead"),
     [
         (storage, "Put", _unguarded),
-        (service, "renew", lambda *_: EPOCH),
-        (service, "end_by_hand", lambda *_: True),
-        (waits, "cancel", lambda *_: None),
+        (leases, "renew", lambda *_: EPOCH),
+        (leases, "end_by_hand", lambda *_: True),
+        (machine_waits, "cancel", lambda *_: None),
         (sweep, "delete", lambda *_: None),
-        (settings, "change_settings", lambda loaded, _: unchanged(loaded, loaded.semaphore)),
+        (machine_settings, "change_settings", lambda loaded, _: unchanged(loaded, loaded.semaphore)),
     ],
 )
 def test_what_is_left_out_is_noticed(module: object, name: str, instead: Any) -> None:

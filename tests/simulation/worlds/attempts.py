@@ -28,11 +28,11 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.queries import Field
-from signalbox.semaphores import service
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits, resumed
 from signalbox.tasks.model import Attempt, Start, TaskSubject
 from signalbox.tasks.service import runs
@@ -127,12 +127,12 @@ class AttemptsWorld:
         """Enqueue tasks of all contexts; nothing fails yet."""
         random, ports, faults = self.world.random, self.world.reliable_ports(), self.world.fault_rates.left
         self.world.fault_rates.left = 0
-        service.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
+        settings.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
         for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
             between = random.random() < 0.5
             wait = WaitRequest(f"w{index}", call, release_on_return=True, release_on_failure=between)
-            service.wait(ports, NAME, wait)
+            waits.wait(ports, NAME, wait)
         payloads = [self._payload(str(index)) for index in range(random.randint(1, operations_max(3, TASKS_LONG)))]
         population.populate(ports, BATCH, BatchSpec(units=payloads, task=Call("user", "unit", {}), sealed=True))
         for index in range(random.randint(0, operations_max(2, TASKS_LONG))):

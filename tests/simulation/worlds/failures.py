@@ -19,10 +19,11 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model import FAILURES, Attempt, Start, TaskSubject, failure_path
 from signalbox.tasks.service import failures, runs
@@ -84,10 +85,10 @@ class FailuresWorld:
         """Enqueue tasks of both contexts; nothing fails yet."""
         random, ports, faults = self.world.random, self.world.reliable_ports(), self.world.fault_rates.left
         self.world.fault_rates.left = 0
-        service.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
+        settings.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
         for index in range(random.randint(0, 2)):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
-            service.wait(ports, NAME, WaitRequest(f"w{index}", call, release_on_return=True))
+            waits.wait(ports, NAME, WaitRequest(f"w{index}", call, release_on_return=True))
         for index in range(random.randint(1, 2)):
             payload = self._payload(f"plain {index}")
             self.world.queue.take(Effect(payload["id"], "q", "user", "plain", payload, path="/tasks/plain"))

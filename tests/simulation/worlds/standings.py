@@ -29,10 +29,10 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import tasks
-from signalbox.standings.model import tallies
+from signalbox.standings.model import exact_sums
 from signalbox.standings.model.aggregates import Counted, Standing
 from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
-from signalbox.standings.model.tallies import ZERO, Tally, Value
+from signalbox.standings.model.exact_sums import ZERO, Tally, Value
 from signalbox.standings.model.yokes import COUNTED, DECLARED, YOKES, StandingKey, Yoke, YokeKey, collection_of
 from signalbox.standings.service import declarations, reads, yokes
 from signalbox.testing.replaced_limits import replaced
@@ -141,7 +141,7 @@ class StandingsWorld:
         pages = dict.fromkeys(("fold_page_max", "fold_pages_max", "count_page_max", "remove_page_max"), 2)
         pages |= dict.fromkeys(("recount_page_max", "recount_pages_max", "recounts_page_max"), 1)
         slots = {"recount_pause_seconds": 0.0005, "fold_slot_seconds": 0.001, "fold_margin_seconds": 0.0005}
-        values = mock.patch.object(tallies, "VALUE_MAX", LARGE if self.is_large else tallies.VALUE_MAX)
+        values = mock.patch.object(exact_sums, "VALUE_MAX", LARGE if self.is_large else exact_sums.VALUE_MAX)
         with replaced(standing_quiet_seconds=quiet, **pages, **slots), values:
             if self.random.random() < 0.5:
                 declarations.declare(self.world.reliable_ports(), "item", Declaration(("item",), (THRESHOLD,)))

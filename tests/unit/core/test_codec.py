@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signalbox.core.codec import WrongValue, codec_of, decode, encode, encode_unannotated, is_plain, parse
+from signalbox.core.codec.annotations import codec_of, encode_unannotated, parse
+from signalbox.core.codec.json_forms import WrongValue, decode, encode, is_plain
 from signalbox.core.problems import BadArgument, Problem
 
 OrderId = NewType("OrderId", str)

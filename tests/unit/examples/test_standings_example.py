@@ -5,7 +5,7 @@ from unittest import mock
 
 from examples.local import standings as example
 from examples.standings.data import cities, ratings
-from signalbox.standings.model.tallies import Tally
+from signalbox.standings.model.exact_sums import Tally
 
 
 def test_every_standing_of_the_worlds_cities_equals_a_recount() -> None:

@@ -12,10 +12,10 @@ from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages, suspensions
-from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphore_sweep
 from signalbox.semaphores import tasks as semaphore_tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import leases, settings, views, waits
 from tests.unit.flows.shops import Shop, flows_of, raising, step
 
 
@@ -32,13 +32,13 @@ def long_work() -> Any:
 
 def shop_of(*codes: Any) -> Shop:
     shop = Shop(flows_of(*codes))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     return shop
 
 
 def free(shop: Shop) -> bool:
     """Return whether the permit can be had; if so it is taken."""
-    return service.wait(shop.ports, "printer", WaitRequest("other")).lease is not None
+    return waits.wait(shop.ports, "printer", WaitRequest("other")).lease is not None
 
 
 def test_a_lock_is_held_as_long_as_it_is_renewed() -> None:
@@ -48,7 +48,7 @@ def test_a_lock_is_held_as_long_as_it_is_renewed() -> None:
         while not any(each.task == "flow_command" and each.payload["act"] == "renew" for each in shop.world.tasks):
             shop.deliver(shop.world.tasks.pop(0))
         shop.deliver(shop.take("flow_command"))
-        assert service.get(shop.ports, "printer").free == 0
+        assert views.get(shop.ports, "printer").free == 0
     shop.settle()
     assert len(set(shop.status("long_work")["result"])) == 7
     assert free(shop)
@@ -141,10 +141,10 @@ def test_a_duplicate_grant_takes_nothing_from_the_holder() -> None:
         shop.world.pass_time(1)
         shop.deliver(shop.take("turn"))
     shop.settle()
-    assert service.get(shop.ports, "printer").free == 0
+    assert views.get(shop.ports, "printer").free == 0
     shop.event("holding", "done")
     shop.settle()
-    assert service.get(shop.ports, "printer").free == 1
+    assert views.get(shop.ports, "printer").free == 1
 
 
 def test_a_posted_grant_is_applied_although_its_lease_ends_before_the_redelivery() -> None:
@@ -206,7 +206,7 @@ def test_a_lock_in_a_nested_result_that_the_code_never_receives_is_released(grou
     shop.start("failing")
     fails = shop.take("fails")
     shop.settle()
-    assert service.get(shop.ports, "printer").free == 0
+    assert views.get(shop.ports, "printer").free == 0
     shop.deliver(fails)
     shop.settle()
     assert shop.status("failing")["state"] == "running"
@@ -221,7 +221,7 @@ def test_the_locks_in_an_abandoned_groups_results_are_released() -> None:
     shop = shop_of(first)
     shop.start("first")
     shop.settle()
-    assert service.get(shop.ports, "printer").free == 0
+    assert views.get(shop.ports, "printer").free == 0
     shop.event("first", "go")
     shop.settle()
     assert free(shop)
@@ -288,8 +288,8 @@ async def two_pages() -> str:
 def waiting_shop() -> Shop:
     """Return a shop whose flow waits for a lock that another one holds."""
     shop = shop_of(two_pages)
-    service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
-    service.wait(shop.ports, "printer", WaitRequest("other", lease_seconds=86_400))
+    settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    waits.wait(shop.ports, "printer", WaitRequest("other", lease_seconds=86_400))
     shop.start("two_pages")
     shop.deliver(shop.take("flow_command"))
     return shop
@@ -297,29 +297,29 @@ def waiting_shop() -> Shop:
 
 def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
     shop = waiting_shop()
-    [waiter] = service.get(shop.ports, "printer").waiters or ()
+    [waiter] = views.get(shop.ports, "printer").waiters or ()
     with pytest.raises(WaitOfFlow, match="The flow two_pages/1 waits here"):
-        service.cancel(shop.ports, "printer", waiter.id)
+        waits.cancel(shop.ports, "printer", waiter.id)
     messages.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
     shop.settle()
-    assert not service.get(shop.ports, "printer").waiters
+    assert not views.get(shop.ports, "printer").waiters
 
 
 @pytest.mark.parametrize("posted", [False, True])
 def test_a_flow_receives_the_error_of_a_lease_that_an_operator_has_ended_before_it_came(posted: bool) -> None:
     shop = shop_of(two_pages)
-    service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
     shop.start("two_pages")
     shop.deliver(shop.take("flow_command"))
     granted = shop.take("flow_result")
     if posted:
         shop.deliver(granted)
-    [lease] = service.get(shop.ports, "printer").semaphore.leases
-    assert service.release(shop.ports, {"semaphore": "printer", "id": lease.lease_id})
+    [lease] = views.get(shop.ports, "printer").semaphore.leases
+    assert leases.release(shop.ports, {"semaphore": "printer", "id": lease.lease_id})
     shop.deliver(granted, int(posted))
     shop.settle()
     assert shop.status("two_pages")["result"] == ("printed" if posted else ENDED)
-    assert not service.get(shop.ports, "printer").semaphore.leases
+    assert not views.get(shop.ports, "printer").semaphore.leases
 
 
 ENDED = "The lease of printer was ended by an operator before the flow received it."
@@ -327,10 +327,10 @@ ENDED = "The lease of printer was ended by an operator before the flow received 
 
 def test_a_flow_that_waits_for_more_permits_than_are_left_is_stuck_until_there_are_enough() -> None:
     shop = waiting_shop()
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.settle()
     assert "at most 1" in shop.status("two_pages")["problem"]["detail"]
-    service.put(shop.ports, "printer", SemaphoreSettings(3, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(3, 600))
     suspensions.resume(shop.ports, FlowAddress("two_pages", "1"))
     shop.settle()
     assert shop.status("two_pages")["result"] == "printed"
@@ -342,12 +342,12 @@ def test_a_flow_whose_semaphore_is_deleted_is_stuck_or_waits_for_the_next_one(ag
     shop.tasks |= {name: partial(task, shop.ports) for name, task in semaphore_tasks.TASKS.items()}
     semaphore_sweep.delete(shop.ports, "printer")
     if again:
-        service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
-        service.wait(shop.ports, "printer", WaitRequest("another", Call("shop", "print", {})))  # it meets the old wait
+        settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+        waits.wait(shop.ports, "printer", WaitRequest("another", Call("shop", "print", {})))  # it meets the old wait
     shop.settle()
     if not again:
         assert shop.status("two_pages")["problem"]["detail"].startswith("NoSemaphore")
-        service.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+        settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
         suspensions.resume(shop.ports, FlowAddress("two_pages", "1"))
         shop.settle()
     assert shop.status("two_pages")["result"] == "printed"
@@ -359,13 +359,13 @@ def test_a_lock_waits_in_the_lane_of_its_key_and_priority() -> None:
             return "held"
 
     shop = shop_of(urgent)
-    held = service.wait(shop.ports, "printer", WaitRequest("holder")).lease
+    held = waits.wait(shop.ports, "printer", WaitRequest("holder")).lease
     assert held is not None
     for number in range(3):
-        service.wait(shop.ports, "printer", WaitRequest(f"w{number}", Call("users", "come", {}), priority="low"))
+        waits.wait(shop.ports, "printer", WaitRequest(f"w{number}", Call("users", "come", {}), priority="low"))
     shop.start("urgent")
     shop.deliver(shop.take("flow_command"))
-    waiters = service.get(shop.ports, "printer").waiters or ()
+    waiters = views.get(shop.ports, "printer").waiters or ()
     assert [(each.key, each.priority) for each in waiters].count(("tenant", "high")) == 1
 
 

@@ -29,9 +29,9 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put
-from signalbox.semaphores import service
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.service import settings, views
 from signalbox.tasks.api import Call
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.shops import FUNCTION, Shop, flows_of, raising, step
@@ -54,7 +54,7 @@ def approval() -> Any:
 
 def leases(shop: Shop) -> int:
     """Return how many leases the printer has."""
-    return len(service.get(shop.ports, "printer").leases)
+    return len(views.get(shop.ports, "printer").leases)
 
 
 def test_steps_run_one_after_the_other_and_concurrently() -> None:
@@ -156,7 +156,7 @@ def test_a_lock_is_held_for_its_block_and_released() -> None:
         return lease.token
 
     shop = Shop(flows_of(printing))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     for number in (1, 2):
         shop.start("printing", str(number), n=number)
     shop.settle()
@@ -175,7 +175,7 @@ def test_a_lock_that_is_granted_too_late_is_released() -> None:
             yield flow.sleep(100)
 
     shop = Shop(flows_of(impatient, holding))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("holding")
     shop.deliver(shop.take("flow_command"))
     shop.deliver(shop.take("flow_result"))
@@ -191,7 +191,7 @@ def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released(
         yield flow.event("never")
 
     shop = Shop(flows_of(brief))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("brief")
     shop.settle()
     assert leases(shop) == 0
@@ -212,11 +212,11 @@ def test_a_lock_of_no_semaphore_is_stuck_until_there_is_one() -> None:
         assert problem["place"].endswith("in printing")
         shop.world.pass_time(LIMITS.flow_stuck_seconds + 1)
         sweep.sweep(shop.ports)
-    service.put(shop.ports, "nowhere", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "nowhere", SemaphoreSettings(1, 600))
     suspensions.resume(shop.ports, FlowAddress("printing", "1"))
     shop.settle()
     assert (shop.status("printing")["state"], shop.ran) == ("completed", ["print"])
-    assert not service.get(shop.ports, "nowhere").leases
+    assert not views.get(shop.ports, "nowhere").leases
 
 
 def test_a_lock_of_no_semaphore_is_an_error_that_deployed_code_may_handle() -> None:
@@ -488,7 +488,7 @@ def test_a_stuck_flow_can_be_deleted_and_gives_its_locks_back() -> None:
             raise KeyError("x")
 
     shop = Shop(flows_of(broken))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("broken")
     shop.settle()
     assert leases(shop) == 1
@@ -1179,7 +1179,7 @@ def test_a_run_that_ignores_its_cancel_is_terminated_and_holds_and_runs_nothing_
         return flow.batch([step("unit", number=number) for number in range(3)])
 
     shop = Shop(flows_of(immortal, inner))
-    service.put(shop.ports, "printer", SemaphoreSettings(1, 600))
+    settings.put(shop.ports, "printer", SemaphoreSettings(1, 600))
     shop.start("immortal")
     shop.settle()
     messages.cancel(shop.ports, FlowAddress("immortal", "1"))

@@ -7,9 +7,10 @@ import pytest
 
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import http, service
+from signalbox.semaphores.http import permits
 from signalbox.semaphores.model.waiters import PAUSED
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.cost_table import row_cost, total
 from tests.unit.semaphores.test_semaphores_http import CALL, World
 
@@ -31,20 +32,20 @@ class Polled(World):
 def world() -> Iterator[Polled]:
     world = Polled()
     with world.bound():
-        service.put(world.ports, "door", SemaphoreSettings(1, 60))
+        settings.put(world.ports, "door", SemaphoreSettings(1, 60))
         yield world
 
 
 def hold(world: Polled) -> str:
-    lease = service.wait(world.ports, "door", WaitRequest("holder")).lease
+    lease = waits.wait(world.ports, "door", WaitRequest("holder")).lease
     assert lease is not None
     return lease.id
 
 
 def test_an_acquire_is_granted_once_the_permit_is_free(world: Polled) -> None:
     lease = hold(world)
-    world.meanwhile = [lambda: None, lambda: service.signal(world.ports, "door", SignalRequest(lease))]
-    answer = service.acquire_within(world.ports, "door", WaitRequest("me"), 10)
+    world.meanwhile = [lambda: None, lambda: leases.signal(world.ports, "door", SignalRequest(lease))]
+    answer = waits.acquire_within(world.ports, "door", WaitRequest("me"), 10)
     assert answer.lease is not None
     assert len(world.slept_seconds) == 2
 
@@ -52,14 +53,14 @@ def test_an_acquire_is_granted_once_the_permit_is_free(world: Polled) -> None:
 def test_an_acquire_that_waits_costs_a_read_a_poll(world: Polled) -> None:
     hold(world)
     world.slept_seconds.clear()
-    cost = world.cost_of(lambda: service.acquire_within(world.ports, "door", WaitRequest("me"), 2))
+    cost = world.cost_of(lambda: waits.acquire_within(world.ports, "door", WaitRequest("me"), 2))
     assert cost == total(*[row_cost("semaphores", "acquire_none")] * (len(world.slept_seconds) + 1))
     assert len(world.slept_seconds) <= 12
     assert sum(world.slept_seconds) == pytest.approx(2)
 
 
 def test_a_lost_answer_is_repeated_under_its_id(world: Polled) -> None:
-    first = service.wait
+    first = waits.wait
     failed: list[object] = []
 
     def once(*arguments: object) -> object:
@@ -69,14 +70,14 @@ def test_a_lost_answer_is_repeated_under_its_id(world: Polled) -> None:
         return first(*arguments)  # type: ignore[arg-type]  # as they were given
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "wait", once)
-        answer = service.acquire_within(world.ports, "door", WaitRequest("me"), 2)
+        patch.setattr(waits, "wait", once)
+        answer = waits.acquire_within(world.ports, "door", WaitRequest("me"), 2)
     assert answer == failed[0]
     failed.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "wait", once)
+        patch.setattr(waits, "wait", once)
         with pytest.raises(Unavailable):
-            service.acquire_within(world.ports, "door", WaitRequest("me"), 0)
+            waits.acquire_within(world.ports, "door", WaitRequest("me"), 0)
 
 
 def test_it_is_asked_for_over_http(world: Polled) -> None:
@@ -93,21 +94,21 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
     world: Polled, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
     lines = Lines(places)
-    monkeypatch.setattr(http, "_acquires", lines)
+    monkeypatch.setattr(permits, "_acquires", lines)
     if places:
         lines._enter((id(world.ports.store), "door"), Event())  # another request looks for the permit
-    first = service.wait(world.ports, "door", WaitRequest("a")).lease
+    first = waits.wait(world.ports, "door", WaitRequest("a")).lease
     assert first is not None
     repeated = world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]
     assert (repeated["acquired"], repeated["lease"]["id"]) == (True, first.id)
-    service.signal(world.ports, "door", SignalRequest(first.id))
+    leases.signal(world.ports, "door", SignalRequest(first.id))
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]["ended"]
 
 
 def test_each_semaphore_has_a_line_of_its_own(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, found = Lines(2), list[object]()
-    monkeypatch.setattr(http, "_acquires", lines)
-    monkeypatch.setattr(service, "acquire_within", lambda *_: found.extend(lines._lines))
+    monkeypatch.setattr(permits, "_acquires", lines)
+    monkeypatch.setattr(waits, "acquire_within", lambda *_: found.extend(lines._lines))
     for name in ("door", "gate", "door"):
         world.ask("POST", f"semaphore-wait/{name}?wait_seconds=5", {})
     assert len(found) == 3
@@ -115,18 +116,18 @@ def test_each_semaphore_has_a_line_of_its_own(world: Polled, monkeypatch: pytest
 
 
 def test_a_paused_semaphore_is_not_polled(world: Polled) -> None:
-    service.pause_grants(world.ports, "door")
+    settings.pause_grants(world.ports, "door")
     world.slept_seconds.clear()
-    assert service.acquire_within(world.ports, "door", WaitRequest("me"), 10) == PAUSED
+    assert waits.acquire_within(world.ports, "door", WaitRequest("me"), 10) == PAUSED
     assert world.slept_seconds == []
 
 
 def test_a_request_without_a_place_is_answered_at_once_by_the_record(
     world: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_acquires", Lines(0))
+    monkeypatch.setattr(permits, "_acquires", Lines(0))
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}) == (200, {"acquired": False})
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"permits": 2})[0] == 400
     assert world.ask("POST", "semaphore-wait/gate?wait_seconds=5", {})[0] == 404
-    service.pause_grants(world.ports, "door")
+    settings.pause_grants(world.ports, "door")
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {})[1] == {"acquired": False, "paused": True}

@@ -10,10 +10,10 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SemaphoresQuery, SignalRequest, WaitRequest
-from signalbox.semaphores.service import find_deadlocks
+from signalbox.semaphores.service import leases, settings, views, waits
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -25,10 +25,10 @@ class World(OperationsPlatform):
 
     def __init__(self) -> None:
         super().__init__()
-        service.put(self.ports, "s", SemaphoreSettings(1, 60))
+        settings.put(self.ports, "s", SemaphoreSettings(1, 60))
 
     def wait(self, id_: str, continuation: Call | None = CALL) -> WaitAnswer:
-        return service.wait(self.ports, "s", WaitRequest(id_, continuation))
+        return waits.wait(self.ports, "s", WaitRequest(id_, continuation))
 
     def continuation(self) -> dict[str, object]:
         """Return the lease in the context of the last continuation."""
@@ -46,7 +46,7 @@ class World(OperationsPlatform):
             tasks.admit(self.ports, "s")
 
     def hold(self, id_: str) -> str:
-        answer = service.wait(self.ports, "s", WaitRequest(id_))
+        answer = waits.wait(self.ports, "s", WaitRequest(id_))
         assert answer.lease is not None
         return answer.lease.id
 
@@ -78,17 +78,17 @@ def test_acquiring_with_a_continuation(world: World) -> None:
 def test_a_continuations_claim(world: World) -> None:
     world.wait("a")
     given = world.continuation()
-    assert cost(lambda: service.claim(world.ports, given)) == row_cost("semaphores", "claim")
+    assert cost(lambda: leases.claim(world.ports, given)) == row_cost("semaphores", "claim")
 
 
 def test_signalling_without_waiters(world: World) -> None:
     lease = world.hold("a")
-    assert cost(lambda: service.signal(world.ports, "s", SignalRequest(lease))) == row_cost("semaphores", "signal")
+    assert cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease))) == row_cost("semaphores", "signal")
 
 
 def test_renewing(world: World) -> None:
     lease = world.hold("a")
-    assert cost(lambda: service.renew(world.ports, "s", RenewRequest(lease))) == row_cost("semaphores", "signal")
+    assert cost(lambda: leases.renew(world.ports, "s", RenewRequest(lease))) == row_cost("semaphores", "signal")
 
 
 def test_a_wait_that_is_first_in_the_queue_arms_the_alarm(world: World) -> None:
@@ -103,7 +103,7 @@ def test_a_wait_that_joins_a_queue(world: World) -> None:
 
 
 def lane_wait(world: World, id_: str, key: str = "a") -> Cost:
-    return cost(lambda: service.wait(world.ports, "s", WaitRequest(id_, CALL, key=key)))
+    return cost(lambda: waits.wait(world.ports, "s", WaitRequest(id_, CALL, key=key)))
 
 
 def test_a_wait_in_a_lane_costs_what_a_wait_in_a_queue_does(world: World) -> None:
@@ -122,7 +122,7 @@ def test_a_signal_that_grants_to_a_lane_reads_two_waiters_of_it(world: World) ->
             lane_wait(world, f"{key}{number}", key)
             world.pass_time(1)
     world.pass_time(25)  # the alarm is early enough
-    granting = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    granting = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     assert granting == row_cost("semaphores", "signal_lanes")
 
 
@@ -131,24 +131,24 @@ def test_a_signal_passes_by_an_empty_lane_for_a_read(world: World) -> None:
     for key in "abbb":
         lane_wait(world, f"{key} {world.now}", key)
         world.pass_time(1)
-    [only] = [waiter.id for waiter in service.get(world.ports, "s").waiters or () if waiter.key == "a"]
-    service.cancel(world.ports, "s", only)
+    [only] = [waiter.id for waiter in views.get(world.ports, "s").waiters or () if waiter.key == "a"]
+    waits.cancel(world.ports, "s", only)
     world.pass_time(30)
-    granting = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    granting = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     assert granting == row_cost("semaphores", "signal_lanes", "signal_empty")
 
 
 def test_a_wait_on_the_combining_path(world: World) -> None:
     world.hold("a")
     world.wait("b")
-    combining = cost(lambda: service.combine(world.ports, "s", WaitRequest("c", CALL)))
+    combining = cost(lambda: waits.combine(world.ports, "s", WaitRequest("c", CALL)))
     assert combining == Cost(round_trips=3, reads=2, writes=1)
 
 
 def test_an_admit_run_costs_a_wait_one_read_and_its_share_of_the_rest(world: World) -> None:
-    service.put(world.ports, "s", SemaphoreSettings(50, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(50, 60))
     for index in range(50):
-        service.combine(world.ports, "s", WaitRequest(f"w{index}", CALL))
+        waits.combine(world.ports, "s", WaitRequest(f"w{index}", CALL))
     run = cost(lambda: tasks.admit(world.ports, "s"))
     assert (run.reads, run.writes, run.deletes) == (1 + 1 + 50, 1 + 50 + 1, 1)
     assert run.tasks == 50 + 2  # the alarm, and the run that opens
@@ -160,15 +160,15 @@ def cost_of_a_pair(clients: int, rounds: int = 100) -> Counter[str]:
     They wait ten milliseconds apart, so a read of only as many waiters as are granted does not show their order.
     """
     world = World()
-    service.put(world.ports, "s", SemaphoreSettings(3, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(3, 60))
     for client in range(clients):
         world.wait(f"{client} first")
         world.pass_time(0.01)
 
     def pair(number: int) -> None:
-        lease = service.claim(world.ports, world.next_continuation())
+        lease = leases.claim(world.ports, world.next_continuation())
         assert lease is not None
-        service.signal(world.ports, "s", SignalRequest(lease.id))
+        leases.signal(world.ports, "s", SignalRequest(lease.id))
         world.wait(f"{lease.id.partition(' ')[0]} {number}")
         world.pass_time(0.01)
         world.admit_what_is_due()
@@ -194,7 +194,7 @@ def cost_of_granting_one_more(waiters: int) -> Cost:
     for number in range(waiters):
         world.wait(f"w{number}")
         world.pass_time(0.1 if number < 10 else 0)  # the head's order is certain: no further waiters are read
-    return cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    return cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
 
 
 @pytest.mark.marathon
@@ -203,17 +203,17 @@ def test_granting_to_the_head_of_ten_thousand_waiters_costs_what_it_does_with_te
 
 
 def test_looking_for_deadlocks(world: World) -> None:
-    service.wait(world.ports, "s", WaitRequest("a", CALL, holder="a"))
-    service.claim(world.ports, world.continuation())
+    waits.wait(world.ports, "s", WaitRequest("a", CALL, holder="a"))
+    leases.claim(world.ports, world.continuation())
     for id_ in ("b", "c"):
-        service.wait(world.ports, "s", WaitRequest(id_, CALL, holder=id_))
-    assert cost(lambda: find_deadlocks(world.ports)) == row_cost("semaphores", "deadlocks", n=1, h=1, w=2)
+        waits.wait(world.ports, "s", WaitRequest(id_, CALL, holder=id_))
+    assert cost(lambda: views.find_deadlocks(world.ports)) == row_cost("semaphores", "deadlocks", n=1, h=1, w=2)
 
 
 def test_a_signal_that_passes_the_permit_on(world: World) -> None:
     lease = world.hold("a")
     world.wait("b")
-    passing = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    passing = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     # The alarm stands at 60 s; the continuation must claim within 30 s: one more task, in the same round trip.
     assert passing == row_cost("semaphores", "signal_grants", "signal_alarm")
 
@@ -223,7 +223,7 @@ def test_a_signal_reads_one_waiter_more_than_it_grants_to_know_their_order(world
     for id_ in "bcdef":
         world.wait(id_)
         world.pass_time(1)
-    passing = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    passing = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == row_cost("semaphores", "signal_grants", "signal_more", "signal_alarm")
 
 
@@ -232,7 +232,7 @@ def test_a_signal_reads_on_where_waits_came_close_together(world: World) -> None
     for index in range(100):
         world.wait(f"w{index}")
         world.pass_time(0.01)
-    passing = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    passing = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == Cost(round_trips=6, reads=1 + 2 + 8, writes=3, deletes=2, tasks=2)
 
 
@@ -240,28 +240,28 @@ def test_a_signal_that_passes_the_permit_on_when_the_alarm_is_early_enough(world
     lease = world.hold("a")
     world.wait("b")
     world.pass_time(31)
-    passing = cost(lambda: service.signal(world.ports, "s", SignalRequest(lease)))
+    passing = cost(lambda: leases.signal(world.ports, "s", SignalRequest(lease)))
     assert passing == row_cost("semaphores", "signal_grants")
 
 
 def test_showing_a_semaphore_reads_its_waiters_and_the_receipts_of_its_leases(world: World) -> None:
     world.hold("a")
-    assert cost(lambda: service.get(world.ports, "s")) == row_cost("semaphores", "show", w=0)
-    service.put(world.ports, "s", SemaphoreSettings(3, 60))
+    assert cost(lambda: views.get(world.ports, "s")) == row_cost("semaphores", "show", w=0)
+    settings.put(world.ports, "s", SemaphoreSettings(3, 60))
     for id_ in ("b", "c", "d", "e"):
         world.wait(id_)
-    assert cost(lambda: service.get(world.ports, "s")) == row_cost("semaphores", "show", "show_leases", w=2, h=2)
+    assert cost(lambda: views.get(world.ports, "s")) == row_cost("semaphores", "show", "show_leases", w=2, h=2)
 
 
 def test_a_list_of_semaphores_costs_a_read_each_and_with_waiters_a_count_each_more(world: World) -> None:
     for name in ("t", "u"):
-        service.put(world.ports, name, SemaphoreSettings(1, 60))
+        settings.put(world.ports, name, SemaphoreSettings(1, 60))
     listing = SemaphoresQuery.from_request({})
-    assert cost(lambda: service.find(world.ports, listing)) == row_cost("semaphores", "list", n=3)
+    assert cost(lambda: views.find(world.ports, listing)) == row_cost("semaphores", "list", n=3)
     world.hold("a")
     world.wait("b")
     waiting = SemaphoresQuery.from_request({"waiting": "true"})
-    assert cost(lambda: service.find(world.ports, waiting)) == row_cost("semaphores", "list_waiting", n=1)
+    assert cost(lambda: views.find(world.ports, waiting)) == row_cost("semaphores", "list_waiting", n=1)
 
 
 def test_a_sweep_that_finds_nothing_due(world: World) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Delete, Write
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, views, waits
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -35,24 +36,24 @@ class Meanwhile:
 @pytest.fixture
 def world() -> OperationsPlatform:
     world = OperationsPlatform()
-    service.put(world.ports, "s", SETTINGS)
+    settings.put(world.ports, "s", SETTINGS)
     return world
 
 
 def test_a_semaphore_that_was_created_again_in_the_meantime_stays(world: OperationsPlatform) -> None:
     def recreate() -> None:
         sweep.delete(world.ports, "s")
-        service.put(world.ports, "s", SETTINGS)
-        service.wait(world.ports, "s", WaitRequest("w", CALL))
+        settings.put(world.ports, "s", SETTINGS)
+        waits.wait(world.ports, "s", WaitRequest("w", CALL))
 
     with pytest.raises(NoSemaphore):
         sweep.delete(replace(world.ports, store=Meanwhile(world, recreate)), "s")
-    assert service.get(world.ports, "s").leases
+    assert views.get(world.ports, "s").leases
 
 
 def test_a_semaphore_that_was_changed_in_the_meantime_is_deleted(world: OperationsPlatform) -> None:
     def acquire() -> None:
-        assert service.wait(world.ports, "s", WaitRequest("w")).acquired
+        assert waits.wait(world.ports, "s", WaitRequest("w")).acquired
 
     sweep.delete(replace(world.ports, store=Meanwhile(world, acquire)), "s")
     assert world.record("semaphores/s") is None

@@ -4,8 +4,9 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -16,11 +17,11 @@ DEADLINE_SECONDS = 5
 def world() -> OperationsPlatform:
     """Two permits, one of them held; the head needs both, and the next waiter one of them."""
     world = OperationsPlatform()
-    service.put(world.ports, "s", SemaphoreSettings(2, 3_600))
-    service.wait(world.ports, "s", WaitRequest("holder"))
+    settings.put(world.ports, "s", SemaphoreSettings(2, 3_600))
+    waits.wait(world.ports, "s", WaitRequest("holder"))
     head = WaitRequest("head", CALL, permits=2, deadline_seconds=DEADLINE_SECONDS)
     for request in (head, WaitRequest("next", CALL), WaitRequest("last", CALL)):
-        assert service.wait(world.ports, "s", request).waiting
+        assert waits.wait(world.ports, "s", request).waiting
     run_due_admit_runs(world)
     assert granted(world) == []
     return world
@@ -40,7 +41,7 @@ def granted(world: OperationsPlatform) -> list[str]:
 
 
 def test_the_cancel_of_a_head_that_wants_several_permits_wakes_the_next(world: OperationsPlatform) -> None:
-    assert service.cancel(world.ports, "s", "head")
+    assert waits.cancel(world.ports, "s", "head")
     run_due_admit_runs(world)
     assert granted(world) == ["next"]
 
@@ -53,10 +54,10 @@ def test_the_time_out_of_a_head_that_wants_several_permits_wakes_the_next(world:
 
 
 def test_the_cancel_of_a_head_costs_an_outbox_record_and_a_task_more(world: OperationsPlatform) -> None:
-    cost = world.cost_of(lambda: service.cancel(world.ports, "s", "head"))
+    cost = world.cost_of(lambda: waits.cancel(world.ports, "s", "head"))
     assert cost == Cost(round_trips=4, reads=2, writes=2, deletes=1, tasks=1)
 
 
 def test_the_cancel_of_a_wait_for_one_permit_costs_nothing_more(world: OperationsPlatform) -> None:
-    cost = world.cost_of(lambda: service.cancel(world.ports, "s", "next"))
+    cost = world.cost_of(lambda: waits.cancel(world.ports, "s", "next"))
     assert cost == Cost(round_trips=2, reads=2, writes=1)

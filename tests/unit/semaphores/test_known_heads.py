@@ -9,8 +9,9 @@ import pytest
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query, Snapshot
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
@@ -21,16 +22,16 @@ class World(OperationsPlatform):
 
     def __init__(self, permits: int = 1) -> None:
         super().__init__()
-        service.put(self.ports, "s", SemaphoreSettings(permits, 60))
+        settings.put(self.ports, "s", SemaphoreSettings(permits, 60))
 
     def hold(self, permits: int = 1) -> str:
-        lease = service.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
+        lease = waits.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
         assert lease is not None
         return lease.id
 
     def wait(self, *ids: str) -> None:
         for id_ in ids:
-            assert service.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
+            assert waits.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
             self.pass_time(0.01)
 
     def grants(self) -> list[dict[str, Any]]:
@@ -40,9 +41,9 @@ class World(OperationsPlatform):
         return [lease["id"].partition("~")[0] for lease in self.grants()]
 
     def signal_the_last(self) -> None:
-        lease = service.claim(self.ports, self.grants()[-1])
+        lease = leases.claim(self.ports, self.grants()[-1])
         assert lease is not None
-        service.signal(self.ports, "s", SignalRequest(lease.id))
+        leases.signal(self.ports, "s", SignalRequest(lease.id))
 
     def admit(self) -> None:
         tasks.admit(self.ports, "s")
@@ -58,7 +59,7 @@ def passed_on(world: World) -> World:
     """Pass the permit on to the first of a queue."""
     held = world.hold()
     world.wait(*(f"w{number}" for number in range(10)))
-    service.signal(world.ports, "s", SignalRequest(held))
+    leases.signal(world.ports, "s", SignalRequest(held))
     assert world.granted() == ["w0"]
     return world
 
@@ -92,17 +93,17 @@ def test_a_waiter_that_comes_after_a_signals_query_gets_a_permit_that_is_left_ov
     held = world.hold(permits=2)
     world.wait("a")
     during = replace(world.ports, store=Meanwhile(world.ports.store, lambda: world.wait("b")))
-    service.signal(during, "s", SignalRequest(held))
+    leases.signal(during, "s", SignalRequest(held))
     assert (world.granted(), [one.task for one in world.tasks].count("admit")) == (["a"], 3)  # two alarms and a nudge
     world.admit()
     assert world.granted() == ["a", "b"]
 
 
 def test_the_order_that_was_found_is_followed_without_another_query(passed_on: World) -> None:
-    service.claim(passed_on.ports, passed_on.grants()[-1])
+    leases.claim(passed_on.ports, passed_on.grants()[-1])
     lease = passed_on.record("semaphores/s")["leases"][0]
     signal = SignalRequest(f"{lease['id']}~{lease['token']}")
-    cost = passed_on.cost_of(lambda: service.signal(passed_on.ports, "s", signal))
+    cost = passed_on.cost_of(lambda: leases.signal(passed_on.ports, "s", signal))
     assert (cost.reads, passed_on.granted()) == (2, ["w0", "w1"])
 
 
@@ -113,7 +114,7 @@ def test_all_are_granted_in_their_order(passed_on: World) -> None:
 
 
 def test_a_known_waiter_that_left_is_passed_by(passed_on: World) -> None:
-    assert service.cancel(passed_on.ports, "s", "w1")
+    assert waits.cancel(passed_on.ports, "s", "w1")
     passed_on.signal_the_last()
     assert passed_on.granted() == ["w0", "w2"]
 
@@ -122,7 +123,7 @@ def test_a_lost_grant_returns_before_all_known_waiters(passed_on: World) -> None
     lost = passed_on.grants()[-1]
     passed_on.pass_time(31)
     passed_on.admit()
-    assert service.claim(passed_on.ports, lost) is None
+    assert leases.claim(passed_on.ports, lost) is None
     passed_on.signal_the_last()
     assert passed_on.granted() == ["w0", "w1", "w0"]
 

@@ -8,12 +8,13 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import NewerFormat
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -25,13 +26,13 @@ class World(OperationsPlatform):
 
     def __init__(self, permits: int = 1, **weights: int) -> None:
         super().__init__()
-        service.put(self.ports, "s", SemaphoreSettings(permits, 60, weights=weights))
-        held = service.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
+        settings.put(self.ports, "s", SemaphoreSettings(permits, 60, weights=weights))
+        held = waits.wait(self.ports, "s", WaitRequest("holder", permits=permits)).lease
         assert held is not None
         self.held = held.id
 
     def wait(self, id_: str, key: str = "", priority: str | None = None, **options: Any) -> None:
-        assert service.wait(self.ports, "s", WaitRequest(id_, CALL, key=key, priority=priority, **options)).waiting
+        assert waits.wait(self.ports, "s", WaitRequest(id_, CALL, key=key, priority=priority, **options)).waiting
         self.pass_time(0.001)
 
     def snapshot(self) -> Snapshot:
@@ -45,10 +46,10 @@ class World(OperationsPlatform):
     def pass_on(self) -> str:
         """Signal the lease that is held, and claim the one that this grants; return the id of its wait."""
         self.pass_time(0.2)
-        service.signal(self.ports, "s", SignalRequest(self.held))
+        leases.signal(self.ports, "s", SignalRequest(self.held))
         [task] = [task for task in self.tasks if task.task == "eat"]
         self.tasks.remove(task)
-        lease = service.claim(self.ports, task.context["lease"])
+        lease = leases.claim(self.ports, task.context["lease"])
         assert lease is not None
         self.held = lease.id
         return lease.id.partition("~")[0]
@@ -137,7 +138,7 @@ def test_a_lane_that_was_found_empty_does_not_make_up_for_the_turns_that_it_miss
         world.wait(f"low {number}", priority="low")
     world.grants(1)
     world.wait("gone", priority="high")
-    assert service.cancel(world.ports, "s", "gone")
+    assert waits.cancel(world.ports, "s", "gone")
     world.grants(1)  # it was the turn of the priority "high"
     for number in range(40):
         world.wait(f"high {number}", priority="high")
@@ -153,7 +154,7 @@ def test_when_nobody_waits_the_semaphore_forgets_its_lanes() -> None:
     assert {lane.id for lane in world.semaphore.lanes} == {"normal:a", "high:b"}
     assert world.snapshot().data["format"] == 2  # type: ignore[index]  # it exists
     world.grants(2)
-    service.signal(world.ports, "s", SignalRequest(world.held))
+    leases.signal(world.ports, "s", SignalRequest(world.held))
     world.settle()
     after = world.snapshot().data
     assert (world.semaphore.mode, world.semaphore.lanes) == ("open", ())
@@ -177,7 +178,7 @@ def test_a_head_that_needs_several_permits_is_not_passed_by_another_lane() -> No
     world = World(2)
     world.wait("big", "a", permits=2)
     world.wait("small", "b")
-    service.signal(world.ports, "s", SignalRequest(world.held))
+    leases.signal(world.ports, "s", SignalRequest(world.held))
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["big"]
 
 
@@ -211,11 +212,11 @@ def test_a_lost_grant_returns_to_its_place_in_its_lane() -> None:
     world = World()
     for number in range(3):
         world.wait(f"a{number}", "a")
-    service.signal(world.ports, "s", SignalRequest(world.held))
+    leases.signal(world.ports, "s", SignalRequest(world.held))
     [task] = [task for task in world.tasks if task.task == "eat"]
     world.tasks.remove(task)
     world.pass_time(40)  # the claim comes too late
-    assert service.claim(world.ports, task.context["lease"]) is None
+    assert leases.claim(world.ports, task.context["lease"]) is None
     assert (world.store.read(waiter_path("s", "a0"))[0].data or {})["lane"] == "normal:a"
     world.settle()
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "a0"
@@ -228,11 +229,11 @@ def test_waits_of_all_lanes_are_refused_when_the_permits_are_lowered() -> None:
     world.wait("a", "a", permits=2, on_timeout=late)
     world.wait("b", "b", "low", permits=3, on_timeout=late)
     world.wait("c", "c", permits=1, on_timeout=late)
-    service.patch(world.ports, "s", SettingsPatch({"permits": 1}))
+    settings.patch(world.ports, "s", SettingsPatch({"permits": 1}))
     for task in [task for task in world.tasks if task.task == "refuse"]:
         tasks.TASKS["refuse"](world.ports, task.payload)
     assert sum(task.task == "leave" for task in world.tasks) == 3
-    assert [each.id for each in service.get(world.ports, "s").waiters or ()] == ["c"]
+    assert [each.id for each in views.get(world.ports, "s").waiters or ()] == ["c"]
 
 
 def test_a_deleted_semaphore_ends_the_waits_of_all_lanes() -> None:
@@ -248,9 +249,9 @@ def test_many_empty_lanes_are_closed_over_several_runs() -> None:
     for number in range(7):
         world.wait(f"w{number}", f"k{number}")
     for number in range(7):
-        assert service.cancel(world.ports, "s", f"w{number}")
+        assert waits.cancel(world.ports, "s", f"w{number}")
     with replaced(lanes_read_max=2):
-        service.signal(world.ports, "s", SignalRequest(world.held))
+        leases.signal(world.ports, "s", SignalRequest(world.held))
         assert sum(lane.mode == "opening" for lane in world.semaphore.lanes) == 2
         for _ in range(4):
             world.settle()
@@ -261,11 +262,11 @@ def test_a_signal_that_reads_only_empty_lanes_asks_for_an_admit_run() -> None:
     world = World()
     for number in range(3):
         world.wait(f"w{number}", f"k{number}")
-    assert service.cancel(world.ports, "s", "w0")
-    assert service.cancel(world.ports, "s", "w1")
+    assert waits.cancel(world.ports, "s", "w0")
+    assert waits.cancel(world.ports, "s", "w1")
     world.tasks.clear()
     with replaced(lanes_read_max=2):
-        service.signal(world.ports, "s", SignalRequest(world.held))
+        leases.signal(world.ports, "s", SignalRequest(world.held))
         while admits := [task for task in world.tasks if task.task == "admit"]:
             world.tasks.remove(admits[0])
             world.pass_time(1)
@@ -281,7 +282,7 @@ def test_a_list_of_semaphores_counts_the_waits_of_all_lanes() -> None:
     world.wait("a", "a")
     world.wait("b", "b", "low")
     query = SemaphoresQuery.from_request({"waiting": "true"})
-    assert [view.waiting for view in service.find(world.ports, query).semaphores] == [3]
+    assert [view.waiting for view in views.find(world.ports, query).semaphores] == [3]
 
 
 def test_the_record_has_a_limited_number_of_known_waiters_of_all_lanes() -> None:
@@ -370,8 +371,8 @@ def test_weights_that_are_not_allowed(weights: Any, detail: str) -> None:
 
 def test_a_patch_of_weights_replaces_them() -> None:
     world = World(pro=3)
-    assert service.patch(
+    assert settings.patch(
         world.ports, "s", SettingsPatch({"weights": {"free": 2, "one": 1}})
     ).view.semaphore.weights == {"free": 2}
-    service.patch(world.ports, "s", SettingsPatch({"weights": {}}))
+    settings.patch(world.ports, "s", SettingsPatch({"weights": {}}))
     assert "weights" not in (world.snapshot().data or {})

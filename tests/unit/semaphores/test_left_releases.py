@@ -8,10 +8,11 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Store, Write
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.leases import Lease, parse_lease_id
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -23,30 +24,30 @@ class World(OperationsPlatform):
 
     def __init__(self) -> None:
         super().__init__()
-        service.put(self.ports, "s", SemaphoreSettings(1, 60))
+        settings.put(self.ports, "s", SemaphoreSettings(1, 60))
 
     def hold(self) -> str:
-        lease = service.wait(self.ports, "s", WaitRequest("a")).lease
+        lease = waits.wait(self.ports, "s", WaitRequest("a")).lease
         assert lease is not None
         return lease.id
 
     def claim(self, id_: str) -> tuple[Lease, dict[str, object]]:
         """Wait, and claim the grant; return the lease and what the task was granted."""
-        service.wait(self.ports, "s", WaitRequest(id_, CALL))
+        waits.wait(self.ports, "s", WaitRequest(id_, CALL))
         granted = dict([task for task in self.tasks if task.task == "eat"][-1].context["lease"])
-        lease = service.claim(self.ports, granted)
+        lease = leases.claim(self.ports, granted)
         assert lease is not None
         return lease, granted
 
     def leave(self, lease: str, operation: str = "first") -> bool:
         """Signal a lease as under contention: its release is left for an admit run."""
-        return service.leave_release(self.ports, "s", EndLease(*parse_lease_id(lease), operation))
+        return leases.leave_release(self.ports, "s", EndLease(*parse_lease_id(lease), operation))
 
     def renew(self, lease: str) -> bool:
-        return service.renew(self.ports, "s", RenewRequest(lease)) is not None
+        return leases.renew(self.ports, "s", RenewRequest(lease)) is not None
 
     def signal(self, lease: str, operation: str = "second") -> bool:
-        return service.signal(self.ports, "s", SignalRequest(lease, operation))
+        return leases.signal(self.ports, "s", SignalRequest(lease, operation))
 
     def before_the_next_commit(self, act: Callable[[], object]) -> None:
         """Let another process act between the read and the commit of the next operation."""
@@ -75,18 +76,18 @@ def world() -> World:
 
 
 def test_a_signal_that_read_a_head_which_then_leaves_wakes_the_waiter_behind_it(world: World) -> None:
-    service.put(world.ports, "s", SemaphoreSettings(2, 60))
-    first, second = (service.wait(world.ports, "s", WaitRequest(id_)).lease for id_ in ("a", "b"))
+    settings.put(world.ports, "s", SemaphoreSettings(2, 60))
+    first, second = (waits.wait(world.ports, "s", WaitRequest(id_)).lease for id_ in ("a", "b"))
     assert first
     assert second
     for request in (WaitRequest("head", CALL, permits=2), WaitRequest("next", CALL)):
-        assert service.wait(world.ports, "s", request).waiting
+        assert waits.wait(world.ports, "s", request).waiting
     for _ in range(3):
         world.advance(2)
         run_admit_runs(world)
 
     def leave() -> None:
-        assert service.cancel(world.ports, "s", "head")
+        assert waits.cancel(world.ports, "s", "head")
         world.advance(2)
         run_admit_runs(world)
 
@@ -122,7 +123,7 @@ def test_a_renewal_whose_answer_is_lost_is_confirmed_only_if_it_came_in_time(
 
     world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # a store whose next commit loses its answer
     assert world.renew(lease) == held
-    assert len(service.get(world.ports, "s").semaphore.leases) == held
+    assert len(views.get(world.ports, "s").semaphore.leases) == held
 
 
 class Once:
@@ -146,18 +147,18 @@ def test_a_lease_is_not_renewed(world: World) -> None:
 
 def test_the_permit_has_one_holder_when_the_admit_run_has_passed_it_on(world: World) -> None:
     lease = world.hold()
-    service.wait(world.ports, "s", WaitRequest("b", CALL))
+    waits.wait(world.ports, "s", WaitRequest("b", CALL))
     assert world.leave(lease)
     renewed = world.renew(lease)
     tasks.admit(world.ports, "s")
-    holders = [held.id for held in service.get(world.ports, "s").leases]
+    holders = [held.id for held in views.get(world.ports, "s").leases]
     assert (renewed, holders) == (False, ["b"])
 
 
 def test_a_task_does_not_renew_its_lease(world: World) -> None:
     lease, granted = world.claim("a")
     assert world.leave(lease.id)
-    assert service.renew_granted(world.ports, granted) is None
+    assert leases.renew_granted(world.ports, granted) is None
 
 
 def test_a_renewal_asks_for_the_admit_run_that_a_crashed_process_has_not_created(world: World) -> None:
@@ -196,19 +197,19 @@ def test_one_of_two_concurrent_signals_has_ended_the_lease(world: World) -> None
 def test_an_operator_finds_the_lease_ended(world: World) -> None:
     lease = world.hold()
     assert world.leave(lease)
-    assert not service.end_by_hand(world.ports, "s", SignalRequest(lease), "stuck")
+    assert not leases.end_by_hand(world.ports, "s", SignalRequest(lease), "stuck")
 
 
 def test_a_cancel_of_a_granted_wait_finds_its_lease_ended(world: World) -> None:
     lease, _ = world.claim("a")
     assert world.leave(lease.id)
-    assert not service.cancel(world.ports, "s", "a")
+    assert not waits.cancel(world.ports, "s", "a")
 
 
 def test_a_task_that_returns_finds_its_lease_ended(world: World) -> None:
     lease, granted = world.claim("a")
     assert world.leave(lease.id)
-    assert not service.release(world.ports, granted)
+    assert not leases.release(world.ports, granted)
 
 
 def test_a_release_that_is_left_after_a_renewal_counts_until_the_new_end(world: World) -> None:

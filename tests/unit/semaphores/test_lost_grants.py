@@ -5,9 +5,10 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -17,9 +18,9 @@ SILENT = LIMITS.claim_seconds + LIMITS.grant_silent_seconds + 1
 @pytest.fixture
 def world() -> OperationsPlatform:
     world = OperationsPlatform()
-    service.put(world.ports, "s", SemaphoreSettings(1, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(1, 60))
     for id_ in ("first", "second"):
-        service.wait(world.ports, "s", WaitRequest(id_, Call("philosophers", "eat", {"who": id_})))
+        waits.wait(world.ports, "s", WaitRequest(id_, Call("philosophers", "eat", {"who": id_})))
     return world
 
 
@@ -41,8 +42,8 @@ def is_due(world: OperationsPlatform, task: Effect) -> bool:
 
 def run(world: OperationsPlatform, task: Effect) -> bool:
     """Run a continuation, and return whether it has claimed its lease."""
-    lease = service.claim(world.ports, task.context["lease"])
-    return lease is not None and service.release(world.ports, lease)
+    lease = leases.claim(world.ports, task.context["lease"])
+    return lease is not None and leases.release(world.ports, lease)
 
 
 def sweep_after(world: OperationsPlatform, seconds: float) -> None:
@@ -64,7 +65,7 @@ def test_a_wait_whose_task_is_lost_keeps_its_place_and_runs(world: OperationsPla
 
 def test_a_grant_that_was_claimed_is_not_returned(world: OperationsPlatform) -> None:
     [first] = taken(world)
-    assert service.claim(world.ports, first.context["lease"])
+    assert leases.claim(world.ports, first.context["lease"])
     for _ in range(3):
         sweep_after(world, 2 * SILENT)
         assert first.payload not in [task.payload for task in taken(world)]
@@ -73,27 +74,27 @@ def test_a_grant_that_was_claimed_is_not_returned(world: OperationsPlatform) -> 
 @pytest.mark.parametrize("evicted", [False, True])
 def test_a_wait_that_was_started_in_time_does_not_time_out(evicted: bool) -> None:
     world = OperationsPlatform()
-    service.put(world.ports, "s", SemaphoreSettings(1, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(1, 60))
     late = Call("philosophers", "late", {})
     request = WaitRequest("first", Call("philosophers", "eat", {}), deadline_seconds=5, on_timeout=late)
-    service.wait(world.ports, "s", request)
+    waits.wait(world.ports, "s", request)
     [first] = taken(world)
-    assert service.claim(world.ports, first.context["lease"])  # it raises, and its retry comes after the lease
+    assert leases.claim(world.ports, first.context["lease"])  # it raises, and its retry comes after the lease
     world.advance(61)
     with replaced(expired_leases_max=0 if evicted else 100):
-        assert service.wait(world.ports, "s", WaitRequest("second")).acquired
-        assert service.claim(world.ports, first.context["lease"]) is None
+        assert waits.wait(world.ports, "s", WaitRequest("second")).acquired
+        assert leases.claim(world.ports, first.context["lease"]) is None
     assert [task.task for task in world.tasks if task.task == "late"] == []
-    waits = service.get(world.ports, "s").waiters
-    assert waits is not None
-    assert [(one.id, one.deadline_at) for one in waits] == [("first", None)]
+    waiters = views.get(world.ports, "s").waiters
+    assert waiters is not None
+    assert [(one.id, one.deadline_at) for one in waiters] == [("first", None)]
 
 
 def test_an_unclaimed_grant_makes_its_semaphore_due_and_is_dropped_if_its_wait_is_gone(
     world: OperationsPlatform,
 ) -> None:
     [first] = taken(world)
-    service.cancel(world.ports, "s", "second")
+    waits.cancel(world.ports, "s", "second")
     taken(world)
     world.store.commit([Delete("semaphores/s/waiters/first")])
     for _ in range(3):
@@ -105,7 +106,7 @@ def test_an_unclaimed_grant_makes_its_semaphore_due_and_is_dropped_if_its_wait_i
 
 
 def test_a_semaphore_is_not_deleted_as_unused_before_a_silent_grant_returned(world: OperationsPlatform) -> None:
-    service.put(world.ports, "s", SemaphoreSettings(2, 60, delete_after_seconds=60))
+    settings.put(world.ports, "s", SemaphoreSettings(2, 60, delete_after_seconds=60))
     assert len(taken(world)) == 2  # both are lost, and none waits
     for _ in range(int(SILENT // 300) + 1):
         sweep_after(world, 300)

@@ -7,9 +7,10 @@ import pytest
 from signalbox import Function, Lease, semaphore
 from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import Cost, measure
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.service import views
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.cost_table import row_cost
@@ -109,7 +110,7 @@ def test_a_paused_semaphore_is_not_deleted_because_it_is_unused(harness: Harness
         harness.advance(3_600)
         sweep.sweep(runtime.ports())
     with pytest.raises(NoSemaphore):
-        service.get(runtime.ports(), "own")
+        views.get(runtime.ports(), "own")
 
 
 def test_only_a_paused_record_has_the_field_and_its_format(harness: Harness, page: Any) -> None:

@@ -8,8 +8,9 @@ from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Outcome, Query, Write
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -20,18 +21,18 @@ PERMITS = 30
 @pytest.fixture
 def world() -> OperationsPlatform:
     world = OperationsPlatform()
-    service.put(world.ports, "s", SemaphoreSettings(PERMITS, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(PERMITS, 60))
     return world
 
 
 def wait(world: OperationsPlatform, number: int) -> str:
     id_ = f"w{number:02}"
-    assert service.wait(world.ports, "s", WaitRequest(id_, CALL)).acquired
+    assert waits.wait(world.ports, "s", WaitRequest(id_, CALL)).acquired
     return id_
 
 
 def end(world: OperationsPlatform, id_: str) -> None:
-    assert service.cancel(world.ports, "s", id_)
+    assert waits.cancel(world.ports, "s", id_)
 
 
 def receipts(world: OperationsPlatform) -> list[str]:

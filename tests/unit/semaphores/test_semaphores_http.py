@@ -10,11 +10,12 @@ import pytest
 
 from signalbox.adapters import runtime
 from signalbox.core.ports import Change, Put, Query
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.machine.waits import retry_after_seconds
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, PAUSED
 from signalbox.semaphores.problems import NoSemaphore
+from signalbox.semaphores.service import waits
 from signalbox.semaphores.storage import read_waiter
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
@@ -356,7 +357,7 @@ def test_a_waiter_without_its_semaphore_is_taken_back_unless_another_has_taken_i
     if replaced:
         fork.store.commit([Put(record.path, {**(record.data or {}), "incarnation": 1})])
     with pytest.raises(NoSemaphore):
-        service.confirm(ports, "fork", waiter)
+        waits.confirm(ports, "fork", waiter)
     assert bool(fork.store.query(Query("semaphores/fork/waiters"))) is replaced
 
 

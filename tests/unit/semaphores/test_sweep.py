@@ -7,9 +7,10 @@ from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Put
 from signalbox.core.times import EPOCH
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 from signalbox.testing.manual_clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -24,21 +25,21 @@ def world() -> OperationsPlatform:
 
 
 def hold(world: OperationsPlatform, name: str, seconds: float) -> None:
-    assert service.wait(world.ports, name, WaitRequest("holder", lease_seconds=seconds)).lease is not None
+    assert waits.wait(world.ports, name, WaitRequest("holder", lease_seconds=seconds)).lease is not None
 
 
 def blocked(world: OperationsPlatform, name: str) -> None:
     """Leave one permit free, and a head of the wait queue that needs two."""
-    service.put(world.ports, name, SemaphoreSettings(2, HOURS))
+    settings.put(world.ports, name, SemaphoreSettings(2, HOURS))
     hold(world, name, HOURS)
-    assert service.wait(world.ports, name, WaitRequest("head", CALL, permits=2)).waiting
+    assert waits.wait(world.ports, name, WaitRequest("head", CALL, permits=2)).waiting
 
 
 def lose_alarm(world: OperationsPlatform, name: str) -> None:
     """Leave a waiter behind a lease that ends, with its alarm lost."""
-    service.put(world.ports, name, SemaphoreSettings(1, 10))
+    settings.put(world.ports, name, SemaphoreSettings(1, 10))
     hold(world, name, 10)
-    assert service.wait(world.ports, name, WaitRequest("waiter", CALL)).waiting
+    assert waits.wait(world.ports, name, WaitRequest("waiter", CALL)).waiting
     world.tasks.clear()
 
 
@@ -91,9 +92,9 @@ def test_a_visit_that_changes_nothing_writes_once(world: OperationsPlatform) -> 
 
 
 def test_a_postponed_semaphore_is_due_when_a_lease_ends(world: OperationsPlatform) -> None:
-    service.put(world.ports, "s", SemaphoreSettings(2, 70))
+    settings.put(world.ports, "s", SemaphoreSettings(2, 70))
     hold(world, "s", 70)
-    assert service.wait(world.ports, "s", WaitRequest("head", CALL, permits=2)).waiting
+    assert waits.wait(world.ports, "s", WaitRequest("head", CALL, permits=2)).waiting
     [lease] = world.record("semaphores/s")["leases"]
     world.advance(MINUTE)
     sweep.sweep(world.ports)
@@ -101,7 +102,7 @@ def test_a_postponed_semaphore_is_due_when_a_lease_ends(world: OperationsPlatfor
 
 
 def test_a_held_semaphore_with_an_end_of_use_is_due_once_after_its_lease(world: OperationsPlatform) -> None:
-    service.put(world.ports, "s", SemaphoreSettings(1, HOURS, delete_after_seconds=30))
+    settings.put(world.ports, "s", SemaphoreSettings(1, HOURS, delete_after_seconds=30))
     hold(world, "s", HOURS)
     world.advance(MINUTE)
     assert [sweep.sweep(world.ports) for _ in range(2)] == [1, 0]

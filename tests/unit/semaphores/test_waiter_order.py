@@ -8,10 +8,11 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.wait_queue import head_of
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
@@ -48,15 +49,15 @@ class World(OperationsPlatform):
         self.strays: Iterator[int] = iter(())
         self.store = MemoryStore(lambda: self.clock.now, stray=lambda: timedelta(milliseconds=next(self.strays, 0)))
         self.ports = Ports(self.store, self, self, self)
-        service.put(self.ports, "s", SemaphoreSettings(1, 60))
+        settings.put(self.ports, "s", SemaphoreSettings(1, 60))
 
     def hold(self) -> str:
-        lease = service.wait(self.ports, "s", WaitRequest("holder")).lease
+        lease = waits.wait(self.ports, "s", WaitRequest("holder")).lease
         assert lease is not None
         return lease.id
 
     def wait(self, id_: str) -> None:
-        assert service.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
+        assert waits.wait(self.ports, "s", WaitRequest(id_, CALL)).waiting
 
     def granted(self) -> list[str]:
         return [one.context["lease"]["id"].partition("~")[0] for one in self.tasks if one.task == "eat"]
@@ -71,7 +72,7 @@ def test_a_signal_grants_to_the_first_waiter_within_a_millisecond(world: World) 
     lease = world.hold()
     for id_ in ("b", "a"):
         world.wait(id_)
-    service.signal(world.ports, "s", SignalRequest(lease))
+    leases.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["b"]
 
 
@@ -80,7 +81,7 @@ def test_a_signal_grants_to_the_first_waiter_by_commit_time(world: World) -> Non
     world.strays = iter([49, 40, 0])
     for id_ in ("a", "b", "c"):
         world.wait(id_)
-    service.signal(world.ports, "s", SignalRequest(lease))
+    leases.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["a"]
 
 
@@ -89,8 +90,8 @@ def test_an_admit_run_grants_in_order_over_a_full_page(world: World) -> None:
     world.strays = iter([20, 10, 0, 0])
     for id_ in "abcd":
         world.wait(id_)
-    service.signal(world.ports, "s", SignalRequest(lease))
-    service.patch(world.ports, "s", SettingsPatch({"permits": 4}))
+    leases.signal(world.ports, "s", SignalRequest(lease))
+    settings.patch(world.ports, "s", SettingsPatch({"permits": 4}))
     with replaced(grants_page_max=2):
         for _ in range(3):
             tasks.admit(world.ports, "s")
@@ -101,9 +102,9 @@ def test_a_wait_repeated_for_a_later_semaphore_of_the_name_has_no_early_place(wo
     world.hold()
     world.wait("a")
     sweep.delete(world.ports, "s")
-    service.put(world.ports, "s", SemaphoreSettings(1, 60))
+    settings.put(world.ports, "s", SemaphoreSettings(1, 60))
     lease = world.hold()
     for id_ in ("b", "a"):
         world.wait(id_)
-    service.signal(world.ports, "s", SignalRequest(lease))
+    leases.signal(world.ports, "s", SignalRequest(lease))
     assert world.granted() == ["b"]

@@ -6,7 +6,7 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, DocumentEvent, Put, Query
 from signalbox.standings import tasks
-from signalbox.standings.model.tallies import Value
+from signalbox.standings.model.exact_sums import Value
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.service import reads, yokes
 from tests.unit.operations_platform import OperationsPlatform

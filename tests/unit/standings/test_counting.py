@@ -16,7 +16,7 @@ from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.aggregates import Standing
 from signalbox.standings.model.declarations import Declaration, Threshold
-from signalbox.standings.model.tallies import UNIT, Tally, number_of, units_of
+from signalbox.standings.model.exact_sums import UNIT, Tally, number_of, units_of
 from signalbox.standings.model.yokes import RESERVED, StandingKey, YokeKey
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service import declarations, ranks, reads, yokes

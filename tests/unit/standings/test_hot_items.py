@@ -10,7 +10,7 @@ import pytest
 
 from signalbox.core.ports import Put, Snapshot
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.tallies import Value
+from signalbox.standings.model.exact_sums import Value
 from signalbox.standings.model.yokes import COUNTED, YOKES, StandingKey, Yoke, YokeKey
 from signalbox.standings.service import reads
 from tests.unit.standings.virtual_time import VirtualTime

@@ -14,8 +14,8 @@ from signalbox.standings.limits import LIMITS
 from signalbox.standings.machine import LoadedStanding, Visit, Visits, WalkedPages
 from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
 from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
+from signalbox.standings.model.exact_sums import ZERO, Tally
 from signalbox.standings.model.recounts import Move, Place, Recount
-from signalbox.standings.model.tallies import ZERO, Tally
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey
 from signalbox.standings.storage import AdjustmentsPage
 from signalbox.testing.replaced_limits import replaced

@@ -6,7 +6,7 @@ import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service
+from signalbox.semaphores.service import leases, waits
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.functions.test_functions import _away
@@ -99,7 +99,7 @@ def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
     wait(press.call(sheet="a", after=1), release_on_failure=True)
     task = harness.take("stamp")
     with monkeypatch.context() as patch:
-        patch.setattr(service, "release", _away)
+        patch.setattr(leases, "release", _away)
         assert harness.deliver_task(task).status == 503
     assert harness.deliver_task(task, executions=1).status == 204
     assert sheets() == [("a", 1)], "the attempt that waits is the next"
@@ -118,7 +118,7 @@ def test_if_it_cannot_wait_again_the_lease_is_kept_and_the_queue_retries(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(service, "wait", fail)
+        patch.setattr(waits, "wait", fail)
         assert harness.deliver_task(task).status == 500
     assert semaphore("press").acquire() is None
     assert harness.deliver_task(task, executions=1).status == 204

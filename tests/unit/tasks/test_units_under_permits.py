@@ -13,8 +13,8 @@ from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
-from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.service import settings, views
 from signalbox.tasks.machine.attempts import RetryLimits, with_unit
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
@@ -59,7 +59,7 @@ def shop(harness: Harness) -> Any:
 
 
 def free() -> int:
-    view = service.get(runtime.ports(), "printers")
+    view = views.get(runtime.ports(), "printers")
     return view.semaphore.free(view.now)
 
 
@@ -338,7 +338,7 @@ def test_a_unit_under_a_permit_costs_what_the_table_says() -> None:
 def total_of(name: str) -> Cost:
     """Return the cost of the deliveries of one unit of a batch."""
     harness = BatchHarness()
-    service.put(harness.ports, "printers", SemaphoreSettings(PERMITS, 60))
+    settings.put(harness.ports, "printers", SemaphoreSettings(PERMITS, 60))
     spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, semaphore=name)
     population.populate(harness.ports, "b", spec)
     run_batch_task(harness.ports, "expand", harness.tasks.pop(0).payload)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from weakref import WeakKeyDictionary
 
 from signalbox.adapters.settings import settings
-from signalbox.core.codec import JSON, Codec, codec_of
+from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import SCALARS
 from signalbox.core.limits import LIMITS as CORE_LIMITS

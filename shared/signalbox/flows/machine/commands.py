@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call
-from signalbox.core.codec import JSON, Codec, WrongValue, codec_of, decode
+from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, decode
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.json_types import type_errors
 from signalbox.core.lazy_dataclasses import dataclass

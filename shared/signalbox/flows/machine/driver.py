@@ -48,7 +48,7 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec import JSON, WrongValue, decode
+from signalbox.core.codec.json_forms import JSON, WrongValue, decode
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import copied

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.codec import JSON, Codec
+from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem
 from signalbox.flows.limits import LIMITS

@@ -21,7 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from signalbox.core.codec import JSON, WrongValue, encode_unannotated
+from signalbox.core.codec.annotations import encode_unannotated
+from signalbox.core.codec.json_forms import JSON, WrongValue
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import Problem

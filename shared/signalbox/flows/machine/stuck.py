@@ -9,7 +9,7 @@ import traceback
 from types import CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
-from signalbox.core.codec import JSON, Codec, WrongValue, encode
+from signalbox.core.codec.json_forms import JSON, Codec, WrongValue, encode
 from signalbox.core.flow_hooks import Awaited
 from signalbox.core.problems import BadArgument, LeaseEnded, Problem, TooLarge
 from signalbox.flows.limits import LIMITS

@@ -80,7 +80,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from signalbox.core.calls import Call
-from signalbox.core.codec import JSON, Codec
+from signalbox.core.codec.json_forms import JSON, Codec
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import GaveUp

@@ -44,9 +44,9 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import message_put, read_mailbox
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateWaitRequest
-from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import leases, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model import Attempt, Start
 from signalbox.tasks.service import runs
@@ -193,7 +193,7 @@ def _outcome_of_context(ports: Ports, context: Mapping[str, Any]) -> CallOutcome
     """
     if "lease" in context:
         granted = context["lease"]
-        claimed = semaphores.claim(ports, granted)
+        claimed = leases.claim(ports, granted)
         if claimed is None:
             return None
         lease = {"semaphore": claimed.semaphore, "id": claimed.id, "token": claimed.token}
@@ -216,8 +216,8 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     lane = {name: payload[name] for name in ("key", "priority") if name in payload}
     options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
     try:
-        if semaphores.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
-            raise _ended(name, permits, semaphores.get(ports, name).semaphore.permits)
+        if waits.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
+            raise _ended(name, permits, views.get(ports, name).semaphore.permits)
     except Problem as problem:
         _post_error(ports, payload, problem)
 
@@ -235,7 +235,7 @@ def _ended(name: str, needed: int, permits: int) -> Problem:
 def _cancel_wait(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Cancel the wait for a lock. If the wait is not known yet, it may still be granted, and its lease is released."""
     with suppress(NotFound):
-        semaphores.cancel(ports, payload["semaphore"], _child_id(payload), by_flow=True)
+        waits.cancel(ports, payload["semaphore"], _child_id(payload), by_flow=True)
 
 
 def _wait_for_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
@@ -262,7 +262,7 @@ def _cancel_rate(ports: Ports, payload: Mapping[str, Any]) -> None:
 def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     """Renew a lease, whichever delivery has claimed it. If it has ended, the error is the renewal's outcome."""
     try:
-        ends_at = semaphores.renew_granted(ports, payload["lease"], payload["lease_seconds"])
+        ends_at = leases.renew_granted(ports, payload["lease"], payload["lease_seconds"])
         if ends_at is None:
             raise LeaseEnded(f"The lease of {payload['lease']['semaphore']} had ended before it was renewed.")
     except Problem as problem:
@@ -273,7 +273,7 @@ def _renew_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
 
 def _release_lease(ports: Ports, payload: Mapping[str, Any]) -> None:
     with suppress(NotFound):
-        semaphores.release(ports, payload["lease"])
+        leases.release(ports, payload["lease"])
 
 
 def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:

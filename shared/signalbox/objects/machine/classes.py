@@ -30,7 +30,8 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from signalbox.core.calls import Call
-from signalbox.core.codec import Codec, WrongValue, codec_of, decode, encode, is_plain
+from signalbox.core.codec.annotations import codec_of
+from signalbox.core.codec.json_forms import Codec, WrongValue, decode, encode, is_plain
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import BadArgument, Problem, TooLarge, Unavailable

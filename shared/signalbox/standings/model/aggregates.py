@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any, Self
 
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.standings.model.exact_sums import UNIT, ZERO, Tally, Value, number_of, sortable
 from signalbox.standings.model.recounts import Move, Moves, Recount
-from signalbox.standings.model.tallies import UNIT, ZERO, Tally, Value, number_of, sortable
 from signalbox.standings.model.yokes import StandingKey, YokeKey
 
 

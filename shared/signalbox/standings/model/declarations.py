@@ -15,7 +15,7 @@ from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.tallies import units_of
+from signalbox.standings.model.exact_sums import units_of
 from signalbox.standings.model.yokes import RESERVED, StandingKey, Yoke, encode, fits, join
 from signalbox.standings.problems import BadStanding, NoStanding
 

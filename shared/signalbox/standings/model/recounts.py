@@ -15,7 +15,7 @@ from typing import Any, Self
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.standings.model.tallies import ZERO, Tally
+from signalbox.standings.model.exact_sums import ZERO, Tally
 
 Place = tuple[datetime, str]
 """The position of a yoke in the walk of a recount: its create time and its id."""

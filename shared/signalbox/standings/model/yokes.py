@@ -20,7 +20,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
 from signalbox.core.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.tallies import DECIMALS, VALUE_MAX, Value, units_of
+from signalbox.standings.model.exact_sums import DECIMALS, VALUE_MAX, Value, units_of
 
 YOKES = "yokes"
 

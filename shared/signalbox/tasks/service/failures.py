@@ -16,7 +16,7 @@ from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, 
 from signalbox.core.problems import GaveUp, NotFound, Problem
 from signalbox.core.queries import Field, Order
 from signalbox.critical_sections import service as critical_sections
-from signalbox.semaphores import service as semaphores
+from signalbox.semaphores.service import waits
 from signalbox.tasks.limits import LIMITS
 from signalbox.tasks.machine.failures import (
     check_repeatable,
@@ -133,7 +133,7 @@ def retry(ports: Ports, id_: str) -> None:
     failure = check_repeatable(_failure(read))
     wait, section_call = retry_wait(failure), retry_section_call(failure)
     if wait and _is_failed(read[0]):
-        semaphores.wait(ports, *wait)
+        waits.wait(ports, *wait)
     if section_call and _is_failed(read[0]):
         critical_sections.call(ports, *section_call)
 

@@ -40,12 +40,12 @@ from signalbox.core.times import rfc3339
 from signalbox.critical_sections import service as critical_sections
 from signalbox.critical_sections.model import SectionRun
 from signalbox.rates import service as rates
-from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.model.semaphore import waiter_path
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.failures import explained, text_of
 from signalbox.tasks.machine.permit_release import is_released_at_once, is_released_on_return, may_wait_again
@@ -153,16 +153,16 @@ def gave_up(ports: Ports, attempt: Attempt, retry_limits: RetryLimits) -> GaveUp
 def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], object]) -> None:
     granted = attempt.context["lease"]
     if attempt.is_repeated and is_resumed(ports, granted):
-        semaphores.release(ports, granted)  # the delivery that made the next wait may have ended before its release
+        leases.release(ports, granted)  # the delivery that made the next wait may have ended before its release
         return
-    claimed = semaphores.claim(ports, granted)
+    claimed = leases.claim(ports, granted)
     if claimed is None:
         ports.log.info("lease lost, task dropped", semaphore=granted["semaphore"], lease=granted["id"])
         return
     with _kept_or_released(ports, claimed):
         returned = run_or_wait_again(ports, attempt, claimed, code)
     if returned and is_released_on_return(granted):
-        semaphores.release(ports, claimed)
+        leases.release(ports, claimed)
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _kept_or_released(ports: Ports, lease: Lease, **named: object) -> Iterator[N
         yield
     except Exception as error:
         if is_released_at_once(error):
-            semaphores.release(ports, lease)
+            leases.release(ports, lease)
             raise
         ends_at = rfc3339(lease.ends_at)
         ports.log.info("lease kept for the retry", semaphore=lease.semaphore, lease=lease.id, ends_at=ends_at, **named)
@@ -200,7 +200,7 @@ def run_or_wait_again(ports: Ports, attempt: Attempt, lease: Lease, code: Callab
         if not _wait_again(ports, attempt):
             raise
         ports.log.error("attempt failed, permit released", semaphore=lease.semaphore, lease=lease.id, exception=error)
-        semaphores.release(ports, lease)
+        leases.release(ports, lease)
         return False
     return True
 
@@ -208,7 +208,7 @@ def run_or_wait_again(ports: Ports, attempt: Attempt, lease: Lease, code: Callab
 def _wait_again(ports: Ports, attempt: Attempt) -> bool:
     """Make the wait for the next attempt; return False if that is impossible, or if its outcome is unknown."""
     try:
-        semaphores.wait(ports, attempt.context["lease"]["semaphore"], next_wait(attempt))
+        waits.wait(ports, attempt.context["lease"]["semaphore"], next_wait(attempt))
     except (Problem, Unavailable):
         return False
     return True
@@ -265,7 +265,7 @@ def _run_unit_with_lease(
 ) -> None:
     """Run a unit under its lease, and release it. If the lease is lost, the unit waits for a permit again."""
     granted = attempt.context["lease"]
-    claimed = semaphores.claim(ports, granted)
+    claimed = leases.claim(ports, granted)
     if claimed is None:
         lost = {"semaphore": granted["semaphore"], "lease": granted["id"]}
         ports.log.info("lease lost, unit waits again", **lost, batch=unit.batch, index=unit.index)
@@ -281,7 +281,7 @@ def _run_unit_with_lease(
 def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: WaitRequest) -> WaitAnswer | None:
     """Make a unit's wait, whose grant runs the unit. If it is refused, record the unit as failed and return None."""
     try:
-        answer = semaphores.wait(ports, semaphore, request)
+        answer = waits.wait(ports, semaphore, request)
     except Problem as problem:
         _fail(ports, unit, problem.detail)
         return None
@@ -291,7 +291,7 @@ def _wait_for_permit(ports: Ports, unit: PlacedUnit, semaphore: str, request: Wa
 
 def _release(ports: Ports, lease: Lease | Mapping[str, Any]) -> None:
     with suppress(NoSemaphore):  # it was deleted while the unit ran
-        semaphores.release(ports, lease)
+        leases.release(ports, lease)
 
 
 def _fail(ports: Ports, unit: PlacedUnit, detail: str) -> None:

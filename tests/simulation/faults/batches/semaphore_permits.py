@@ -9,9 +9,9 @@ from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.requests import BatchSpec
 from signalbox.core.effects import Json
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service as semaphores
 from signalbox.semaphores.model.leases import Lease
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import leases
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from tests.simulation.faults.batches.planting import in_batches
@@ -41,7 +41,7 @@ def _run_at_once(ports: Ports, attempt: Attempt, unit: PlacedUnit, code: Callabl
 
 def _dropped_when_lost(ports: Ports, attempt: Attempt, unit: PlacedUnit, code: Callable[[], Json | BatchSpec]) -> None:
     """A unit whose lease is lost is dropped, as a continuation is."""
-    claimed = semaphores.claim(ports, attempt.context["lease"])
+    claimed = leases.claim(ports, attempt.context["lease"])
     if claimed is not None:
         run_unit(ports, unit, code)
         runs._release(ports, claimed)

@@ -19,12 +19,13 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Query
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, sweep
+from signalbox.semaphores import sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits, resumed, with_unit
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
@@ -69,10 +70,10 @@ class Permits:
         self._again = Random(f"semaphore again {seed}")
         self._running: dict[tuple[str, int], PlacedUnit] = {}
         self.lease_ended_by_hand = False
-        service.put(self._world.reliable_ports(), NAME, SemaphoreSettings(permits, LEASE_SECONDS))
+        settings.put(self._world.reliable_ports(), NAME, SemaphoreSettings(permits, LEASE_SECONDS))
         if self._random.random() < HELD_RATE:
             held = WaitRequest("another task", lease_seconds=HELD_SECONDS, permits=permits)
-            service.wait(self._world.reliable_ports(), NAME, held)
+            waits.wait(self._world.reliable_ports(), NAME, held)
         self._world.task_handlers["semaphore_admit"] = _admit
         self._world.task_handlers["another"] = _run_another
 
@@ -114,9 +115,9 @@ class Permits:
         self.lease_ended_by_hand = True
 
         def act() -> None:
-            for lease in service.get(self._world.ports, NAME).semaphore.leases[:1]:
+            for lease in views.get(self._world.ports, NAME).semaphore.leases[:1]:
                 granted = {"semaphore": NAME, "id": lease_id(lease.id, lease.grant)}
-                service.release(self._world.ports, granted)
+                leases.release(self._world.ports, granted)
 
         self._later("ends a lease", act)
 
@@ -124,9 +125,9 @@ class Permits:
         self.lease_ended_by_hand = True
 
         def act() -> None:
-            for waiter in (service.get(self._world.ports, NAME).waiters or ())[:1]:
+            for waiter in (views.get(self._world.ports, NAME).waiters or ())[:1]:
                 REACHED[UNITS_FAILED_BY_HAND] += 1
-                service.cancel(self._world.ports, NAME, waiter.id)
+                waits.cancel(self._world.ports, NAME, waiter.id)
 
         self._later("cancels a wait", act)
 
@@ -139,10 +140,10 @@ class Permits:
         self.lease_ended_by_hand = True
 
         def act() -> None:
-            if service.get(self._world.ports, NAME).waiters:
+            if views.get(self._world.ports, NAME).waiters:
                 REACHED[SEMAPHORES_AGAIN] += 1
                 sweep.delete(replace(self._world.ports, queue=Refusing()), NAME)
-                service.put(self._world.ports, NAME, SemaphoreSettings(self._permits, LEASE_SECONDS))
+                settings.put(self._world.ports, NAME, SemaphoreSettings(self._permits, LEASE_SECONDS))
                 self._use()
 
         self._later("deletes the semaphore and creates it again", act)
@@ -150,10 +151,10 @@ class Permits:
     def _use(self) -> None:
         """Hold all permits, have another task wait for one, and release them: an admit run reads the wait queue."""
         held = WaitRequest("another task, later", lease_seconds=HELD_SECONDS, permits=self._permits)
-        answer = service.wait(self._world.ports, NAME, held)
-        service.wait(self._world.ports, NAME, WaitRequest("a third task", Call("another", "task", {})))
+        answer = waits.wait(self._world.ports, NAME, held)
+        waits.wait(self._world.ports, NAME, WaitRequest("a third task", Call("another", "task", {})))
         if answer.lease is not None:
-            service.release(self._world.ports, answer.lease)
+            leases.release(self._world.ports, answer.lease)
 
     def _later(self, what: str, act: Callable[[], None]) -> None:
         steps = self._random.randint(0, STEPS_MAX)
@@ -192,9 +193,9 @@ def deliver(ports: Ports, effect: Effect, deliveries: int, code: runs.Code, is_l
 
 
 def _run_another(ports: Ports, effect: Effect) -> None:
-    claimed = service.claim(ports, effect.context["lease"])
+    claimed = leases.claim(ports, effect.context["lease"])
     if claimed is not None:
-        service.release(ports, claimed)
+        leases.release(ports, claimed)
 
 
 def _admit(ports: Ports, effect: Effect) -> None:

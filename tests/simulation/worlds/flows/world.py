@@ -25,9 +25,9 @@ from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.semaphores import service
 from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.service import settings
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE, STEP_FAILS_RATE, FaultRates
 from tests.simulation.reached_counts import BEGUN_AGAIN, FLOWS_STUCK, LOCKS_AGAIN, REACHED, UPGRADED
@@ -197,7 +197,7 @@ class FlowsWorld:
         if self.purged:
             self.acts.insert(min(len(self.acts), 2), Act("purge", self._purge))
         self.rest = FlowsAtRest(self.world.store, self.history, self.code, kind is Kind.NESTED, self.purged)
-        service.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+        settings.put(self.world.reliable_ports(), SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
 
     def purge_often(self, times: int, random: Random) -> None:
         """Purge the queues so many times among the acts."""
@@ -217,7 +217,7 @@ class FlowsWorld:
         self.world.ports.clock.sleep(seconds)
         at_once = replace(self.world.reliable_ports(), queue=Refusing())
         semaphores_sweep.delete(at_once, SEMAPHORE)
-        service.put(at_once, SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
+        settings.put(at_once, SEMAPHORE, SemaphoreSettings(1, LEASE_SECONDS))
         REACHED[LOCKS_AGAIN] += 1
         return True
 

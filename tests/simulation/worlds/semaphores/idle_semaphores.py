@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
-from signalbox.semaphores import service
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import settings, waits
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,9 +33,9 @@ def crowd(world: World) -> None:
     world.task_handlers[FUNCTION] = lambda *_: None
     for number in range(CROWD):
         name = f"crowd-{number}"
-        service.put(ports, name, SemaphoreSettings(2, LIMITS.lease_seconds_max))
-        service.wait(ports, name, WaitRequest("holder"))
-        service.wait(ports, name, WaitRequest("head", Call(FUNCTION, "come", {}), permits=2))
+        settings.put(ports, name, SemaphoreSettings(2, LIMITS.lease_seconds_max))
+        waits.wait(ports, name, WaitRequest("holder"))
+        waits.wait(ports, name, WaitRequest("head", Call(FUNCTION, "come", {}), permits=2))
 
 
 def refusing_alarms(random: Random) -> Callable[[Effect], bool]:

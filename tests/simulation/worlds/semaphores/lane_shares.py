@@ -21,12 +21,13 @@ from signalbox.core import times
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Snapshot
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import LANES_SHARED, REACHED, SHARES_GRANTED
@@ -169,8 +170,8 @@ class SharesWorld:
         """Let the clients wait, release and come back; then nothing waits any more."""
         rounds = self.world.random.choice((0, 2))
         with replaced(grants_page_max=2, known_head_max=3, guarded_attempts_max=rounds, **LIMITS_OF_LANES):
-            settings = SemaphoreSettings(self.permits, LEASE_SECONDS, weights=self.weights)
-            service.put(self.world.reliable_ports(), NAME, settings)
+            wanted = SemaphoreSettings(self.permits, LEASE_SECONDS, weights=self.weights)
+            settings.put(self.world.reliable_ports(), NAME, wanted)
             for number, client in enumerate((*self.pauses, *self.pauses)):
                 self._start_later(client, number * STAGGER_SECONDS, f"start {number}")
             self.world.run([])
@@ -189,7 +190,7 @@ class SharesWorld:
         request = WaitRequest(id_, call, permits=self.several[client], key=key, priority=priority)
 
         def work() -> None:
-            if service.wait(self.world.ports, NAME, request).waiting:
+            if waits.wait(self.world.ports, NAME, request).waiting:
                 self.answered[id_] = times.microseconds(self.world.now())
 
         self.world.start(id_, work)
@@ -203,7 +204,7 @@ class SharesWorld:
 
     def _continue(self, ports: Ports, effect: Effect) -> None:
         """Hold the permit for a moment; wait again before or after it is released."""
-        lease = service.claim(ports, effect.context["lease"])
+        lease = leases.claim(ports, effect.context["lease"])
         if lease is None:
             return
         self.done.add(effect.payload["id"])
@@ -212,7 +213,7 @@ class SharesWorld:
         if pause == 0:
             self._start(client)
         ports.clock.sleep(0.1)
-        service.release(ports, lease)
+        leases.release(ports, lease)
         if pause:
             self._start_later(client, pause, f"again {effect.payload['id']}")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Ports
-from signalbox.semaphores import service
 from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service import waits
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,7 +28,7 @@ def abandon(world: World, name: str, sweep: Callable[[Ports], None], random: Ran
     left, world.fault_rates.left = world.fault_rates.left, 0
     handler, world.task_handlers["user"] = world.task_handlers["user"], lambda *_: None
     for id_ in IDS[: random.randint(1, len(IDS))]:
-        service.wait(world.reliable_ports(), name, WaitRequest(id_, Call("user", "continue", {"id": id_})))
+        waits.wait(world.reliable_ports(), name, WaitRequest(id_, Call("user", "continue", {"id": id_})))
         world.run()
         for _ in range(random.choice(WEEKS)):
             world.pass_time(7 * 24 * 3_600)

@@ -23,11 +23,12 @@ from signalbox.adapters import waiting_requests
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores import service, tasks
-from signalbox.semaphores.http import acquire_in_turn
+from signalbox.semaphores import tasks
+from signalbox.semaphores.http.permits import acquire_in_turn
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
 from signalbox.semaphores.model.waiters import WaitAnswer
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, views
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation import processes
 from tests.simulation.fault_rates import FaultRates
@@ -125,12 +126,12 @@ class AcquiresWorld:
         event = mock.patch.object(waiting_requests, "Event", partial(StepEvent, world))
         paces = mock.patch.object(processes, "PACES", EQUAL_PACES if self.calm else processes.PACES)
         with event, mock.patch.object(waiting_requests, "time", monotonic), paces, replaced(**LIMITS):
-            service.put(world.reliable_ports(), NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
+            settings.put(world.reliable_ports(), NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
             world.run([partial(self._request, f"c{number}") for number in range(random.randint(*CLIENTS))])
         if left := [lines._lines for lines in self.lines if lines._lines]:
             raise Violation(f"no request is left, and lines have {left}")
         world.pass_time(LEASE_SECONDS)
-        if service.get(world.reliable_ports(), NAME).free != self.permits:
+        if views.get(world.reliable_ports(), NAME).free != self.permits:
             raise Violation("permits do not come back")
 
     # --- clients ---
@@ -159,7 +160,7 @@ class AcquiresWorld:
         if answer.lease and self.world.random.random() >= GONE_RATE:
             self.ports.clock.sleep(self.world.random.choice(HOLDS_SECONDS))
             with suppress(Unavailable):
-                service.signal(self.ports, NAME, SignalRequest(answer.lease.id, f"{id_}.{number}"))
+                leases.signal(self.ports, NAME, SignalRequest(answer.lease.id, f"{id_}.{number}"))
 
     # --- what must hold ---
 

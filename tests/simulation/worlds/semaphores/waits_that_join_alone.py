@@ -15,8 +15,9 @@ from random import Random
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
-from signalbox.semaphores import service, tasks
+from signalbox.semaphores import tasks
 from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.world import Violation, World
@@ -58,11 +59,11 @@ class JoiningWorld:
     def run(self) -> None:
         """Hold all permits and start some waits; then signal while others join."""
         ports = self.world.reliable_ports()
-        service.put(ports, NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
-        held = service.wait(ports, NAME, WaitRequest("holder", permits=self.permits)).lease
+        settings.put(ports, NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
+        held = waits.wait(ports, NAME, WaitRequest("holder", permits=self.permits)).lease
         assert held is not None, "all permits are free"
         for index in range(self.waiting):
-            service.wait(ports, NAME, _waiting(f"first{index}"))
+            waits.wait(ports, NAME, _waiting(f"first{index}"))
         others = [f"other{index}" for index in range(self.permits - self.waiting)]
         acts = [*(self._start(id_) for id_ in others), lambda: self._start_signal(held.id)]
         self.world.random.shuffle(acts)
@@ -73,14 +74,14 @@ class JoiningWorld:
 
     def _start(self, id_: str) -> Callable[[], None]:
         def work() -> None:
-            service.wait(self.world.ports, NAME, _waiting(id_))
+            waits.wait(self.world.ports, NAME, _waiting(id_))
             self.answered_at[id_] = self.world.now()
 
         return lambda: self.world.start(id_, work)
 
     def _start_signal(self, lease: str) -> None:
         def work() -> None:
-            service.signal(self.world.ports, NAME, SignalRequest(lease))
+            leases.signal(self.world.ports, NAME, SignalRequest(lease))
             self.answered_at["signal"] = self.world.now()
 
         self.world.start("signal", work)
@@ -102,10 +103,10 @@ class DepartingWorld(JoiningWorld):
     def run(self) -> None:
         """Cancel the head while one of the permits is released."""
         ports = self.world.reliable_ports()
-        service.put(ports, NAME, SemaphoreSettings(2, LEASE_SECONDS))
-        held = [service.wait(ports, NAME, WaitRequest(id_)).lease for id_ in ("a", "b")]
-        service.wait(ports, NAME, _waiting("head", permits=2))
-        service.wait(ports, NAME, _waiting("next"))
+        settings.put(ports, NAME, SemaphoreSettings(2, LEASE_SECONDS))
+        held = [waits.wait(ports, NAME, WaitRequest(id_)).lease for id_ in ("a", "b")]
+        waits.wait(ports, NAME, _waiting("head", permits=2))
+        waits.wait(ports, NAME, _waiting("next"))
         assert held[0] is not None, "a permit is free"
         lease = held[0].id
         acts = [lambda: self._start_signal(lease), self._start_cancel]
@@ -115,7 +116,7 @@ class DepartingWorld(JoiningWorld):
 
     def _start_cancel(self) -> None:
         def work() -> None:
-            service.cancel(self.world.ports, NAME, "head")
+            waits.cancel(self.world.ports, NAME, "head")
             self.answered_at["next"] = self.world.now()
 
         self.world.start("cancel", work)

@@ -19,13 +19,14 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
-from signalbox.semaphores import service, sweep, tasks
+from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.manual_clock import budget_of
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
@@ -261,7 +262,7 @@ class SemaphoresWorld:
             **self.silence,
             **LIMITS_OF_LANES,
         ):
-            service.put(self.world.reliable_ports(), NAME, self.settings)
+            settings.put(self.world.reliable_ports(), NAME, self.settings)
             if self.crowded:
                 crowd(self.world)
                 self.world.queue.refuses = refusing_alarms(Random(f"refusals {self.seed}"))
@@ -371,7 +372,7 @@ class SemaphoresWorld:
         def work() -> None:
             self.cancelling.add(id_)
             with suppress(NotFound):
-                if service.cancel(self.world.ports, NAME, id_):
+                if waits.cancel(self.world.ports, NAME, id_):
                     self.cancelled.add(id_)
 
         return self._later(lambda: self._persistently(f"cancel {id_}", work))
@@ -405,7 +406,7 @@ class SemaphoresWorld:
                 self.world.start(f"operator {lease}", lambda: self._signal_again(lease, "the operator's"))
             self.signalled.add(lease)
             signal = SignalRequest(lease, f"signal of {lease}")
-            self._check_released(lease, service.signal(self.world.ports, NAME, signal))
+            self._check_released(lease, leases.signal(self.world.ports, NAME, signal))
             if self.doubting:
                 self._renew(lease)
                 self._signal_again(lease, "the second")
@@ -420,7 +421,7 @@ class SemaphoresWorld:
             ports = replace(ports, store=late)
         self.extended_late.discard(lease)
         began = self.world.now()
-        ends_at = service.renew(ports, NAME, RenewRequest(lease))
+        ends_at = leases.renew(ports, NAME, RenewRequest(lease))
         if ends_at is not None and self._had_ended(lease, began):
             raise Violation(f"{lease} had ended when its renewal began, and its holder is answered that it is held")
         if ends_at is not None and lease in self.extended_late:
@@ -429,7 +430,7 @@ class SemaphoresWorld:
     def _wait(self, request: WaitRequest) -> WaitAnswer:
         """Wait, and check that a lease which the answer names was not over when the call began."""
         began = self.world.now()
-        answer = service.wait(self.world.ports, NAME, request)
+        answer = waits.wait(self.world.ports, NAME, request)
         if answer.lease is None:
             return answer
         ends_at = self.ends.get(parse_lease_id(answer.lease.id), answer.lease.ends_at)
@@ -446,7 +447,7 @@ class SemaphoresWorld:
         """Signal a lease that its holder signals, or has signalled."""
         self._hold()
         request = SignalRequest(lease, f"{operation} signal of {lease}")
-        self._note_released(lease, operation, service.signal(self.world.ports, NAME, request))
+        self._note_released(lease, operation, leases.signal(self.world.ports, NAME, request))
 
     def _note_released(self, lease: str, operation: str, released: bool) -> None:
         """Check that one signal at most is answered that it released a lease; a repeat of it is answered the same."""
@@ -458,7 +459,7 @@ class SemaphoresWorld:
 
         def work() -> None:
             with suppress(NotFound):
-                service.patch(self.world.ports, NAME, SettingsPatch({"permits": permits}))
+                settings.patch(self.world.ports, NAME, SettingsPatch({"permits": permits}))
 
         return self._later(lambda: self._persistently(f"patch to {permits}", work))
 
@@ -468,7 +469,7 @@ class SemaphoresWorld:
         def work() -> None:
             self.world.ports.clock.sleep(self.world.random.choice((0.0, 0.5, 3.0)))
             with suppress(NotFound):
-                service.pause_grants(self.world.ports, NAME)
+                settings.pause_grants(self.world.ports, NAME)
 
         self._persistently("pause", work)
 
@@ -476,7 +477,7 @@ class SemaphoresWorld:
         def work() -> None:
             self.world.ports.clock.sleep(self.world.random.choice((0.0, 1.0, 5.0)))
             with suppress(NotFound):
-                service.resume_grants(self.world.ports, NAME)
+                settings.resume_grants(self.world.ports, NAME)
 
         self._persistently("resume", work)
 
@@ -486,7 +487,7 @@ class SemaphoresWorld:
         def work() -> None:
             with suppress(NotFound):
                 sweep.delete(self.world.ports, NAME)
-            service.put(self.world.ports, NAME, self.settings)
+            settings.put(self.world.ports, NAME, self.settings)
 
         self._persistently("rebirth", work)
 
@@ -513,7 +514,7 @@ class SemaphoresWorld:
             return
         given = effect.context["lease"]
         began, cancelled = self.world.now(), id_ in self.cancelled
-        lease = service.claim(ports, given)
+        lease = leases.claim(ports, given)
         if lease is None:
             return
         if cancelled and not self.recreated:
@@ -525,7 +526,7 @@ class SemaphoresWorld:
         if id_ in self.forgetting:
             return
         self.signalled.add(lease.id)
-        self._check_released(lease.id, service.release(ports, lease))
+        self._check_released(lease.id, leases.release(ports, lease))
         if self.doubting:
             self._renew(lease.id)
             self._signal_again(lease.id, "the second")

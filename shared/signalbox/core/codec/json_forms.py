@@ -1,4 +1,4 @@
-"""Values of annotated types as JSON: arguments, results, events and the state of objects.
+"""Each kind of type, and its form in JSON: how its values are written and read.
 
     JSON itself            None, bool, int, float, str, list, dict, Literal and unions of them: checked, and unchanged
     datetime, date         text (RFC 3339); a datetime has a time zone, and is written in UTC
@@ -9,34 +9,26 @@
     dataclass, TypedDict   an object, by the names of its fields
     pydantic model         what the model itself writes and accepts
 
-A type is compiled once. Most are JSON themselves (`codec_of` returns None for them), and cost no more than their check.
-A union is refused if JSON does not say which member a value is of, for instance ``datetime | str``.
-
 What arrives from a caller is checked strictly: a field that a dataclass does not have may be a misspelt one. What the
 kit has stored is read leniently, so that code may lose a field (`stored`).
 """
 
 import base64
-import dataclasses
 import json
 import re
-import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from signalbox.core.effects import Json
-from signalbox.core.json_types import SCALARS, copied, is_json_type, is_union, json_kinds, type_errors, type_name
-from signalbox.core.problems import BadArgument, Problem
+from signalbox.core.json_types import SCALARS, copied, json_kinds, type_errors, type_name
+from signalbox.core.problems import Problem
 from signalbox.core.times import rfc3339
-
-T = TypeVar("T")
 
 _TEXT: frozenset[type] = frozenset({str})
 _LIST: frozenset[type] = frozenset({list})
@@ -62,25 +54,9 @@ class Codec(Protocol):
         ...
 
 
-def codec_of(annotation: Any, what: str) -> Codec:
-    """Return the codec of a type.
-
-    Raises `TypeError` for a type that has none, saying `what` is annotated with it and what to write instead.
-    """
-    if (known := _codecs.get(annotation)) is not None:
-        return known
-    building: dict[Any, Codec] = {}
-    try:
-        codec = _build(annotation, what, building)
-    except RecursionError:
-        raise TypeError(f"{what} is annotated with {annotation!r}, which contains itself: write a dataclass") from None
-    _codecs.update(building)
-    return codec
-
-
 def is_plain(codec: Codec) -> bool:
     """Return whether values of the type are JSON themselves."""
-    return isinstance(codec, _Plain)
+    return isinstance(codec, Plain)
 
 
 def encode(codec: Codec, value: Any, at: str) -> Any:
@@ -102,58 +78,12 @@ def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
         raise WrongValue(f"{at} is nested too deeply") from None
 
 
-def encode_unannotated(value: Any, at: str) -> Json:
-    """Return a value as JSON by its own type, where its receiver has the annotation. Raises `WrongValue`."""
-    try:
-        written: Json = _by_own_type(value, at)
-    except RecursionError:
-        raise WrongValue(f"{at} is nested too deeply") from None
-    return written
-
-
-def _by_own_type(value: Any, at: str) -> Any:
-    kind = type(value)
-    if kind is str or kind is int:
-        return value
-    if kind in (list, tuple):
-        return [_by_own_type(item, f"{at}[{index}]") for index, item in enumerate(value)]
-    if kind in (set, frozenset):
-        return _sorted([_by_own_type(item, at) for item in value])
-    if kind is dict:
-        return {_own_key(name, at): _by_own_type(item, f"{at}.{name}") for name, item in value.items()}
-    try:
-        codec = JSON if kind in SCALARS else codec_of(datetime if isinstance(value, datetime) else kind, at)
-    except TypeError as error:
-        raise WrongValue(str(error)) from error
-    return codec.encode(value, at)
-
-
-def _own_key(name: Any, at: str) -> str:
-    key = _by_own_type(name, at)
-    if not isinstance(key, str):
-        raise WrongValue(f"{at} has the key {name!r}, which is not a str")
-    return key
-
-
-def parse(value: Any, kind: type[T]) -> T:
-    """Return JSON as a value of a type: a dataclass, an enum, a datetime and so on.
-
-    It is for values that arrive without a type, such as the result in an `Outcome`. Raises `BadArgument` naming the
-    place of a wrong value, `TypeError` for a type that arguments and results cannot have.
-    """
-    try:
-        parsed: T = decode(codec_of(kind, "the type"), value, "value")
-    except WrongValue as error:
-        raise BadArgument(f"{error}.", field="value") from error
-    return parsed
-
-
 def _check(value: Any, annotation: Any, at: str) -> None:
     if (error := next(type_errors(value, annotation, at), None)) is not None:
         raise WrongValue(error)
 
 
-class _Plain:
+class Plain:
     """A type whose values are JSON themselves."""
 
     def __init__(self, annotation: Any) -> None:
@@ -172,14 +102,14 @@ class _Plain:
         return copied(value) if type(value) in (list, dict) else value
 
 
-JSON: Final[Codec] = _Plain(Any)
+JSON: Final[Codec] = Plain(Any)
 """The codec of any JSON: what is not annotated."""
 
 
 # --- single values ---
 
 
-class _Text:
+class Text:
     """A type whose values are texts in JSON. `form` describes the text, which `pattern` matches."""
 
     kinds = _TEXT
@@ -236,20 +166,20 @@ def _read_bytes(text: str) -> bytes:
 
 
 _DAY = r"\d{4}-\d\d-\d\d"
-_TEXTS: Final[Mapping[type, _Text]] = {
-    datetime: _Text(
+TEXTS: Final[Mapping[type, Text]] = {
+    datetime: Text(
         datetime,
         "a time such as 2026-01-31T09:30:00Z",
         rf"{_DAY}[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
         _write_datetime,
         lambda text: datetime.fromisoformat(text.upper()),
     ),
-    date: _Text(date, "a date such as 2026-01-31", _DAY, date.isoformat, date.fromisoformat),
-    UUID: _Text(UUID, "a UUID", r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", str, UUID),
-    Decimal: _Text(
+    date: Text(date, "a date such as 2026-01-31", _DAY, date.isoformat, date.fromisoformat),
+    UUID: Text(UUID, "a UUID", r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", str, UUID),
+    Decimal: Text(
         Decimal, 'a decimal number as text, such as "9.90"', r"-?\d+(\.\d+)?([Ee][+-]?\d{1,6})?", str, Decimal
     ),
-    bytes: _Text(
+    bytes: Text(
         bytes,
         "base64url",
         r"[A-Za-z0-9_-]*={0,2}",
@@ -259,7 +189,7 @@ _TEXTS: Final[Mapping[type, _Text]] = {
 }
 
 
-class _Member:
+class Member:
     """An enum: the value of the member."""
 
     def __init__(self, kind: type[Enum]) -> None:
@@ -282,7 +212,7 @@ class _Member:
 # --- several values ---
 
 
-class _Items:
+class Items:
     """A list, a set or a tuple of any length: a list in JSON."""
 
     kinds = _LIST
@@ -295,7 +225,7 @@ class _Items:
         if type(value) is not self._kind:
             raise WrongValue(f"{at} must be {self._kind.__name__}, not {type_name(type(value))}")
         items = [self._item.encode(item, f"{at}[{index}]") for index, item in enumerate(value)]
-        return _sorted(items) if self._kind in (set, frozenset) else items
+        return sorted_items(items) if self._kind in (set, frozenset) else items
 
     def decode(self, value: Any, at: str, stored: bool) -> Any:
         if type(value) is not list:
@@ -303,12 +233,12 @@ class _Items:
         return self._kind(self._item.decode(item, f"{at}[{index}]", stored) for index, item in enumerate(value))
 
 
-def _sorted(items: list[Any]) -> list[Any]:
+def sorted_items(items: list[Any]) -> list[Any]:
     """Return the items of a set in an order that is the same in every process."""
     return sorted(items, key=json.dumps)
 
 
-class _Tuple:
+class Tuple:
     """A tuple with a type for each item: a list in JSON."""
 
     kinds = _LIST
@@ -332,7 +262,7 @@ class _Tuple:
         return enumerate(zip(self._items, value, strict=True))
 
 
-class _Map:
+class Map:
     """A dict: an object in JSON. Its keys are texts there."""
 
     kinds = _OBJECT
@@ -357,7 +287,7 @@ class _Map:
         }
 
 
-class _Record:
+class Record:
     """A dataclass or a TypedDict: an object in JSON, by the names of its fields, which `filled` sets."""
 
     kinds = _OBJECT
@@ -410,7 +340,7 @@ def _text(error: Exception) -> str:
     return (error.detail if isinstance(error, Problem) else str(error)).rstrip(".") or type(error).__name__
 
 
-class _Model:
+class Model:
     """A pydantic model: its own configuration says what it writes and accepts."""
 
     kinds = _OBJECT
@@ -442,7 +372,7 @@ def _text_of_model(error: Exception, at: str) -> str:
     return f"{at}{place}: {first['msg']}"
 
 
-class _AnyOf:
+class AnyOf:
     """A union: the JSON says which member a value is of, by its kind or by a field of `tags` that is a `Literal`."""
 
     def __init__(self, annotation: Any, members: list[Codec], tags: frozenset[str]) -> None:
@@ -458,7 +388,7 @@ class _AnyOf:
 
     def _may_be(self, member: Codec, value: Any) -> bool:
         """Return whether an object has the tags of a member."""
-        tags = member.tags if isinstance(member, _Record) else {}
+        tags = member.tags if isinstance(member, Record) else {}
         return all(_has(value, name, tags[name]) for name in self._tags & tags.keys())
 
     def _first(self, attempts: list[Callable[[], Any]], value: Any, at: str) -> Any:
@@ -478,184 +408,3 @@ class _AnyOf:
 
 def _has(value: dict[str, Any], name: str, options: frozenset[Any]) -> bool:
     return type(value.get(name)) in SCALARS and (type(value.get(name)), value.get(name)) in options
-
-
-# --- compiled types ---
-
-
-class _NoCodec(TypeError):
-    """A type has no codec."""
-
-
-_codecs: dict[Any, Codec] = {}
-"""The codecs of the types that were used, by annotation."""
-
-_ADVICE: Final[Mapping[Any, str]] = {
-    time: "write a `str`",
-    timedelta: "write the seconds as a `float`",
-    complex: "write two `float`",
-    bytearray: "write `bytes`",
-}
-
-
-def _build(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    """Return the codec of a type. One that contains itself is already in `building`."""
-    known = _codecs.get(annotation) or building.get(annotation)
-    if known is None:
-        known = building[annotation] = _new(annotation, what, building)
-    return known
-
-
-def _new(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if is_json_type(annotation):
-        return _Plain(annotation)
-    if annotation in _TEXTS:
-        return _TEXTS[annotation]
-    if isinstance(annotation, typing.NewType):
-        return _build(annotation.__supertype__, what, building)
-    if hasattr(annotation, "__value__"):  # type X = …
-        return _build(annotation.__value__, what, building)
-    if origin is typing.Annotated:
-        return _build(inner[0], what, building)
-    if is_union(annotation):
-        return _union(annotation, what, building)
-    if origin is tuple and inner[1:] != (...,):
-        return _Tuple(tuple(_build(part, f"{what}, item {index}", building) for index, part in enumerate(inner)))
-    if annotation is tuple or origin in (list, tuple, set, frozenset):
-        return _items(origin or annotation, inner[0] if inner else Any, what, building)
-    if origin is dict:
-        return _map(inner, what, building)
-    if isinstance(annotation, type):
-        return _class(annotation, what, building)
-    if dataclasses.is_dataclass(origin) or typing.is_typeddict(origin):
-        raise _generic(annotation, what)
-    raise _refused(annotation, what)
-
-
-def _items(kind: type, item: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    codec = _build(item, f"{what}, its items", building)
-    if kind in (set, frozenset) and (not codec.kinds <= SCALARS or isinstance(codec, _AnyOf)):
-        raise _NoCodec(f"{what}, a {kind.__name__} of {type_name(item)}, has no order in JSON: write a `list` of them")
-    return _Items(kind, codec)
-
-
-def _map(inner: tuple[Any, ...], what: str, building: dict[Any, Codec]) -> Codec:
-    key = _build(inner[0], f"{what}, its keys", building)
-    if key.kinds != _TEXT:
-        raise _NoCodec(f"{what} has keys of {type_name(inner[0])}, which are not texts in JSON: write `dict[str, …]`")
-    return _Map(key, _build(inner[1], f"{what}, its values", building))
-
-
-def _union(annotation: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    plain = tuple(member for member in get_args(annotation) if is_json_type(member))
-    members: list[Codec] = [_Plain(Union[plain])] if plain else []  # noqa: UP007  its members are known at run time
-    members += [_build(member, what, building) for member in get_args(annotation) if not is_json_type(member)]
-    tags: set[str] = set()
-    for number, codec in enumerate(members):
-        for other in members[:number]:
-            if (both := codec.kinds & other.kinds) and not (is_plain(codec) and is_plain(other)):
-                if not (found := _tags_of(codec, other)):
-                    raise _NoCodec(_ambiguous(annotation, what, both))
-                tags |= found
-    return _AnyOf(annotation, members, frozenset(tags))
-
-
-def _tags_of(one: Codec, other: Codec) -> set[str]:
-    """Return the fields whose values say which of two classes an object is of."""
-    if not isinstance(one, _Record) or not isinstance(other, _Record):
-        return set()
-    return {name for name in one.tags.keys() & other.tags.keys() if not one.tags[name] & other.tags[name]}
-
-
-def _ambiguous(annotation: Any, what: str, kinds: frozenset[type]) -> str:
-    shown = f"{what} is {type_name(annotation)}, and JSON does not say of which member a value is"
-    if dict in kinds:
-        return f'{shown}: give each class a field such as `kind: Literal["paid"] = "paid"`'
-    return f"{shown}: write one of its members, or a dataclass for each"
-
-
-def _class(kind: Any, what: str, building: dict[Any, Codec]) -> Codec:
-    if issubclass(kind, Enum):
-        if not all(type(member.value) in SCALARS - {type(None)} for member in kind) or not len(kind):
-            raise _NoCodec(f"{what} is {kind.__name__}, an enum whose values are not JSON: give its members texts")
-        return _Member(kind)
-    pydantic: Any = sys.modules.get("pydantic")
-    if pydantic is not None and issubclass(kind, pydantic.BaseModel):
-        return _Model(kind)
-    if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
-        record = building[kind] = _Record(kind)
-        return _filled(record, what, building)
-    raise _refused(kind, what)
-
-
-def _filled(record: _Record, what: str, building: dict[Any, Codec]) -> _Record:
-    """Set the fields of a record."""
-    kind: Any = record.kind
-    if getattr(kind, "__parameters__", ()):
-        raise _generic(kind, what)
-    hints = _hints(kind, what)
-    if typing.is_typeddict(kind):
-        types, required = hints, frozenset(name for name in hints if _is_required(kind, name, hints[name]))
-    else:
-        if wrong := [name for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]:
-            raise _NoCodec(f"{what} is {kind.__name__}, whose {wrong[0]} is an InitVar: make it a field")
-        fields = [field for field in dataclasses.fields(kind) if field.init]
-        types = {field.name: hints[field.name] for field in fields}
-        required = frozenset(field.name for field in fields if _has_no_default(field))
-    types = {name: _bare(hint) for name, hint in types.items()}
-    record.required = required
-    record.tags = {
-        name: frozenset((type(option), option) for option in get_args(hint))
-        for name, hint in types.items()
-        if get_origin(hint) is Literal
-    }
-    record.fields = {name: _build(hint, f"{what}, {kind.__name__}.{name}", building) for name, hint in types.items()}
-    return record
-
-
-def _hints(kind: type, what: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(kind, include_extras=True)
-    except NameError as error:
-        detail = f"{what} is {kind.__name__}: {error} at run time. Define it in the module, not in a function"
-        raise _NoCodec(f"{detail} and not under `if TYPE_CHECKING`") from error
-
-
-def _has_no_default(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _is_required(kind: Any, name: str, hint: Any) -> bool:
-    origin = get_origin(hint)
-    return origin is typing.Required or (origin is not typing.NotRequired and name in kind.__required_keys__)
-
-
-def _bare(hint: Any) -> Any:
-    """Return a type without its qualifiers."""
-    while get_origin(hint) in (typing.Annotated, typing.Required, typing.NotRequired, Final, typing.ClassVar):
-        hint = get_args(hint)[0]
-    return hint
-
-
-def _generic(annotation: Any, what: str) -> _NoCodec:
-    return _NoCodec(f"{what} is {type_name(annotation)}, which is generic: write a class whose fields have their types")
-
-
-def _refused(annotation: Any, what: str) -> _NoCodec:
-    advice = _ADVICE.get(annotation) or _advice_of(annotation)
-    return _NoCodec(f"{what} is a {type_name(annotation)}, which JSON does not have: {advice}")
-
-
-def _advice_of(annotation: Any) -> str:
-    origin = get_origin(annotation) or annotation
-    name = str(getattr(origin, "__name__", ""))
-    if name in ("Sequence", "MutableSequence", "Iterable", "Iterator", "Collection", "deque"):
-        return "write `list[…]`"
-    if name in ("Mapping", "MutableMapping", "defaultdict", "OrderedDict", "Counter"):
-        return "write `dict[str, …]`"
-    if name in ("Set", "MutableSet", "AbstractSet"):
-        return "write `set[…]`"
-    if isinstance(annotation, TypeVar):
-        return "write the type itself"
-    return "write a dataclass, a TypedDict or a JSON type"

@@ -1,0 +1,84 @@
+"""Wait for permits, cancel a wait, signal and renew a lease. Each function mounts its own routes.
+
+`{base}semaphore-wait`, `{base}semaphore-signal` and `{base}semaphore-renew`. The routes of `{base}semaphores` are in
+another module, so that these functions do not load its lists, deadlocks and removal.
+"""
+
+from functools import partial
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.http.open_function_access import check_calls
+from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.routes import Request, Routes
+from signalbox.adapters.waiting_requests import Lines
+from signalbox.core.ports import Ports
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine.waits import retry_after_seconds
+from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest, wait_seconds
+from signalbox.semaphores.service import leases, waits
+
+semaphore_wait = Routes("semaphore_wait")
+semaphore_signal = Routes("semaphore_signal")
+semaphore_renew = Routes("semaphore_renew")
+
+Json = dict[str, Any]
+
+_acquires = Lines(LIMITS.acquires_waiting_max)
+"""The requests of this process that wait for permits."""
+
+
+@semaphore_wait.on("POST", "/{name}", query=("wait_seconds",))
+def wait(request: Request, name: str) -> Response:
+    ports = runtime.ports()
+    id_ = request.header("Idempotency-Key") or ports.store.new_id()
+    wanted = WaitRequest.from_request(request.json_object(), id_)
+    check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
+    if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
+        answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
+    else:
+        answer = waits.wait(ports, name, wanted)
+    seconds_until_next = retry_after_seconds(answer, ports.clock.jitter())
+    headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
+    return Response(202 if wanted.continuation else 200, _answer(answer), headers)
+
+
+def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
+    """Acquire permits within `seconds`, after the earlier requests of this process."""
+    look = partial(waits.acquire_within, ports, name, wanted)
+    before = partial(waits.acquired_before, ports, name, wanted)
+    return lines.in_turn((id(ports.store), name), seconds, look, before) or NOT_ACQUIRED
+
+
+@semaphore_wait.on("DELETE", "/{name}/{id}")
+def cancel(_: Request, name: str, id: str) -> Response:
+    return Response(200, {"cancelled": waits.cancel(runtime.ports(), name, id)})
+
+
+@semaphore_signal.on("POST", "/{name}")
+def signal(request: Request, name: str) -> Response:
+    signalled = SignalRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
+    return Response(200, {"released": leases.signal(runtime.ports(), name, signalled)})
+
+
+@semaphore_renew.on("POST", "/{name}")
+def renew(request: Request, name: str) -> Response:
+    ends_at = leases.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
+    return Response(200, {"renewed": True, "ends_at": ends_at} if ends_at else {"renewed": False})
+
+
+# --- renderings ---
+
+
+def _answer(answer: WaitAnswer) -> Json:
+    """Render the answer of a wait; only the states that hold are members."""
+    if answer.lease:
+        return {"acquired": True, "lease": _lease(answer.lease)}
+    states = {"waiting": answer.waiting, "ended": answer.ended, "paused": answer.paused}
+    return {"acquired": False} | {name: True for name, holds in states.items() if holds}
+
+
+def _lease(lease: Lease) -> Json:
+    return {"id": lease.id, "token": lease.token, "ends_at": lease.ends_at}

@@ -1,0 +1,173 @@
+"""Wait for permits, acquire them at once, and end a wait: at its deadline, or by a cancel.
+
+A wait reaches the wait queue in one of two ways:
+
+    guarded     one commit closes the semaphore and creates the waiter
+    combining   behind others, or under contention, the waiter is created alone, by a commit that cannot conflict. Then
+                the semaphore is read again, and closed if it is not, before the caller is answered "waiting". If it was
+                closed and had no free permit, the operation that frees one reads the wait queue; otherwise an admit run
+                does
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from signalbox.core import outbox
+from signalbox.core.effects import Decision
+from signalbox.core.perform import Writes, perform
+from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Snapshot
+from signalbox.core.problems import Contended, NotFound, Unavailable
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.machine import waits
+from signalbox.semaphores.machine.decision_types import Loaded, Undecided, deadline_task
+from signalbox.semaphores.machine.leases import EndLease
+from signalbox.semaphores.model.semaphore import waiter_path
+from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer, Waiter
+from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
+from signalbox.semaphores.requests import WaitRequest
+from signalbox.semaphores.service.leases import end_or_leave
+from signalbox.semaphores.storage import SemaphoreReads, change, load, put_waiter, read_waiter, waiter_write
+
+
+def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    """Take permits, or a place in the wait queue. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
+    if request.continuation is None:
+        lease_of = partial(waits.granted_before, request=request)
+        reads = SemaphoreReads(name, partial(waits.wait_reads, request=request), lease_of=lease_of)
+        return change(ports, reads, partial(waits.acquire, request=request)).answer
+    try:
+        return _queued(ports, name, request)
+    except BadSemaphore:
+        return repeated(ports, name, request)
+
+
+def acquired_before(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer | None:
+    """Return the answer to an acquire if it needs no free permit: it is a repeat, or the semaphore is paused.
+
+    Raises as `wait` does.
+    """
+    reads = SemaphoreReads(name, lease_of=partial(waits.granted_before, request=request))
+    return waits.acquired_before(reads.load(ports.store, 0), request)
+
+
+def acquire_within(ports: Ports, name: str, request: WaitRequest, seconds: float) -> WaitAnswer:
+    """Try to take permits, again and again, for at most `seconds` of pauses. Raises as `wait` does.
+
+    The wait's id makes its repeats the same wait, so a lost answer is repeated, too.
+    """
+    pause_seconds, left = LIMITS.acquire_pause_seconds, seconds
+    while True:
+        try:
+            answer = wait(ports, name, request)
+        except Unavailable:
+            if left <= 0:
+                raise
+        else:
+            if answer != NOT_ACQUIRED or left <= 0:
+                return answer
+        slept = min(left, pause_seconds * (0.5 + ports.clock.jitter()))
+        ports.clock.sleep(slept)
+        left -= slept
+        pause_seconds = min(pause_seconds * 1.5, LIMITS.acquire_pause_seconds_max)
+
+
+def _queued(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    try:
+        return guarded(ports, name, request)
+    except Contended:
+        return combine(ports, name, request)
+
+
+def guarded(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    """Grant the wait or append it to the wait queue, in one commit. Raises `Contended` if every commit failed.
+
+    The wait's own record is read only after a commit has failed: the commit requires that it does not exist.
+    """
+    lease_of = partial(waits.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(waits.wait_reads, request=request), request.id, 1, lease_of)
+    return _decide(ports, reads, request, LIMITS.guarded_attempts_max)
+
+
+def combine(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    """Join the wait queue without a precondition on the semaphore's record, which others write."""
+    return _join(ports, load(ports, name), request)
+
+
+def _join(ports: Ports, loaded: Loaded, request: WaitRequest) -> WaitAnswer:
+    name = loaded.name
+    waits.check_permits(loaded, request)
+    waiter = waits.new_waiter(loaded, request)
+    create = put_waiter(waiter_path(name, waiter.id), waiter, loaded.now, Must.NOT_EXIST)
+    try:
+        committed = outbox.commit(ports, [create], deadline_task(name, waiter))
+    except AlreadyExists:
+        return repeated(ports, name, request)
+    return confirm(ports, name, replace(waiter, version=committed.commit_time))
+
+
+def repeated(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
+    """Answer a wait that may have a record, perhaps created before the permits were lowered; otherwise decide it."""
+    lease_of = partial(waits.granted_before, request=request)
+    reads = SemaphoreReads(name, partial(waits.wait_reads, request=request), request.id, lease_of=lease_of)
+    return _decide(ports, reads, request)
+
+
+def _decide(ports: Ports, reads: SemaphoreReads, request: WaitRequest, attempts_max: int | None = None) -> WaitAnswer:
+    """Decide a wait, and once more if this has deleted its record of an earlier semaphore of the name."""
+    while True:
+        changed = change(ports, reads, partial(waits.wait, request=request), attempts_max=attempts_max)
+        if changed.answer is Undecided.JOIN_ALONE:
+            return _join(ports, changed.loaded, request)
+        if isinstance(changed.answer, WaitAnswer):
+            return changed.answer
+
+
+def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
+    """Answer "waiting" for a waiter that was created alone, once the semaphore is closed."""
+    try:
+        return change(ports, SemaphoreReads(name), partial(waits.confirm, waiter=waiter)).answer
+    except NoSemaphore:
+        with suppress(Conflict):  # the waiter was deleted, or replaced by another wait
+            ports.store.commit([Delete(waiter_path(name, waiter.id), waiter.version)])
+        raise
+
+
+def time_out(ports: Ports, name: str, id_: str) -> None:
+    """End a wait at its deadline, if it still waits. Raises `Unavailable` if it is too early."""
+
+    def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
+        waiter, now = read_waiter(read[0]), read[0].read_time
+        departure = waits.time_out(name, waiter, now) if waiter else None
+        if departure is None:
+            return Decision((), None)
+        return Decision((waiter_write(name, departure.transition, now),), None, departure.effects)
+
+    perform(ports, [waiter_path(name, id_)], decide)
+
+
+def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
+    """End a wait: take it out of the wait queue, or end its lease if it was granted in the meantime.
+
+    Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
+    """
+
+    def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
+        waiter = loaded.wait
+        if waiter is None or waiter.incarnation != loaded.incarnation:
+            raise NotFound(f"Semaphore {name!r} has no wait {id_!r}.", field="id")
+        waiter.continuation.check_cancel(by_flow=by_flow)
+        departure = waits.cancel(name, waiter, loaded.now)
+        if departure is None:
+            return Decision((), waiter)
+        return Decision((waiter_write(name, departure.transition, loaded.now),), waiter, departure.effects)
+
+    reads = SemaphoreReads(name, wait_id=id_)
+    waiter, committed = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
+    return committed is not None or _cancel_granted(ports, name, waiter)
+
+
+def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:
+    if waiter.state != "granted" or waiter.grant is None:
+        return waiter.state == "cancelled"
+    return end_or_leave(ports, name, EndLease(waiter.id, waiter.grant, ports.store.new_id(), by_grant=True))
