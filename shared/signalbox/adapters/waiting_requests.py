@@ -2,49 +2,108 @@
 
 So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
 A repeat of a request whose answer was lost may already have what it waits for. It finds that out at any place in line.
+
+A process has few places, since each occupies one of its threads. A request that finds none is answered, and asks again
+under the same name. Its arrival is remembered meanwhile, so later requests do not get ahead of it.
 """
 
 import time
 from collections.abc import Callable, Hashable
+from itertools import count
 from threading import Event, Lock
 from typing import TypeVar
 
+from signalbox.core.lazy_dataclasses import dataclass
+
 Answer = TypeVar("Answer")
+Asker = tuple[Hashable, str]
+"""The key of a line, and the name under which a request asks again."""
+
+LINE_MIN = 2
+"""A line with fewer requests takes anyone, so that it does not run dry while earlier requests are away."""
+
+AWAY_MAX = 1_000
+"""The requests that are remembered while they are away."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """When the last request of a line was served, and the usual seconds between two that are served."""
+
+    served_at: float
+    seconds_each: float | None
+
+    def after(self, now: float) -> "_Pace":
+        """Return the pace after another request was served at `now`."""
+        seconds = now - self.served_at
+        return _Pace(now, seconds if self.seconds_each is None else (3 * self.seconds_each + seconds) / 4)
 
 
 class Lines:
-    """Lines by key, of at most `most` requests in all."""
+    """Lines by key, of at most `most` requests in all. A request that found nothing is awaited for `away_seconds`.
 
-    def __init__(self, most: int) -> None:
+    While requests that came earlier are away, a later one takes a place only if more places are free than those need.
+    """
+
+    def __init__(self, most: int, away_seconds: float) -> None:
         self._most = most
+        self._away_seconds = away_seconds
         self._lock = Lock()
         self._lines: dict[Hashable, list[Event]] = {}
+        self._numbers = count()
+        self._arrivals: dict[Asker, int] = {}
+        self._away: dict[Asker, float] = {}
+        self._paces: dict[Hashable, _Pace] = {}
 
     def in_turn(
-        self, key: Hashable, seconds: float, look: Callable[[float], Answer], before: Callable[[], Answer | None]
+        self,
+        key: Hashable,
+        name: str,
+        seconds: float,
+        look: Callable[[float], Answer | None],
+        before: Callable[[], Answer | None],
     ) -> Answer | None:
-        """Wait for the first place, then look for the seconds that are left; return what was found.
+        """Wait for the first place, then look for the seconds that are left; return what was found, or None.
 
         A request that is not the first at once returns what it has from `before`, if anything. So does one that does
-        not reach the first place in time, or finds all places taken; if it has nothing, it returns None.
+        not reach the first place in time, or finds all places taken.
         """
-        ends_at, place = time.monotonic() + seconds, Event()
+        ends_at, place, found = time.monotonic() + seconds, Event(), None
         try:
-            has_place = self._enter(key, place)
-            if not place.is_set() and (had := before()) is not None:
-                return had
+            has_place = self._enter(key, name, place)
+            if not place.is_set() and (found := before()) is not None:
+                return found
             if not has_place:
                 return None
             if not place.wait(max(0.0, ends_at - time.monotonic())):
-                return before()
-            return look(max(0.0, ends_at - time.monotonic()))
+                found = before()
+                return found
+            found = look(max(0.0, ends_at - time.monotonic()))
+            if found is not None:
+                self._note_served(key)
+            return found
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             self._leave(key, place)
+            self._remember((key, name), done=found is not None)
 
-    def _enter(self, key: Hashable, place: Event) -> bool:
-        """Take the last place of a line; return False if all places are taken."""
+    def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
+        """Return when a request that was answered without a place may be served, if the line has a pace."""
         with self._lock:
-            if sum(map(len, self._lines.values())) >= self._most:
+            pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
+            if pace is None or pace.seconds_each is None or arrival is None:
+                return None
+            ahead = len(self._lines.get(key, [])) + self._earlier(arrival, key)
+            return ahead * pace.seconds_each
+
+    def _enter(self, key: Hashable, name: str, place: Event) -> bool:
+        """Take the last place of a line; return False if all places are taken, or kept for earlier requests."""
+        with self._lock:
+            self._forget_late()
+            self._away.pop((key, name), None)
+            arrival = self._arrivals.setdefault((key, name), next(self._numbers))
+            free = self._most - sum(map(len, self._lines.values()))
+            is_fed = len(self._lines.get(key, [])) >= LINE_MIN
+            if free <= 0 or (is_fed and self._earlier(arrival) >= free):
                 return False
             line = self._lines.setdefault(key, [])
             line.append(place)
@@ -60,3 +119,29 @@ class Lines:
                 line[0].set()
             else:
                 self._lines.pop(key, None)
+                self._paces.pop(key, None)
+
+    def _remember(self, asker: Asker, *, done: bool) -> None:
+        with self._lock:
+            self._away.pop(asker, None)
+            if done or len(self._away) >= AWAY_MAX:
+                self._arrivals.pop(asker, None)
+            else:
+                self._away[asker] = time.monotonic()
+                self._arrivals.setdefault(asker, next(self._numbers))
+
+    def _forget_late(self) -> None:
+        """Forget the requests that did not come back."""
+        left_before = time.monotonic() - self._away_seconds
+        for asker in [asker for asker, left_at in self._away.items() if left_at < left_before]:
+            del self._away[asker], self._arrivals[asker]
+
+    def _earlier(self, arrival: int, key: Hashable | None = None) -> int:
+        """Count the requests that are away and came before: all, or those of one line."""
+        return sum(self._arrivals[asker] < arrival for asker in self._away if key is None or asker[0] == key)
+
+    def _note_served(self, key: Hashable) -> None:
+        """Note that the first of a line is served. If others wait, the next one begins to be served."""
+        with self._lock:
+            now = time.monotonic()
+            self._paces[key] = self._paces[key].after(now) if key in self._paces else _Pace(now, None)

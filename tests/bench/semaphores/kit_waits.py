@@ -121,12 +121,12 @@ class Kit:
         A client that waits asks again after the pause that its answer names; one that does not, at once. Raises
         `Refused`.
         """
-        lease = ""
+        lease, id_ = "", f"pair {next(self._pairs)}"
         path = f"semaphore-wait/{self._name}?wait_seconds={wait_seconds}"
 
         def acquired() -> bool:
             nonlocal lease
-            response = self._post("acquire", path, {})
+            response = self._post("acquire", path, {"id": id_})
             answer = response.json()
             lease = answer["lease"]["id"] if answer.get("acquired") else ""
             if wait_seconds and not lease:

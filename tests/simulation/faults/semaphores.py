@@ -488,8 +488,8 @@ def _as_loaded(_: Loaded, lease: LeaseRecord, __: object) -> LeaseRecord:
     return lease
 
 
-def _each_is_first(lines: Lines, key: Hashable, place: Event) -> bool:
-    has_place = enter_line(lines, key, place)
+def _each_is_first(lines: Lines, key: Hashable, name: str, place: Event) -> bool:
+    has_place = enter_line(lines, key, name, place)
     place.set()
     return has_place
 

@@ -1,10 +1,13 @@
 """Requests of one process that wait for the same thing stand in a line, and only the first of a line looks."""
 
+import heapq
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from signalbox.adapters import waiting_requests
 from signalbox.adapters.waiting_requests import Lines
 
 SECONDS = 30.0
@@ -31,15 +34,15 @@ def enter(pool: ThreadPoolExecutor, lines: Lines, key: str, found: str, looks: l
         looks.append(found)
         return found
 
-    entered = pool.submit(lines.in_turn, key, SECONDS, look, nothing)
+    entered = pool.submit(lines.in_turn, key, found, SECONDS, look, nothing)
     while waiting(lines) == before and not entered.done():
         pass
     return entered
 
 
 def test_requests_look_one_after_the_other_in_their_order(pool: ThreadPoolExecutor) -> None:
-    lines, looks, gate = Lines(8), list[str](), Event()
-    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
+    lines, looks, gate = Lines(8, 6), list[str](), Event()
+    first = pool.submit(lines.in_turn, "k", "first", SECONDS, lambda _: gate.wait(SECONDS), nothing)
     while not waiting(lines):
         pass
     others = [enter(pool, lines, "k", name, looks) for name in ("b", "c", "d")]
@@ -54,38 +57,132 @@ def test_requests_look_one_after_the_other_in_their_order(pool: ThreadPoolExecut
 
 
 def test_a_request_that_is_not_the_first_in_time_or_finds_no_place_does_not_look(pool: ThreadPoolExecutor) -> None:
-    lines, gate = Lines(2), Event()
-    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
+    lines, gate = Lines(2, 6), Event()
+    first = pool.submit(lines.in_turn, "k", "first", SECONDS, lambda _: gate.wait(SECONDS), nothing)
     while not waiting(lines):
         pass
-    assert lines.in_turn("k", 0.01, lambda _: "found", nothing) is None
+    assert lines.in_turn("k", "one", 0.01, lambda _: "found", nothing) is None
     assert waiting(lines) == 1
     second = enter(pool, lines, "k", "b", [])
-    assert lines.in_turn("other", SECONDS, lambda _: "found", nothing) is None
+    assert lines.in_turn("other", "one", SECONDS, lambda _: "found", nothing) is None
     gate.set()
     assert (first.result(SECONDS), second.result(SECONDS)) == (True, "b")
 
 
 def test_a_look_that_raises_leaves_its_place(pool: ThreadPoolExecutor) -> None:
-    lines = Lines(2)
+    lines = Lines(2, 6)
 
     def look(_: float) -> str:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        lines.in_turn("k", SECONDS, look, nothing)
-    assert lines.in_turn("k", SECONDS, lambda seconds: 0 < seconds < SECONDS, nothing)
+        lines.in_turn("k", "one", SECONDS, look, nothing)
+    assert lines.in_turn("k", "one", SECONDS, lambda seconds: 0 < seconds < SECONDS, nothing)
 
 
 def test_a_request_finds_what_it_has_in_any_place_and_once_more_when_its_time_is_over(pool: ThreadPoolExecutor) -> None:
-    lines, gate, had = Lines(2), Event(), [None, "late"]
-    first = pool.submit(lines.in_turn, "k", SECONDS, lambda _: gate.wait(SECONDS), nothing)
+    lines, gate, had = Lines(2, 6), Event(), [None, "late"]
+    first = pool.submit(lines.in_turn, "k", "first", SECONDS, lambda _: gate.wait(SECONDS), nothing)
     while not waiting(lines):
         pass
-    assert lines.in_turn("k", SECONDS, lambda _: "found", lambda: "had") == "had"
-    assert lines.in_turn("k", 0.01, lambda _: "found", lambda: had.pop(0)) == "late"
+    assert lines.in_turn("k", "one", SECONDS, lambda _: "found", lambda: "had") == "had"
+    assert lines.in_turn("k", "one", 0.01, lambda _: "found", lambda: had.pop(0)) == "late"
     second = enter(pool, lines, "k", "b", [])
-    assert lines.in_turn("k", SECONDS, lambda _: "found", lambda: "had") == "had"  # all places are taken
+    assert lines.in_turn("k", "one", SECONDS, lambda _: "found", lambda: "had") == "had"  # all places are taken
     gate.set()
     assert (first.result(SECONDS), second.result(SECONDS)) == (True, "b")
     assert not waiting(lines)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        patch.setattr(waiting_requests, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def refused(lines: Lines, name: str, key: str = "k") -> bool:
+    """Let a request come; if it gets a place it stays in its line, and otherwise it is answered."""
+    has_place = lines._enter(key, name, Event())
+    if not has_place:
+        lines._remember((key, name), done=False)
+    return not has_place
+
+
+def serve(lines: Lines, key: str = "k") -> None:
+    """Let the first of a line find what it waits for."""
+    lines._note_served(key)
+    lines._leave(key, lines._lines[key][0])
+
+
+def test_a_request_that_was_refused_comes_before_later_ones_until_it_is_not_expected_back(clock: Clock) -> None:
+    lines = Lines(3, 6)
+    assert [refused(lines, name) for name in ("a", "b", "c", "early")] == [False, False, False, True]
+    serve(lines)
+    assert refused(lines, "late")
+    assert not refused(lines, "early")
+    serve(lines)
+    clock.now = 6.0
+    assert refused(lines, "later")
+    assert not refused(lines, "late")
+    serve(lines)
+    clock.now = 12.1
+    assert not refused(lines, "latest")
+
+
+def test_a_line_that_is_almost_empty_takes_a_later_request_and_so_does_one_with_more_places(clock: Clock) -> None:
+    lines = Lines(3, 6)
+    assert [refused(lines, name) for name in ("a", "b", "c", "early")] == [False, False, False, True]
+    serve(lines)
+    serve(lines)
+    assert [refused(lines, name) for name in ("late", "later")] == [False, True]
+    assert not refused(lines, "other", key="another line")
+
+
+def test_a_request_is_asked_to_come_again_when_its_turn_is_expected(clock: Clock) -> None:
+    lines = Lines(3, 600)
+    for name in ("a", "b", "c", "early", "late"):
+        refused(lines, name)
+    assert lines.seconds_until_turn("k", "late") is None
+    for _ in range(2):
+        clock.now += 10
+        serve(lines)
+    assert (lines.seconds_until_turn("k", "early"), lines.seconds_until_turn("k", "late")) == (10, 20)
+    assert lines.seconds_until_turn("k", "unknown") is None
+
+
+def test_of_many_clients_each_is_served_in_about_the_time_that_it_takes_to_serve_all(clock: Clock) -> None:
+    clients, each = 64, 0.045
+    lines, waited = Lines(12, 6), list[float]()
+    asked: dict[str, float] = {}
+    coming = [(0.001 * number, number, 0) for number in range(clients)]
+    in_line: list[tuple[int, int]] = []
+    served_at = None
+    while len(waited) < 40 * clients:
+        if served_at is not None and served_at <= coming[0][0]:
+            clock.now = served_at
+            number, visit = in_line.pop(0)
+            lines._note_served("k")
+            lines._leave("k", lines._lines["k"][0])
+            lines._remember(("k", f"{number}.{visit}"), done=True)
+            waited.append(clock.now - asked.pop(f"{number}.{visit}"))
+            heapq.heappush(coming, (clock.now + 0.01, number, visit + 1))
+            served_at = clock.now + each if in_line else None
+            continue
+        clock.now, number, visit = heapq.heappop(coming)
+        name = f"{number}.{visit}"
+        asked.setdefault(name, clock.now)
+        if refused(lines, name):
+            seconds = min(max(1, round(lines.seconds_until_turn("k", name) or 2)), 4)
+            heapq.heappush(coming, (clock.now + seconds, number, visit))
+        else:
+            in_line.append((number, visit))
+            served_at = served_at or clock.now + each
+    assert clock.now < 40 * clients * each * 1.1
+    assert max(waited) < 3 * clients * each

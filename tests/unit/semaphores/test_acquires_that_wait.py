@@ -93,10 +93,10 @@ def test_it_is_asked_for_over_http(world: Polled) -> None:
 def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
     world: Polled, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
-    lines = Lines(places)
+    lines = Lines(places, 6)
     monkeypatch.setattr(permits, "_acquires", lines)
     if places:
-        lines._enter((id(world.ports.store), "door"), Event())  # another request looks for the permit
+        lines._enter((id(world.ports.store), "door"), "another", Event())  # another request looks for the permit
     first = waits.wait(world.ports, "door", WaitRequest("a")).lease
     assert first is not None
     repeated = world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]
@@ -106,7 +106,7 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
 
 
 def test_each_semaphore_has_a_line_of_its_own(world: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, found = Lines(2), list[object]()
+    lines, found = Lines(2, 6), list[object]()
     monkeypatch.setattr(permits, "_acquires", lines)
     monkeypatch.setattr(waits, "acquire_within", lambda *_: found.extend(lines._lines))
     for name in ("door", "gate", "door"):
@@ -125,7 +125,7 @@ def test_a_paused_semaphore_is_not_polled(world: Polled) -> None:
 def test_a_request_without_a_place_is_answered_at_once_by_the_record(
     world: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permits, "_acquires", Lines(0))
+    monkeypatch.setattr(permits, "_acquires", Lines(0, 6))
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"}) == (200, {"acquired": False})
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"permits": 2})[0] == 400
     assert world.ask("POST", "semaphore-wait/gate?wait_seconds=5", {})[0] == 404

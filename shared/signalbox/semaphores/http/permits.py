@@ -4,6 +4,7 @@
 another module, so that these functions do not load its lists, deadlocks and removal.
 """
 
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ semaphore_renew = Routes("semaphore_renew")
 
 Json = dict[str, Any]
 
-_acquires = Lines(LIMITS.acquires_waiting_max)
+_acquires = Lines(LIMITS.acquires_waiting_max, LIMITS.acquire_away_seconds)
 """The requests of this process that wait for permits."""
 
 
@@ -36,20 +37,30 @@ def wait(request: Request, name: str) -> Response:
     id_ = request.header("Idempotency-Key") or ports.store.new_id()
     wanted = WaitRequest.from_request(request.json_object(), id_)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
+    expected_seconds = None
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
         answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
+        expected_seconds = _acquires.seconds_until_turn(_line(ports, name), wanted.id)
     else:
         answer = waits.wait(ports, name, wanted)
-    seconds_until_next = retry_after_seconds(answer, ports.clock.jitter())
+    seconds_until_next = retry_after_seconds(answer, ports.clock.jitter(), expected_seconds)
     headers = {} if seconds_until_next is None else {"Retry-After": str(seconds_until_next)}
     return Response(202 if wanted.continuation else 200, _answer(answer), headers)
 
 
 def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
     """Acquire permits within `seconds`, after the earlier requests of this process."""
-    look = partial(waits.acquire_within, ports, name, wanted)
+
+    def look(seconds: float) -> WaitAnswer | None:
+        answer = waits.acquire_within(ports, name, wanted, seconds)
+        return None if answer == NOT_ACQUIRED else answer
+
     before = partial(waits.acquired_before, ports, name, wanted)
-    return lines.in_turn((id(ports.store), name), seconds, look, before) or NOT_ACQUIRED
+    return lines.in_turn(_line(ports, name), wanted.id, seconds, look, before) or NOT_ACQUIRED
+
+
+def _line(ports: Ports, name: str) -> Hashable:
+    return id(ports.store), name
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")

@@ -135,11 +135,16 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 # --- without a continuation ---
 
 
-def retry_after_seconds(answer: WaitAnswer, jitter: float) -> int | None:
-    """Return when a caller that was refused should ask again; None if asking again under the id changes nothing."""
+def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: float | None = None) -> int | None:
+    """Return when a caller that was refused should ask again; None if asking again under the id changes nothing.
+
+    That is when its turn is expected, if that is known, and otherwise drawn by `jitter`, from 0 to 1.
+    """
     if answer.lease or answer.waiting or answer.ended:
         return None
     most = LIMITS.paused_retry_seconds_max if answer.paused else LIMITS.acquire_retry_seconds_max
+    if expected_seconds is not None and not answer.paused:
+        return min(max(1, round(expected_seconds)), most)
     return min(1 + int(jitter * most), most)
 
 

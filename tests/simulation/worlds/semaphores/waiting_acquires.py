@@ -113,7 +113,7 @@ class AcquiresWorld:
         self.ports = Ports(
             self.world.ports.store, self.world.ports.queue, SleepingClock(self.world), self.world.ports.log
         )
-        self.lines = [Lines(random.choice(PLACES)) for _ in range(random.choice(PROCESSES))]
+        self.lines = [Lines(random.choice(PLACES), 1.0) for _ in range(random.choice(PROCESSES))]
         self.permits = random.choice((1, 1, 2))
         self.granted: dict[str, str] = {}
         self.free_since: datetime | None = None
