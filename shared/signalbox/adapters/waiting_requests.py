@@ -66,25 +66,22 @@ class Lines:
         """Wait for the first place, then look for the seconds that are left; return what was found, or None.
 
         A request that is not the first at once returns what it has from `before`, if anything. So does one that does
-        not reach the first place in time, or finds all places taken.
+        not reach the first place in time, or finds all places taken. One without a name does not come back.
         """
-        ends_at, place, found = time.monotonic() + seconds, Event(), None
+        ends_at, place, has_nothing = time.monotonic() + seconds, Event(), False
         try:
             has_place = self._enter(key, name, place)
-            if not place.is_set() and (found := before()) is not None:
-                return found
-            if not has_place:
-                return None
-            if not place.wait(max(0.0, ends_at - time.monotonic())):
-                found = before()
-                return found
-            found = look(max(0.0, ends_at - time.monotonic()))
-            if found is not None:
-                self._note_served(key)
+            found = None if place.is_set() else before()
+            if found is None and has_place:
+                is_first = place.wait(max(0.0, ends_at - time.monotonic()))
+                found = look(max(0.0, ends_at - time.monotonic())) if is_first else before()
+                if is_first and found is not None:
+                    self._note_served(key)
+            has_nothing = found is None
             return found
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
             self._leave(key, place)
-            self._remember((key, name), done=found is not None)
+            self._remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
         """Return when a request that was answered without a place may be served, if the line has a pace."""
@@ -100,7 +97,9 @@ class Lines:
         with self._lock:
             self._forget_late()
             self._away.pop((key, name), None)
-            arrival = self._arrivals.setdefault((key, name), next(self._numbers))
+            arrival = next(self._numbers)
+            if name:
+                arrival = self._arrivals.setdefault((key, name), arrival)
             free = self._most - sum(map(len, self._lines.values()))
             is_fed = len(self._lines.get(key, [])) >= LINE_MIN
             if free <= 0 or (is_fed and self._earlier(arrival) >= free):
@@ -121,14 +120,14 @@ class Lines:
                 self._lines.pop(key, None)
                 self._paces.pop(key, None)
 
-    def _remember(self, asker: Asker, *, done: bool) -> None:
+    def _remember(self, asker: Asker, *, comes_back: bool) -> None:
         with self._lock:
             self._away.pop(asker, None)
-            if done or len(self._away) >= AWAY_MAX:
-                self._arrivals.pop(asker, None)
-            else:
+            if comes_back and len(self._away) < AWAY_MAX:
                 self._away[asker] = time.monotonic()
                 self._arrivals.setdefault(asker, next(self._numbers))
+            else:
+                self._arrivals.pop(asker, None)
 
     def _forget_late(self) -> None:
         """Forget the requests that did not come back."""

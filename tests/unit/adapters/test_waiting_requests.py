@@ -111,7 +111,7 @@ def refused(lines: Lines, name: str, key: str = "k") -> bool:
     """Let a request come; if it gets a place it stays in its line, and otherwise it is answered."""
     has_place = lines._enter(key, name, Event())
     if not has_place:
-        lines._remember((key, name), done=False)
+        lines._remember((key, name), comes_back=True)
     return not has_place
 
 
@@ -145,6 +145,20 @@ def test_a_line_that_is_almost_empty_takes_a_later_request_and_so_does_one_with_
     assert not refused(lines, "other", key="another line")
 
 
+def test_a_request_that_fails_or_has_no_name_is_not_awaited() -> None:
+    lines = Lines(1, 6)
+
+    def fail(_: float) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        lines.in_turn("k", "fails", SECONDS, fail, nothing)
+    assert lines.in_turn("k", "", SECONDS, lambda _: None, nothing) is None
+    assert (lines._away, lines._arrivals) == ({}, {})
+    assert lines.in_turn("k", "named", SECONDS, lambda _: None, nothing) is None
+    assert list(lines._away) == list(lines._arrivals) == [("k", "named")]
+
+
 def test_a_request_is_asked_to_come_again_when_its_turn_is_expected(clock: Clock) -> None:
     lines = Lines(3, 600)
     for name in ("a", "b", "c", "early", "late"):
@@ -170,7 +184,7 @@ def test_of_many_clients_each_is_served_in_about_the_time_that_it_takes_to_serve
             number, visit = in_line.pop(0)
             lines._note_served("k")
             lines._leave("k", lines._lines["k"][0])
-            lines._remember(("k", f"{number}.{visit}"), done=True)
+            lines._remember(("k", f"{number}.{visit}"), comes_back=False)
             waited.append(clock.now - asked.pop(f"{number}.{visit}"))
             heapq.heappush(coming, (clock.now + 0.01, number, visit + 1))
             served_at = clock.now + each if in_line else None

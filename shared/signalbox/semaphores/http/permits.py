@@ -34,12 +34,12 @@ _acquires = Lines(LIMITS.acquires_waiting_max, LIMITS.acquire_away_seconds)
 @semaphore_wait.on("POST", "/{name}", query=("wait_seconds",))
 def wait(request: Request, name: str) -> Response:
     ports = runtime.ports()
-    id_ = request.header("Idempotency-Key") or ports.store.new_id()
-    wanted = WaitRequest.from_request(request.json_object(), id_)
+    new_id = ports.store.new_id()
+    wanted = WaitRequest.from_request(request.json_object(), request.header("Idempotency-Key") or new_id)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
     expected_seconds = None
     if seconds := wait_seconds(request.query.get("wait_seconds"), wanted):
-        answer = acquire_in_turn(_acquires, ports, name, wanted, seconds)
+        answer = acquire_in_turn(_acquires, ports, name, wanted, seconds, comes_back=wanted.id != new_id)
         expected_seconds = _acquires.seconds_until_turn(_line(ports, name), wanted.id)
     else:
         answer = waits.wait(ports, name, wanted)
@@ -48,15 +48,17 @@ def wait(request: Request, name: str) -> Response:
     return Response(202 if wanted.continuation else 200, _answer(answer), headers)
 
 
-def acquire_in_turn(lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float) -> WaitAnswer:
-    """Acquire permits within `seconds`, after the earlier requests of this process."""
+def acquire_in_turn(
+    lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float, *, comes_back: bool = True
+) -> WaitAnswer:
+    """Acquire permits within `seconds`, after the earlier requests of this process, those that come back included."""
 
     def look(seconds: float) -> WaitAnswer | None:
         answer = waits.acquire_within(ports, name, wanted, seconds)
         return None if answer == NOT_ACQUIRED else answer
 
     before = partial(waits.acquired_before, ports, name, wanted)
-    return lines.in_turn(_line(ports, name), wanted.id, seconds, look, before) or NOT_ACQUIRED
+    return lines.in_turn(_line(ports, name), wanted.id if comes_back else "", seconds, look, before) or NOT_ACQUIRED
 
 
 def _line(ports: Ports, name: str) -> Hashable:
