@@ -101,7 +101,8 @@ class AbsentStore(MemoryStore):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperations:
     operations = FakeOperations()
-    monkeypatch.setattr(runs, "semaphores", operations)
+    monkeypatch.setattr(runs, "leases", operations)
+    monkeypatch.setattr(runs, "waits", operations)
     monkeypatch.setattr(runs, "units", operations)
     return operations
 
