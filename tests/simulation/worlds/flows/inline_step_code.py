@@ -122,9 +122,12 @@ class InlineSteps:
         return [message.id for message in due if (message.data or {})["kind"] == Cancel.kind]
 
     def note_left(self, base: str, cancels: list[str]) -> None:
-        """Note which cancels a delivery has found, and left in the mailbox of a flow that runs."""
+        """Note which cancels a delivery has found, and left in the mailbox of a flow that runs.
+
+        A suspended flow leaves all messages, and may have more than a page of them when it is resumed.
+        """
         header = self.runs.headers.get(base)
-        if header is None or header.end or header.stuck:
+        if header is None or header.end or header.stuck or header.suspended:
             return
         for cancel in cancels:
             if self._waits(message_path(base, cancel)):
