@@ -1,7 +1,7 @@
 """Failed units of a batch in chains, retried under keys on the real stack while its parts are killed.
 
-Each unit fails, fails again, and succeeds. A retry of all units is one call under a key. Then every other unit is retried
-by a call of its own. Whatever is killed and repeated, each call gives each of its units one attempt.
+Each unit fails, fails again, and succeeds. A retry of all units is one call under a key. Then every other unit is
+retried by a call of its own. Whatever is killed and repeated, each call gives each of its units one attempt.
 """
 
 from collections import Counter
@@ -21,10 +21,9 @@ UNITS = 24
 SECONDS_MAX = 60
 
 
-def retry(client: Client, batch: str, key: str, units: Sequence[int]) -> None:
-    client.request(
-        "POST", f"batches/{batch}/retry", body={"units": list(units)}, headers={"Idempotency-Key": f"{batch}-{key}"}
-    )
+def retry(client: Client, batch: str, call: str, units: Sequence[int]) -> None:
+    key = {"Idempotency-Key": f"{batch}-{call}"}
+    client.request("POST", f"batches/{batch}/retry", body={"units": list(units)}, headers=key)
 
 
 def ended(client: Client, batch: str, attempt: int) -> int:
