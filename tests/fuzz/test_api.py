@@ -275,7 +275,7 @@ def test_a_null_member_is_as_if_absent_or_named_as_required(method: str, path: s
             assert (with_null[0], with_null[2]) == (400, member)
 
 
-def outcome_of(answer: Any) -> tuple[int, ...]:
+def outcome_of(answer: Any) -> tuple[Any, ...]:
     """Return the status of an answer, and what is wrong if it is a problem."""
     problem = answer.json if answer.status_code >= 400 else {}
     return (answer.status_code, *(problem.get(name) for name in ("type", "field", "detail")))

@@ -31,7 +31,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("row", "flags"), list(cases()))
-def test_the_permit_of_an_attempt_is_released_or_kept(harness: Harness, row: Row, flags: dict[str, bool]) -> None:
+def test_the_permit_of_an_attempt_is_released_or_kept(harness: Harness, row: Row, flags: dict[str, Any]) -> None:
     app = Function("press")
 
     @app.task
