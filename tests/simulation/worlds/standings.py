@@ -40,7 +40,7 @@ from tests.compatibility.last_release import TODAY
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.reached_counts import ADJUSTMENTS, COUNTED_TOGETHER, REACHED, THRESHOLDS
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
-from tests.simulation.versions import version_now
+from tests.simulation.versions import version_now, versions_of
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
@@ -134,6 +134,7 @@ class StandingsWorld:
         self._own = own
         self._unreadable = Random(f"{seed}-unreadable")
         self.unreadable: set[str] = set()
+        self.unreadable_rate = 0.0 if versions_of(seed) else UNREADABLE_RATE  # the last release does not repair them
         self.reads = own.randint(1, READS_MAX) if own.random() < reads else 0
         if self.is_large:
             self.values = LARGE_VALUES[: len(self.values)]
@@ -237,7 +238,7 @@ class StandingsWorld:
 
         A yoke of the latter whose event was lost is counted by the next night's walk.
         """
-        if self._unreadable.random() < UNREADABLE_RATE:
+        if self._unreadable.random() < self.unreadable_rate:
             self.unreadable.add(standing.path)
             return {"yokes": "many", "crossed": []}
         return replace(Standing.from_record(standing.data), tally=Tally(7, 1, 5), min=-1, max=9).to_record()
