@@ -16,7 +16,7 @@ from tests.required_programs import EMULATOR
 
 HERE = Path(__file__).parent
 OWN = {
-    "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter"]},
+    "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter", "mend"]},
     "copying": {"invoked_by": ["people", "queue", "event"], "enqueues": ["tasks"]},
     "marathon": {
         "enqueues": ["admit", "batches", "flows", "objects", "tasks"],

@@ -10,7 +10,18 @@ import time
 from collections.abc import Sequence
 from itertools import cycle
 
-from signalbox import Function, Lease, Request, Response, batch, documents, semaphore
+from signalbox import (
+    Function,
+    Lease,
+    Problem,
+    Request,
+    Response,
+    TaskContext,
+    Unit,
+    batch,
+    documents,
+    semaphore,
+)
 from signalbox.semaphores.model.lanes import Priority
 
 LEASE_SECONDS = 5
@@ -48,6 +59,21 @@ def work(deadly: bool) -> str:
 @app.task(attempts_max=2)
 def die(lease: Lease) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.http("POST", "/mended/{name}/{units}")
+def begin_mending(_: Request, name: str, units: str) -> Response:
+    """A batch in chains; each unit fails, fails again, and succeeds."""
+    batch(name).populate((mend.call(door=name) for _ in range(int(units))), concurrency=3)
+    return Response(202)
+
+
+@app.task
+def mend(unit: Unit, context: TaskContext, door: str) -> int:
+    documents.put(context.operation, {"door": door, "kind": "mend", "unit": unit.index, "attempt": unit.attempt})
+    if unit.attempt < 2:
+        raise Problem("not yet")
+    return unit.index
 
 
 @app.http("POST", "/{door}/{permits}/{workers}")

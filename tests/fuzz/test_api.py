@@ -50,7 +50,7 @@ from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.requests import PutTransformRequest
 from signalbox_infra.local.functions.server import mounted
-from tests.unit.test_openapi import allows, optional_fields, parameters_of
+from tests.unit.test_openapi import allows, optional_fields, parameters_of, resolve
 from tests.unit.test_openapi import described as described_calls
 
 pytestmark = pytest.mark.slow
@@ -248,7 +248,35 @@ def test_an_empty_parameter_and_a_null_field_are_as_if_absent(method: str, path:
     assert outcomes[2] == outcomes[1]
 
 
-def outcome_of(answer: Any) -> tuple[int, ...]:
+def example_of(method: str, path: str) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the example of a call's body, if its members are described, and those of them that are required."""
+    body = schema.raw_schema["paths"][path][method.lower()].get("requestBody", {}).get("content", {})
+    described = body.get("application/json", {"schema": {}})
+    example, optional = described.get("example"), dict(optional_fields(described["schema"], nested=False))
+    is_described = isinstance(example, dict) and example.keys() <= optional.keys() | required_of(described["schema"])
+    return (example, frozenset(example) - optional.keys()) if is_described else ({}, frozenset())
+
+
+def required_of(described: dict[str, Any]) -> frozenset[str]:
+    """Return the names of the members that an object must have."""
+    return frozenset((resolve(described["$ref"]) if "$ref" in described else described).get("required", ()))
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in sorted(described_calls()) if example_of(*each)[0]])
+def test_a_null_member_is_as_if_absent_or_named_as_required(method: str, path: str) -> None:
+    client, (example, required) = Client(APP), example_of(method, path)
+    assert client.put("/rates/a", json={"per_minute": 60, "burst": 3}).status_code == 201
+    address = PARAMETER.sub(lambda name: NAMED.get(name[0][1:-1], "a"), path)
+    for member in example:
+        absent = {name: value for name, value in example.items() if name != member}
+        sent = (absent, absent, absent | {member: None})
+        _, without, with_null = (outcome_of(client.open(address, method=method, json=body)) for body in sent)
+        assert with_null == without
+        if member in required:
+            assert (with_null[0], with_null[2]) == (400, member)
+
+
+def outcome_of(answer: Any) -> tuple[Any, ...]:
     """Return the status of an answer, and what is wrong if it is a problem."""
     problem = answer.json if answer.status_code >= 400 else {}
     return (answer.status_code, *(problem.get(name) for name in ("type", "field", "detail")))

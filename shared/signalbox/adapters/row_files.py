@@ -10,6 +10,7 @@ each may be compressed (``.gz``). One row and a megabyte of the file are in memo
 import csv
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -69,6 +70,8 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     try:
         with part.open("wb") as stream:
             count = _write(name, stream, rows)
+            stream.flush()
+            os.fsync(stream.fileno())  # after a power failure, the name is of a whole file or of none
         part.replace(name)
     finally:
         part.unlink(missing_ok=True)

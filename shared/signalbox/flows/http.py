@@ -113,11 +113,8 @@ class FlowRoutes:
         check_calls(request, on_complete=on_complete)
         labels, seconds = fields.value("labels", None), checked_timeout(fields.value("timeout_seconds", None))
         labels = None if labels is None else checked_labels(labels)
-        new, from_entry = (
-            FlowAddress.checked(flow, fields.body.get("id")).key,
-            cast("int", fields.body.get("from_entry")),
-        )
-        wanted = starts.Fork(new, from_entry, arguments, on_complete, labels, seconds)
+        new = FlowAddress.checked(flow, fields.text("id")).key
+        wanted = starts.Fork(new, fields.value("from_entry"), arguments, on_complete, labels, seconds)
         started = starts.fork(runtime.ports(), self._local(), address, wanted)
         return Response(201 if started.created else 200, started.address.to_json())
 

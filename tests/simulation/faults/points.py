@@ -459,6 +459,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "standings.perform": "signalbox.standings.tasks:perform",
     "standings.sortable": "signalbox.standings.model.aggregates:sortable",
     "standings.standing_after": "signalbox.standings.machine:standing_after",
+    "standings.take_turn": "signalbox.standings.tasks:take_turn",
     "standings.walk_page": "signalbox.standings.tasks:walk_page",
     "tasks.EnqueueRequest.check_repeated": "signalbox.tasks.requests.enqueues:EnqueueRequest.check_repeated",
     "tasks._GroupRun.end": "signalbox.tasks.service.runs:_GroupRun.end",

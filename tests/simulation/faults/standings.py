@@ -148,6 +148,18 @@ def _values_of_the_page(records: Sequence[Snapshot]) -> bool:
 
 
 has_values = original("standings._has_values")
+take_turn = original("standings.take_turn")
+
+
+def _emptied_only(ports: Ports, run: str, key: StandingKey, turn: str = "") -> tasks.Turn:
+    """End a recount after it has emptied a standing that cannot be read."""
+    [read] = ports.store.read(key.path)
+    try:
+        Standing.from_record(read.data)
+    except machine.OF_A_RECORD:
+        return tasks._written(ports, read, Standing(), tasks.OVER, turn)
+    done: tasks.Turn = take_turn(ports, run, key, turn)
+    return done
 
 
 def _extremes_first(self: FoldReads, store: Store, attempt: int) -> AdjustmentsPage | None:
@@ -362,5 +374,6 @@ FAULTS = (
     _at_night("visiting what was counted of yokes that are gone", "standings.walk_page", _walked_without_those_gone),
     _at_night("recounting", "standings.begin_recounts", lambda *_: None),
     _at_night("recounting all kinds", "standings._enqueue_next", _first_kind_only),
+    _at_night("repairing an emptied standing", "standings.take_turn", _emptied_only),
     _at_night("a recount of more than a turn", "standings._recount_or_enqueue", _first_turn_only),
 )

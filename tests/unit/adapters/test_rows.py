@@ -1,6 +1,7 @@
 """Files of rows, on this machine and in Google's client against an emulator of Cloud Storage."""
 
 import gzip
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,16 @@ def test_an_archive_that_exists_is_not_written_again(tmp_path: Path) -> None:
             assert list(read_rows(archive)) == ROWS
     finally:
         settings.bind(before)
+
+
+def test_a_file_has_its_name_only_when_the_disk_has_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        write_archive(f"{tmp_path}/run.ndjson", ROWS)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_deliveries_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:

@@ -1,13 +1,20 @@
 """Which Firestore emulator a machine uses: one that its Java can run, by what the jar was compiled for."""
 
 import struct
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from signalbox_infra.local.store import firestore_emulator
-from signalbox_infra.local.store.firestore_emulator import JAR_IN_SDK, MAIN_CLASS, find_installed
+from signalbox_infra.local.store.firestore_emulator import (
+    JAR_IN_SDK,
+    MAIN_CLASS,
+    Emulator,
+    EmulatorError,
+    find_installed,
+)
 
 MAJOR_VERSIONS = {17: 61, 21: 65}
 """Of class files, as The Java Virtual Machine Specification lists them."""
@@ -57,3 +64,18 @@ def test_no_emulator_is_found_for_an_older_java_or_a_broken_jar(machine: Path) -
     java(machine, "17.0.15")
     (machine / "firebase" / "cloud-firestore-emulator-v1.19.8.jar").write_bytes(b"no jar")
     assert find_installed() is None
+
+
+@pytest.mark.parametrize("java", ["echo half >$archive; kill -9 $$", "exit 143"], ids=["is killed", "writes none"])
+def test_half_an_archive_of_classes_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: str) -> None:
+    """Java writes it as it ends, and crashes when it loads a half."""
+    script, prefix = tmp_path / "java", tmp_path / "prefix"
+    script.write_text(f"#!/bin/sh\narchive=${{1#*=}}\n{java}\n")
+    script.chmod(0o755)
+    prefix.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    monkeypatch.setattr(firestore_emulator, "_wait_until_ready", lambda running, _: running.process.wait())
+    monkeypatch.setattr(firestore_emulator, "_load_classes", lambda _: None)
+    with pytest.raises(EmulatorError, match="did not write the archive"):
+        Emulator(str(script), tmp_path / "jar").archive_classes()
+    assert list(prefix.iterdir()) == []

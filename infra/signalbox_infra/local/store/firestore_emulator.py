@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,9 @@ RESPONSE_SECONDS_MAX = 2.0
 HEAP = "-Xmx1g"  # below that it dies at some 200,000 documents
 NO_SAMPLES = "-XX:-UsePerfData"  # otherwise an idle Java wakes up twenty times a second
 JAR_IN_SDK = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
+ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+"""The status with which Java ends after it has done what it does at its exit. It has none if it is killed."""
+
 MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 CLASS_FILE_OF_JAVA_0 = 44  # Java n compiles to class files of major version 44 + n
 SDK_HOMES = (
@@ -123,6 +127,10 @@ class Emulator:
                 _wait_until_ready(running, Path(log.name))
                 _load_classes(host)
                 child_processes.stop(process, grace_seconds=READY_SECONDS)  # Java writes the archive as it ends
+            if process.returncode != ENDED_BY_SIGTERM or not archive.exists():
+                raise EmulatorError(f"Java did not write the archive: {child_processes.tail(Path(log.name))}")
+            with archive.open("rb") as whole:
+                os.fsync(whole.fileno())  # Java crashes if a part is missing
             archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:
