@@ -29,6 +29,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import tasks
+from signalbox.standings.machine import OF_A_RECORD
 from signalbox.standings.model import exact_sums
 from signalbox.standings.model.aggregates import Counted, Standing
 from signalbox.standings.model.declarations import Declaration, Declarations, Threshold
@@ -230,7 +231,7 @@ class StandingsWorld:
             for one in self._all(collection_of(kind)):
                 found = values.get(StandingKey(kind, one.id), [])
                 want = Standing(sum(map(Tally.of, found), ZERO)).with_extremes(found)
-                if one.path in self.unreadable and _numbers(Standing.from_record(one.data)) != _numbers(want):
+                if one.path in self.unreadable and _numbers_of(one.data) != _numbers(want):
                     raise Violation(f"{one.path} is not repaired: {one.data}, and {_numbers(want)} is counted")
 
     def _broken(self, standing: Snapshot) -> Mapping[str, Any]:
@@ -388,6 +389,14 @@ def _key(id_: str) -> YokeKey:
     key = YokeKey.from_id(id_)
     assert key, "the world writes no other ids"
     return key
+
+
+def _numbers_of(record: Any) -> object:
+    """Return the numbers of a standing's record; None if it cannot be read."""
+    try:
+        return _numbers(Standing.from_record(record))
+    except OF_A_RECORD:
+        return None
 
 
 def _numbers(standing: Standing) -> tuple[Any, ...]:
