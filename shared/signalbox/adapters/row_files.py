@@ -10,11 +10,11 @@ each may be compressed (``.gz``). One row and a megabyte of the file are in memo
 import csv
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
+from os import fsync
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -71,7 +71,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
         with part.open("wb") as stream:
             count = _write(name, stream, rows)
             stream.flush()
-            os.fsync(stream.fileno())  # after a power failure, the name is of a whole file or of none
+            fsync(stream.fileno())  # after a power failure, the name is of a whole file or of none
         part.replace(name)
     finally:
         part.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """Files of rows, on this machine and in Google's client against an emulator of Cloud Storage."""
 
 import gzip
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,7 +84,7 @@ def test_a_file_has_its_name_only_when_the_disk_has_all_of_it(tmp_path: Path, mo
     def full(_: int) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(row_files, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
         write_archive(f"{tmp_path}/run.ndjson", ROWS)
     assert list(tmp_path.iterdir()) == []
