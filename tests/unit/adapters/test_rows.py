@@ -12,7 +12,7 @@ import pytest
 from gcp_storage_emulator.server import create_server
 
 from signalbox import Function, NotFound, Unit, batch, read_rows, write_rows
-from signalbox.adapters import settings
+from signalbox.adapters import row_files, settings
 from signalbox.adapters.row_files import LINE_BYTES_MAX, BadRows, write_archive
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
