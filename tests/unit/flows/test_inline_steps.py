@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -379,7 +380,7 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
 
 
 def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_the_delivery() -> None:
-    held = threading.Event()
+    begun, held = threading.Event(), threading.Event()
     ran: list[threading.Thread] = []
 
     def code() -> CallOutcome:
@@ -387,24 +388,44 @@ def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_th
         return CallOutcome(1)
 
     def slow() -> CallOutcome:
+        ran.append(threading.current_thread())
+        begun.set()
         held.wait(5)
-        return code()
+        return CallOutcome(1)
 
     threads = Threads("shop")
     for path in ("0", "1"):
         threads.begin(path, code)
         assert threads.wait(5) == {path: CallOutcome(1)}
     threads.begin("2", slow)
+    assert begun.wait(5)
     threads.abandon("2")
     threads.begin("3", code)
     assert threads.wait(5) == {"3": CallOutcome(1)}
     held.set()
     threads.close()
-    for thread in ran:
-        thread.join(5)
-    first, second, other, held_up = ran
+    first, second, held_up, other = ran
     assert first is second is held_up is not other
-    assert not any(thread.is_alive() for thread in ran)
+    for thread in (first, other):
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_abandoned_code_has_no_outcome_also_if_other_code_runs_under_its_path() -> None:
+    gates = [threading.Event() for _ in range(2)]
+
+    def code(number: int) -> CallOutcome:
+        assert gates[number].wait(5)
+        return CallOutcome(number)
+
+    with closing(Threads("shop")) as threads:
+        threads.begin("0", partial(code, 0))
+        threads.abandon("0")
+        threads.begin("0", partial(code, 1))
+        gates[0].set()
+        assert threads.wait(5) == {}
+        gates[1].set()
+        assert threads.wait(5) == {"0": CallOutcome(1)}
 
 
 def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
