@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -403,12 +404,47 @@ def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_th
     threads.begin("3", code)
     assert threads.wait(5) == {"3": CallOutcome(1)}
     held.set()
+    assert threads.wait(5) == {}
+    for path in ("4", "5"):
+        threads.begin(path, code)
+    assert threads._threads == 2
     threads.close()
-    first, second, held_up, other = ran
+    first, second, held_up, other, *_ = ran
     assert first is second is held_up is not other
     for thread in (first, other):
         thread.join(5)
         assert not thread.is_alive()
+
+
+def test_code_runs_in_a_context_of_its_own_that_is_a_copy_of_its_deliverys() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+    seen: list[str] = []
+
+    def code() -> CallOutcome:
+        seen.append(variable.get())
+        variable.set("of a step")
+        return CallOutcome(1)
+
+    variable.set("of the delivery")
+    with closing(Threads("shop")) as threads:
+        for path in ("0", "1"):
+            threads.begin(path, code)
+            assert threads.wait(5)
+    assert seen == ["of the delivery", "of the delivery"]
+
+
+def test_a_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with closing(Threads("shop")) as threads:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError):
+                threads.begin("0", lambda: CallOutcome(0))
+        assert not threads.running
+        threads.begin("1", lambda: CallOutcome(1))
+        assert threads.wait(5) == {"1": CallOutcome(1)}
 
 
 def test_abandoned_code_has_no_outcome_also_if_other_code_runs_under_its_path() -> None:
@@ -490,12 +526,12 @@ def test_inline_steps_and_tasks_follow_each_other() -> None:
 
 def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Harness) -> None:
     app = Function("studio")
-    threads: set[int] = set()
+    threads: set[threading.Thread] = set()
     together = threading.Barrier(3, timeout=10)
 
     def draw(name: str) -> str:
         together.wait()
-        threads.add(threading.get_ident())
+        threads.add(threading.current_thread())
         documents.put(name, {"drawn": True})
         return name
 
@@ -509,6 +545,9 @@ def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Ha
     assert flows("show", "s1").status().result == ["a", "b", "c"]
     assert len(threads) == 3
     assert documents.get("b")["drawn"]
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
 
 
 def test_a_step_is_given_up_at_once_though_the_clock_of_its_carrier_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ Begun = tuple[str, Context, turns.Code]
 class Threads:
     """Runs the code of inline steps in threads, from the receipt of a delivery on.
 
-    A thread whose code has ended runs the next step, since starting one takes as long as a tenth of a short step.
+    A thread whose code has ended runs the next step, since starting a thread takes a tenth of the time of a short step.
     """
 
     def __init__(self, function: str) -> None:
