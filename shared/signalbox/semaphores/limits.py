@@ -55,7 +55,7 @@ class SemaphoreLimits(Limits):
     `Retry-After`, so that a caller that keeps to it is still remembered."""
 
     paused_retry_seconds_max: int = 60
-    """The same while the semaphore is paused: nothing is granted until a person resumes it."""
+    """The longest `Retry-After` of an acquire while the semaphore is paused: nothing is granted until it is resumed."""
 
     ended_leases_max: int = 50
     """Ended leases that the record keeps, to recognise a repeated call."""

@@ -500,6 +500,7 @@ def _not_passed_on(lines: Lines, key: Hashable, place: Event) -> None:
         line.remove(place)
     if not line:
         lines._lines.pop(key, None)
+        lines._paces.pop(key, None)
 
 
 def _left_if_it_returns(lines: Lines, key: Hashable, place: Event) -> None:
