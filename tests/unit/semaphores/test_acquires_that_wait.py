@@ -136,10 +136,9 @@ def test_a_request_without_a_place_is_answered_at_once_by_the_record(
 def test_a_refused_request_is_awaited_if_it_has_an_id_and_asked_back_when_its_turn_is_expected(
     world: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines, expected = Lines(0, 6), dict[str, float]()
+    lines, expected, line = Lines(0, 6), dict[str, float](), (id(world.ports.store), "door")
     monkeypatch.setattr(permits, "_acquires", lines)
     monkeypatch.setattr(lines, "seconds_until_turn", lambda key, name: expected.get(name) if key == line else None)
-    line = (id(world.ports.store), "door")
 
     def retry_after(**body: str) -> str | None:
         answer = world.call("semaphore_wait", "/door?wait_seconds=5", method="POST", json=body, headers={})
