@@ -1,11 +1,13 @@
 """Inline steps: functions that run within the turns of a flow, one commit a step."""
 
+import gc
+import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -548,6 +550,28 @@ def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Ha
     for thread in threads:
         thread.join(5)
         assert not thread.is_alive()
+
+
+def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -> None:
+    module = importlib.import_module("signalbox.flows.api.flow")
+
+    @dataclass
+    class Unhashable:
+        def __call__(self, context: TaskContext) -> int:
+            return context.attempt
+
+    def taking(context: TaskContext, number: int = 0) -> int:
+        return context.attempt + number
+
+    callables = (taking, Unhashable(), Unhashable().__call__, partial(taking, number=1), lambda: 1, len)
+    for _ in range(2):
+        assert [module._takes_context(each) for each in callables] == [True, True, True, True, False, False]
+    gc.collect()
+    before = len(module._TAKING_CONTEXT)
+    for _ in range(100):
+        module._takes_context(lambda: 1)
+    gc.collect()
+    assert len(module._TAKING_CONTEXT) <= before
 
 
 def test_a_step_is_given_up_at_once_though_the_clock_of_its_carrier_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
