@@ -3,8 +3,9 @@
 So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
 A repeat of a request whose answer was lost may already have what it waits for. It finds that out at any place in line.
 
-A process has few places, since each occupies one of its threads. A request that finds none is answered, and asks again
-under the same name. Its arrival is remembered meanwhile, so later requests do not get ahead of it.
+A process has few places, since each occupies one of its threads. A request that finds no place, or nothing in its time,
+is answered with nothing, and comes back under the same name. Its arrival is remembered while it is away, so that later
+requests do not take its turn.
 """
 
 import time
@@ -20,10 +21,10 @@ Asker = tuple[Hashable, str]
 """The key of a line, and the name under which a request asks again."""
 
 LINE_MIN = 2
-"""A line with fewer requests takes anyone, so that it does not run dry while earlier requests are away."""
+"""A line with fewer requests takes any request, so that it is not empty while earlier ones are away."""
 
 AWAY_MAX = 1_000
-"""The requests that are remembered while they are away."""
+"""The most requests that are remembered while they are away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ class _Pace:
 
 
 class Lines:
-    """Lines by key, of at most `most` requests in all. A request that found nothing is awaited for `away_seconds`.
+    """Lines by key, of at most `most` requests in all. One that found nothing is expected back for `away_seconds`.
 
-    While requests that came earlier are away, a later one takes a place only if more places are free than those need.
+    While requests that came earlier are away, a later one takes a place only if more places are free than they need, or
+    if its line has fewer than `LINE_MIN` requests.
     """
 
     def __init__(self, most: int, away_seconds: float) -> None:
@@ -65,8 +67,9 @@ class Lines:
     ) -> Answer | None:
         """Wait for the first place, then look for the seconds that are left; return what was found, or None.
 
-        A request that is not the first at once returns what it has from `before`, if anything. So does one that does
-        not reach the first place in time, or finds all places taken. One without a name does not come back.
+        A request that is not the first when it comes calls `before`, and returns what it has already, if anything. If
+        it does not reach the first place in time, it calls `before` again. A request with an empty name is not expected
+        back.
         """
         ends_at, place, has_nothing = time.monotonic() + seconds, Event(), False
         try:
@@ -84,7 +87,7 @@ class Lines:
             self._remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
-        """Return when a request that was answered without a place may be served, if the line has a pace."""
+        """Return after how many seconds the turn of a request that is away is expected; None if that is not known."""
         with self._lock:
             pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
             if pace is None or pace.seconds_each is None or arrival is None:
@@ -136,7 +139,7 @@ class Lines:
             del self._away[asker], self._arrivals[asker]
 
     def _earlier(self, arrival: int, key: Hashable | None = None) -> int:
-        """Count the requests that are away and came before: all, or those of one line."""
+        """Count the requests that are away and came earlier: all, or those of one line."""
         return sum(self._arrivals[asker] < arrival for asker in self._away if key is None or asker[0] == key)
 
     def _note_served(self, key: Hashable) -> None:

@@ -47,14 +47,15 @@ class SemaphoreLimits(Limits):
     """The longest such pause. A process reads the semaphore about twice a second, however many of its requests wait."""
 
     acquire_retry_seconds_max: int = 4
-    """The longest `Retry-After` of an acquire that was refused. It says when its turn is expected; where that is not
-    known, each answer draws one, from a second, so that callers that ask again do not come together."""
+    """The longest `Retry-After` of an acquire that was refused; the shortest is a second. It says when the turn of the
+    request is expected. If that is not known, it is random, so that callers do not all ask again at once."""
 
     acquire_away_seconds: float = 6
-    """The time for which a process remembers when a refused acquire first came: more than the longest `Retry-After`."""
+    """The time for which a process remembers when a refused acquire first came. It is longer than the longest
+    `Retry-After`, so that a caller that keeps to it is still remembered."""
 
     paused_retry_seconds_max: int = 60
-    """The same while the semaphore is paused: nothing is granted until a person resumes it."""
+    """The longest `Retry-After` of an acquire while the semaphore is paused: nothing is granted until it is resumed."""
 
     ended_leases_max: int = 50
     """Ended leases that the record keeps, to recognise a repeated call."""

@@ -287,6 +287,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "history.record": "signalbox.history.machine.kept_versions:record",
     "line.Lines._enter": "signalbox.adapters.waiting_requests:Lines._enter",
     "line.Lines._leave": "signalbox.adapters.waiting_requests:Lines._leave",
+    "line.Lines._remember": "signalbox.adapters.waiting_requests:Lines._remember",
     "links._count_attempt": "signalbox.links.service.refreshes:_count_attempt",
     "links.delete_late_dependent": "signalbox.links.service.refreshes:delete_late_dependent",
     "links._differs": "signalbox.links.service.verifications:_differs",

@@ -21,7 +21,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from signalbox.adapters.waiting_requests import Lines
+from signalbox.adapters.waiting_requests import Asker, Lines
 from signalbox.core import times
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.ports import SERVER_TIME, Change, Committed, Delete, Must, Ports, RecordMissing, Write
@@ -500,6 +500,7 @@ def _not_passed_on(lines: Lines, key: Hashable, place: Event) -> None:
         line.remove(place)
     if not line:
         lines._lines.pop(key, None)
+        lines._paces.pop(key, None)
 
 
 def _left_if_it_returns(lines: Lines, key: Hashable, place: Event) -> None:
@@ -507,7 +508,13 @@ def _left_if_it_returns(lines: Lines, key: Hashable, place: Event) -> None:
         leave_line(lines, key, place)
 
 
+def _never_forgotten(lines: Lines, asker: Asker, *, comes_back: bool) -> None:
+    if comes_back:
+        remember(lines, asker, comes_back=True)
+
+
 enter_line, leave_line = original("line.Lines._enter"), original("line.Lines._leave")
+remember = original("line.Lines._remember")
 
 
 FAULTS = (
@@ -627,6 +634,9 @@ FAULTS = (
     _acquiring(_without("sem-18", "the turn of the first request in line", ("line.Lines._enter", _each_is_first))),
     _acquiring(_without("sem-18", "passing the first place on", ("line.Lines._leave", _not_passed_on))),
     _acquiring(_without("sem-18", "the place of a request that is ended", ("line.Lines._leave", _left_if_it_returns))),
+    _acquiring(
+        _without("sem-18", "forgetting a request that does not come back", ("line.Lines._remember", _never_forgotten))
+    ),
     _acquiring(_without("sem-18", "what a request has already", ("semaphores.acquired_before", lambda *_: None))),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),
 )

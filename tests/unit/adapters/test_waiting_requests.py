@@ -153,7 +153,7 @@ def test_a_request_that_fails_or_has_no_name_is_not_awaited() -> None:
 
     with pytest.raises(ConnectionError):
         lines.in_turn("k", "fails", SECONDS, fail, nothing)
-    assert lines.in_turn("k", "", SECONDS, lambda _: None, nothing) is None
+    assert lines.in_turn("k", "", SECONDS, lambda _: lines._arrivals or None, nothing) is None
     assert (lines._away, lines._arrivals) == ({}, {})
     assert lines.in_turn("k", "named", SECONDS, lambda _: None, nothing) is None
     assert list(lines._away) == list(lines._arrivals) == [("k", "named")]
@@ -169,6 +169,64 @@ def test_a_request_is_asked_to_come_again_when_its_turn_is_expected(clock: Clock
         serve(lines)
     assert (lines.seconds_until_turn("k", "early"), lines.seconds_until_turn("k", "late")) == (10, 20)
     assert lines.seconds_until_turn("k", "unknown") is None
+
+
+def test_the_time_between_two_that_are_served_follows_the_last_ones_of_their_line(clock: Clock) -> None:
+    lines = Lines(3, 600)
+    for name in ("a", "b", "c"):
+        refused(lines, name)
+    assert refused(lines, "other", key="another line")
+    assert refused(lines, "early")
+    serve(lines)
+    clock.now = 10
+    serve(lines)
+    assert not refused(lines, "d")
+    clock.now = 40
+    serve(lines)
+    assert lines.seconds_until_turn("k", "early") == 15
+
+
+def test_only_a_request_that_found_something_in_the_first_place_counts_as_served() -> None:
+    lines, had = Lines(3, 6), [None, "late"]
+
+    def with_one_behind(found: str | None) -> str | None:
+        lines._enter("k", "behind", Event())
+        return found
+
+    assert lines.in_turn("k", "a", SECONDS, lambda _: with_one_behind(None), nothing) is None
+    assert lines._paces == {}
+    lines._leave("k", lines._lines["k"][0])
+    assert lines.in_turn("k", "a", SECONDS, lambda _: with_one_behind("found"), nothing) == "found"
+    served = dict(lines._paces)
+    assert list(served) == ["k"]
+    assert lines.in_turn("k", "b", 0, lambda _: "found", lambda: had.pop(0)) == "late"
+    assert lines._paces == served
+
+
+def test_nothing_is_left_of_requests_that_ended_or_did_not_come_back(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_requests, "AWAY_MAX", 2)
+    lines = Lines(0, 6)
+    assert [refused(lines, name) for name in ("a", "b", "c")] == [True, True, True]
+    assert list(lines._arrivals) == list(lines._away) == [("k", "a"), ("k", "b")]
+    clock.now = 7
+    lines._most = 1
+    assert lines.in_turn("k", "d", SECONDS, lambda _: "found", nothing) == "found"
+    assert (lines._lines, lines._arrivals, lines._away, lines._paces) == ({}, {}, {}, {})
+
+
+def test_a_repeat_during_its_first_request_leaves_nothing_that_the_first_does_not_leave() -> None:
+    lines = Lines(1, 6)
+
+    def repeated(had: str | None, found: str | None) -> str | None:
+        assert lines.in_turn("k", "a", SECONDS, lambda _: "found", lambda: had) == had
+        return found
+
+    assert lines.in_turn("k", "a", SECONDS, lambda _: repeated(None, "found"), nothing) == "found"
+    assert (lines._arrivals, lines._away) == ({}, {})
+    assert lines.in_turn("k", "a", SECONDS, lambda _: repeated("had", None), nothing) is None
+    assert list(lines._arrivals) == list(lines._away) == [("k", "a")]
 
 
 def test_of_many_clients_each_is_served_in_about_the_time_that_it_takes_to_serve_all(clock: Clock) -> None:

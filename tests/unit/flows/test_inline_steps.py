@@ -1,9 +1,13 @@
 """Inline steps: functions that run within the turns of a flow, one commit a step."""
 
+import gc
+import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import closing
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -379,7 +383,7 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
 
 
 def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_the_delivery() -> None:
-    held = threading.Event()
+    begun, held = threading.Event(), threading.Event()
     ran: list[threading.Thread] = []
 
     def code() -> CallOutcome:
@@ -387,24 +391,79 @@ def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_th
         return CallOutcome(1)
 
     def slow() -> CallOutcome:
+        ran.append(threading.current_thread())
+        begun.set()
         held.wait(5)
-        return code()
+        return CallOutcome(1)
 
     threads = Threads("shop")
     for path in ("0", "1"):
         threads.begin(path, code)
         assert threads.wait(5) == {path: CallOutcome(1)}
     threads.begin("2", slow)
+    assert begun.wait(5)
     threads.abandon("2")
     threads.begin("3", code)
     assert threads.wait(5) == {"3": CallOutcome(1)}
     held.set()
+    assert threads.wait(5) == {}
+    for path in ("4", "5"):
+        threads.begin(path, code)
+    assert threads._threads == 2
     threads.close()
-    for thread in ran:
-        thread.join(5)
-    first, second, other, held_up = ran
+    first, second, held_up, other, *_ = ran
     assert first is second is held_up is not other
-    assert not any(thread.is_alive() for thread in ran)
+    for thread in (first, other):
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_code_runs_in_a_context_of_its_own_that_is_a_copy_of_its_deliverys() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+    seen: list[str] = []
+
+    def code() -> CallOutcome:
+        seen.append(variable.get())
+        variable.set("of a step")
+        return CallOutcome(1)
+
+    variable.set("of the delivery")
+    with closing(Threads("shop")) as threads:
+        for path in ("0", "1"):
+            threads.begin(path, code)
+            assert threads.wait(5)
+    assert seen == ["of the delivery", "of the delivery"]
+
+
+def test_a_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with closing(Threads("shop")) as threads:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError):
+                threads.begin("0", lambda: CallOutcome(0))
+        assert not threads.running
+        threads.begin("1", lambda: CallOutcome(1))
+        assert threads.wait(5) == {"1": CallOutcome(1)}
+
+
+def test_abandoned_code_has_no_outcome_also_if_other_code_runs_under_its_path() -> None:
+    gates = [threading.Event() for _ in range(2)]
+
+    def code(number: int) -> CallOutcome:
+        assert gates[number].wait(5)
+        return CallOutcome(number)
+
+    with closing(Threads("shop")) as threads:
+        threads.begin("0", partial(code, 0))
+        threads.abandon("0")
+        threads.begin("0", partial(code, 1))
+        gates[0].set()
+        assert threads.wait(5) == {}
+        gates[1].set()
+        assert threads.wait(5) == {"0": CallOutcome(1)}
 
 
 def test_outcomes_are_left_in_the_mailbox_of_a_stuck_flow() -> None:
@@ -469,12 +528,12 @@ def test_inline_steps_and_tasks_follow_each_other() -> None:
 
 def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Harness) -> None:
     app = Function("studio")
-    threads: set[int] = set()
+    threads: set[threading.Thread] = set()
     together = threading.Barrier(3, timeout=10)
 
     def draw(name: str) -> str:
         together.wait()
-        threads.add(threading.get_ident())
+        threads.add(threading.current_thread())
         documents.put(name, {"drawn": True})
         return name
 
@@ -488,6 +547,31 @@ def test_users_steps_run_in_threads_and_their_calls_take_effect_once(harness: Ha
     assert flows("show", "s1").status().result == ["a", "b", "c"]
     assert len(threads) == 3
     assert documents.get("b")["drawn"]
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -> None:
+    module = importlib.import_module("signalbox.flows.api.flow")
+
+    @dataclass
+    class Unhashable:
+        def __call__(self, context: TaskContext) -> int:
+            return context.attempt
+
+    def taking(context: TaskContext, number: int = 0) -> int:
+        return context.attempt + number
+
+    callables = (taking, Unhashable(), Unhashable().__call__, partial(taking, number=1), lambda: 1, len)
+    for _ in range(2):
+        assert [module._takes_context(each) for each in callables] == [True, True, True, True, False, False]
+    gc.collect()
+    before = len(module._TAKING_CONTEXT)
+    for _ in range(100):
+        module._takes_context(lambda: 1)
+    gc.collect()
+    assert len(module._TAKING_CONTEXT) <= before
 
 
 def test_a_step_is_given_up_at_once_though_the_clock_of_its_carrier_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,3 +131,22 @@ def test_a_request_without_a_place_is_answered_at_once_by_the_record(
     assert world.ask("POST", "semaphore-wait/gate?wait_seconds=5", {})[0] == 404
     settings.pause_grants(world.ports, "door")
     assert world.ask("POST", "semaphore-wait/door?wait_seconds=5", {})[1] == {"acquired": False, "paused": True}
+
+
+def test_a_refused_request_is_awaited_if_it_has_an_id_and_asked_back_when_its_turn_is_expected(
+    world: Polled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, expected, line = Lines(0, 6), dict[str, float](), (id(world.ports.store), "door")
+    monkeypatch.setattr(permits, "_acquires", lines)
+    monkeypatch.setattr(lines, "seconds_until_turn", lambda key, name: expected.get(name) if key == line else None)
+
+    def retry_after(**body: str) -> str | None:
+        answer = world.call("semaphore_wait", "/door?wait_seconds=5", method="POST", json=body, headers={})
+        return answer.headers.get("Retry-After")
+
+    assert retry_after() == "3"  # the clock's jitter is always the half
+    assert lines._away == {}
+    assert retry_after(id="a") == "3"
+    assert list(lines._away) == [(line, "a")]
+    expected["a"] = 1.4
+    assert retry_after(id="a") == "1"

@@ -91,6 +91,12 @@ def test_the_time_to_ask_again_is_drawn_between_a_second_and_the_limit() -> None
     assert {retry_after_seconds(PAUSED, jitter) for jitter in (*draws, 1.0)} == set(range(1, 61))
 
 
+def test_the_time_to_ask_again_is_the_expected_one_in_whole_seconds_up_to_the_limit() -> None:
+    expected = {seconds: retry_after_seconds(NOT_ACQUIRED, 0.5, seconds) for seconds in (0.0, 0.2, 1.6, 3.0, 100.0)}
+    assert expected == {0.0: 1, 0.2: 1, 1.6: 2, 3.0: 3, 100.0: 4}
+    assert retry_after_seconds(PAUSED, 0.5, 3.0) == 31
+
+
 def test_a_free_permit_is_acquired_once_and_signalled_once(fork: World) -> None:
     status, answer = fork.ask("POST", "semaphore-wait/fork", {"id": "a"})
     assert (status, answer["acquired"]) == (200, True)

@@ -12,19 +12,21 @@ from signalbox.adapters.settings import settings
 from signalbox.flows.tasks import turns
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
+Begun = tuple[str, Context, turns.Code]
+
 
 class Threads:
     """Runs the code of inline steps in threads, from the receipt of a delivery on.
 
-    A thread whose code has ended runs the next step, since starting one takes as long as a tenth of a short step.
+    A thread whose code has ended runs the next step, since starting a thread takes a tenth of the time of a short step.
     """
 
     def __init__(self, function: str) -> None:
-        self.running: set[str] = set()
+        self.running: dict[str, Begun] = {}
         self._function = function
         self._received_at = time.monotonic()
-        self._codes: SimpleQueue[tuple[str, Context, turns.Code] | None] = SimpleQueue()
-        self._ended: SimpleQueue[tuple[str, CallOutcome]] = SimpleQueue()
+        self._codes: SimpleQueue[Begun | None] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Begun, CallOutcome]] = SimpleQueue()
         self._threads = self._busy = 0
 
     def begin(self, path: str, code: turns.Code) -> None:
@@ -33,8 +35,8 @@ class Threads:
             Thread(target=self._run, daemon=True).start()
             self._threads += 1
         self._busy += 1
-        self.running.add(path)
-        self._codes.put((path, copy_context(), code))
+        begun = self.running[path] = path, copy_context(), code
+        self._codes.put(begun)
 
     def close(self) -> None:
         """End the threads, each when its code has ended."""
@@ -43,33 +45,37 @@ class Threads:
 
     def _run(self) -> None:
         while begun := self._codes.get():
-            self._ended.put(self._outcome(*begun))
+            self._ended.put((begun, self._outcome(*begun)))
             del begun  # while it waits, a thread holds nothing of its last step
 
-    def _outcome(self, path: str, context: Context, code: turns.Code) -> tuple[str, CallOutcome]:
+    def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
         """Run code and return its outcome. In a thread, `SystemExit` ends no process: the start has failed."""
         try:
-            return path, context.run(code)
+            return context.run(code)
         except BaseException as error:  # noqa: BLE001  without an outcome, the delivery would wait for the time-out
             runtime.log().error("inline step raised", step=path, exception=error)
-            return path, CallOutcome(raised=error)
+            return CallOutcome(raised=error)
 
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`."""
+        """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`.
+
+        Abandoned code has none, also if other code has begun under its path since.
+        """
         ended = {}
         with suppress(Empty):
-            path, outcome = self._ended.get(timeout=seconds)
+            begun, outcome = self._ended.get(timeout=seconds)
             while True:
                 self._busy -= 1
-                if path in self.running:
-                    self.running.remove(path)
+                path = begun[0]
+                if self.running.get(path) is begun:
+                    del self.running[path]
                     ended[path] = outcome
-                path, outcome = self._ended.get_nowait()
+                begun, outcome = self._ended.get_nowait()
         return ended
 
     def abandon(self, path: str) -> None:
         """Ignore the outcome of code that still runs, since a thread cannot be ended."""
-        self.running.discard(path)
+        self.running.pop(path, None)
 
     def seconds(self) -> float:
         return time.monotonic() - self._received_at

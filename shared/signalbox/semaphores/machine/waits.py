@@ -136,9 +136,9 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 
 
 def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: float | None = None) -> int | None:
-    """Return when a caller that was refused should ask again; None if asking again under the id changes nothing.
+    """Return after how many seconds a refused caller should ask again; None if a repeat has the same answer.
 
-    That is when its turn is expected, if that is known, and otherwise drawn by `jitter`, from 0 to 1.
+    It is the number of seconds until its turn is expected, or, if that is not known, a random one by `jitter`, 0 to 1.
     """
     if answer.lease or answer.waiting or answer.ended:
         return None

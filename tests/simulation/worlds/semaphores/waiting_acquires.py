@@ -6,7 +6,8 @@ time-out. An event of a line waits in steps, so that time passes.
 
 Checked at each answer: no request is answered "not acquired" that has held a lease since before it began, nor, where
 nothing fails, next to a permit that has been free for as long as two looks. No wait has two leases. Only the first of a
-line takes permits. At rest, all lines are empty, and all permits come back.
+line takes permits. At rest, all lines are empty, only requests that may come back are remembered, and all permits come
+back.
 """
 
 from __future__ import annotations
@@ -128,8 +129,11 @@ class AcquiresWorld:
         with event, mock.patch.object(waiting_requests, "time", monotonic), paces, replaced(**LIMITS):
             settings.put(world.reliable_ports(), NAME, SemaphoreSettings(self.permits, LEASE_SECONDS))
             world.run([partial(self._request, f"c{number}") for number in range(random.randint(*CLIENTS))])
-        if left := [lines._lines for lines in self.lines if lines._lines]:
+        if left := [(lines._lines, lines._paces) for lines in self.lines if lines._lines or lines._paces]:
             raise Violation(f"no request is left, and lines have {left}")
+        for lines in self.lines:
+            if lines._arrivals.keys() != lines._away.keys():
+                raise Violation(f"{lines._away} are away, and the arrivals of {lines._arrivals} are remembered")
         world.pass_time(LEASE_SECONDS)
         if views.get(world.reliable_ports(), NAME).free != self.permits:
             raise Violation("permits do not come back")
