@@ -574,6 +574,23 @@ def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -
     assert len(module._TAKING_CONTEXT) <= before
 
 
+@pytest.mark.parametrize(
+    ("annotations", "takes"),
+    [
+        ({"context": "TaskContext", "order": "Order"}, True),
+        ({"context": "signalbox.TaskContext", "order": "Order"}, True),
+        ({"context": "Order"}, False),
+    ],
+)
+def test_a_step_takes_its_context_though_a_type_is_known_only_to_a_type_checker(
+    annotations: dict[str, str], takes: bool
+) -> None:
+    def step(context: Any, order: Any = None) -> None: ...
+
+    step.__annotations__ = annotations
+    assert importlib.import_module("signalbox.flows.api.flow")._takes_context(step) is takes
+
+
 def test_a_step_is_given_up_at_once_though_the_clock_of_its_carrier_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim of the last start ends ahead of the server's time: the wake-up that gives the step up is due then."""
     began: list[int] = []

@@ -171,10 +171,17 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 def _has_context(function: Callable[..., Any]) -> bool:
     try:
-        first = next(iter(inspect.signature(function, eval_str=True).parameters.values()), None)
-    except (TypeError, ValueError, NameError):  # some builtins have no signature
+        first = _first_parameter(function, eval_str=True)
+    except (TypeError, ValueError):  # some builtins have no signature
         return False
+    except NameError:  # a type that is known only to a type checker, perhaps of another parameter
+        first = _first_parameter(function, eval_str=False)
+        return first is not None and str(first.annotation).rpartition(".")[2] == TaskContext.__name__
     return first is not None and first.annotation is TaskContext
+
+
+def _first_parameter(function: Callable[..., Any], *, eval_str: bool) -> inspect.Parameter | None:
+    return next(iter(inspect.signature(function, eval_str=eval_str).parameters.values()), None)
 
 
 def callback(event: str, *, through: str, expires_seconds: float, question: str = "") -> Inline[str]:
