@@ -63,7 +63,7 @@ def die(lease: Lease) -> None:
 
 @app.http("POST", "/mended/{name}/{units}")
 def begin_mending(_: Request, name: str, units: str) -> Response:
-    """A batch in chains; each unit fails, fails again, and succeeds."""
+    """Populate a batch that runs in chains; each unit fails twice, then succeeds."""
     batch(name).populate((mend.call(door=name) for _ in range(int(units))), concurrency=3)
     return Response(202)
 

@@ -32,7 +32,7 @@ def ended(client: Client, batch: str, attempt: int) -> int:
 
 
 def attempts(client: Client, batch: str) -> Counter[tuple[int, int]]:
-    """Return how many tasks ran each attempt of each unit; a task that was delivered twice is one."""
+    """Return how many tasks ran each attempt of each unit; a task that was delivered twice counts once."""
     ran = client.documents.find(*terms({"door": batch, "kind": "mend"}))
     return Counter((each["unit"], each["attempt"]) for each in ran)
 

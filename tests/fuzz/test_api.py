@@ -249,7 +249,7 @@ def test_an_empty_parameter_and_a_null_field_are_as_if_absent(method: str, path:
 
 
 def example_of(method: str, path: str) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the example of a call's body, if its members are described, and those of them that are required."""
+    """Return the example of a call's body and its required members; both are empty if not all are described."""
     body = schema.raw_schema["paths"][path][method.lower()].get("requestBody", {}).get("content", {})
     described = body.get("application/json", {"schema": {}})
     example, optional = described.get("example"), dict(optional_fields(described["schema"], nested=False))

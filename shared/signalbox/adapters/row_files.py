@@ -71,7 +71,7 @@ def write_rows(target: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
         with part.open("wb") as stream:
             count = _write(name, stream, rows)
             stream.flush()
-            fsync(stream.fileno())  # after a power failure, the name is of a whole file or of none
+            fsync(stream.fileno())  # a power failure never leaves the name on part of a file
         part.replace(name)
     finally:
         part.unlink(missing_ok=True)

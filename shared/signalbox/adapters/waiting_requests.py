@@ -3,9 +3,9 @@
 So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
 A repeat of a request whose answer was lost may already have what it waits for. It finds that out at any place in line.
 
-A process has few places, since each occupies one of its threads. A request that finds no place, or nothing in its time,
-is answered with nothing, and comes back under the same name. Its arrival is remembered while it is away, so that later
-requests do not take its turn.
+A process has few places, since each occupies one of its threads. A request that finds no place, or
+finds nothing in its time, is refused, and its caller repeats it under the same name. Until then its arrival is
+remembered, so that later requests do not take its turn.
 """
 
 import time
@@ -29,7 +29,7 @@ AWAY_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """When the last request of a line was served, and the usual seconds between two that are served."""
+    """When a line last served a request, and the average seconds between two that it serves."""
 
     served_at: float
     seconds_each: float | None
@@ -41,7 +41,7 @@ class _Pace:
 
 
 class Lines:
-    """Lines by key, of at most `most` requests in all. One that found nothing is expected back for `away_seconds`.
+    """Lines by key, with at most `most` requests in all. A refused request is remembered for `away_seconds`.
 
     While requests that came earlier are away, a later one takes a place only if more places are free than they need, or
     if its line has fewer than `LINE_MIN` requests.
@@ -65,11 +65,11 @@ class Lines:
         look: Callable[[float], Answer | None],
         before: Callable[[], Answer | None],
     ) -> Answer | None:
-        """Wait for the first place, then look for the seconds that are left; return what was found, or None.
+        """Wait for the first place, then call `look` with the seconds that are left; return what was found, or None.
 
         A request that is not the first when it comes calls `before`, and returns what it has already, if anything. If
-        it does not reach the first place in time, it calls `before` again. A request with an empty name is not expected
-        back.
+        it does not reach the first place in time, it calls `before` again. A request with an empty name is not
+        remembered.
         """
         ends_at, place, has_nothing = time.monotonic() + seconds, Event(), False
         try:
@@ -87,7 +87,7 @@ class Lines:
             self._remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
-        """Return after how many seconds the turn of a request that is away is expected; None if that is not known."""
+        """Return the seconds until the expected turn of a request that is away; None if they are not known."""
         with self._lock:
             pace, arrival = self._paces.get(key), self._arrivals.get((key, name))
             if pace is None or pace.seconds_each is None or arrival is None:
@@ -96,7 +96,7 @@ class Lines:
             return ahead * pace.seconds_each
 
     def _enter(self, key: Hashable, name: str, place: Event) -> bool:
-        """Take the last place of a line; return False if all places are taken, or kept for earlier requests."""
+        """Join the end of a line; return False if all places are taken, or kept for earlier requests."""
         with self._lock:
             self._forget_late()
             self._away.pop((key, name), None)
@@ -143,7 +143,7 @@ class Lines:
         return sum(self._arrivals[asker] < arrival for asker in self._away if key is None or asker[0] == key)
 
     def _note_served(self, key: Hashable) -> None:
-        """Note that the first of a line is served. If others wait, the next one begins to be served."""
+        """Record the time at which the first request of a line was served, for the line's pace."""
         with self._lock:
             now = time.monotonic()
             self._paces[key] = self._paces[key].after(now) if key in self._paces else _Pace(now, None)

@@ -51,8 +51,8 @@ class SemaphoreLimits(Limits):
     request is expected. If that is not known, it is random, so that callers do not all ask again at once."""
 
     acquire_away_seconds: float = 6
-    """The time for which a process remembers when a refused acquire first came. It is longer than the longest
-    `Retry-After`, so that a caller that keeps to it is still remembered."""
+    """How long after its last answer a process remembers when a refused acquire first arrived. It is longer than
+    `acquire_retry_seconds_max`, so that a caller that obeys `Retry-After` is still remembered."""
 
     paused_retry_seconds_max: int = 60
     """The longest `Retry-After` of an acquire while the semaphore is paused: nothing is granted until it is resumed."""

@@ -30,7 +30,7 @@ FUNCTION = {
     "flows": ["chain", "inline", "listed", "listed_inline", "batched"],
 }
 WARM_UP_STEPS = 200
-"""The steps of a chain that is not measured: the emulator compiles its code while it runs."""
+"""The steps of a warm-up chain that is not measured: meanwhile Java compiles the emulator's code."""
 
 IDS = count()
 

@@ -39,7 +39,7 @@ HEADER = (
 
 
 QUEUED, PLAIN, LONG = "the kit, through its queue", "the kit, plain acquires", "the kit, acquires that wait"
-"""The ways of the kit. The last are long polls."""
+"""The kit's ways to get a permit; the last one is a long poll."""
 
 
 class Bench:

@@ -116,10 +116,9 @@ class Kit:
         return Visit(asked, *times)
 
     def acquire(self, _: int, stop_at: float, wait_seconds: int = 0) -> Visit:
-        """Poll for a permit, which is granted within `wait_seconds` or not at all; hold it and signal.
+        """Poll for a permit, with requests that wait for up to `wait_seconds`; hold it and signal. Raises `Refused`.
 
-        A client that waits asks again after the pause that its answer names; one that does not, at once. Raises
-        `Refused`.
+        Clients pause at random between two polls. With `wait_seconds`, they also wait for the time in `Retry-After`.
         """
         lease, id_ = "", f"pair {next(self._pairs)}"
         path = f"semaphore-wait/{self._name}?wait_seconds={wait_seconds}"

@@ -81,7 +81,7 @@ def deadlock(harness: Harness, seats: int = 5) -> None:
 
 
 class HeldRequests:
-    """A page's requests of an address, which wait until they are continued, first come first served."""
+    """A page's requests to an address, held until they are continued in the order of their arrival."""
 
     def __init__(self, page: Page, address: str) -> None:
         self._page = page
@@ -92,7 +92,7 @@ class HeldRequests:
         self._held.append(route)
 
     def continue_next(self) -> None:
-        """Wait until the page has sent another request, and let it go on."""
+        """Wait for the page's next request, and continue it."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while not self._held:
             assert time.monotonic() < deadline, "the page sent no such request"

@@ -222,7 +222,7 @@ class StandingsWorld:
             self._check_recounted()
 
     def _check_recounted(self) -> None:
-        """A night's recounts repair each standing by the counted records, one that could not be read, too."""
+        """Check that a night's recounts have rebuilt each unreadable standing from the counted records."""
         values: dict[StandingKey, list[Value]] = {}
         for one in self._all(COUNTED):
             for key, value in (Counted.from_record(one.data) or Counted()).entries.items():

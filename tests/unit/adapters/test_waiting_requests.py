@@ -145,7 +145,7 @@ def test_a_line_that_is_almost_empty_takes_a_later_request_and_so_does_one_with_
     assert not refused(lines, "other", key="another line")
 
 
-def test_a_request_that_fails_or_has_no_name_is_not_awaited() -> None:
+def test_a_request_that_fails_or_has_no_name_is_not_remembered() -> None:
     lines = Lines(1, 6)
 
     def fail(_: float) -> None:
@@ -159,7 +159,7 @@ def test_a_request_that_fails_or_has_no_name_is_not_awaited() -> None:
     assert list(lines._away) == list(lines._arrivals) == [("k", "named")]
 
 
-def test_a_request_is_asked_to_come_again_when_its_turn_is_expected(clock: Clock) -> None:
+def test_the_expected_time_until_a_turn_grows_with_the_requests_ahead(clock: Clock) -> None:
     lines = Lines(3, 600)
     for name in ("a", "b", "c", "early", "late"):
         refused(lines, name)
@@ -216,7 +216,7 @@ def test_nothing_is_left_of_requests_that_ended_or_did_not_come_back(
     assert (lines._lines, lines._arrivals, lines._away, lines._paces) == ({}, {}, {}, {})
 
 
-def test_a_repeat_during_its_first_request_leaves_nothing_that_the_first_does_not_leave() -> None:
+def test_a_repeat_that_overlaps_its_first_request_does_not_change_what_is_remembered() -> None:
     lines = Lines(1, 6)
 
     def repeated(had: str | None, found: str | None) -> str | None:
@@ -229,7 +229,7 @@ def test_a_repeat_during_its_first_request_leaves_nothing_that_the_first_does_no
     assert list(lines._arrivals) == list(lines._away) == [("k", "a")]
 
 
-def test_of_many_clients_each_is_served_in_about_the_time_that_it_takes_to_serve_all(clock: Clock) -> None:
+def test_no_client_waits_three_times_as_long_as_it_takes_to_serve_all(clock: Clock) -> None:
     clients, each = 64, 0.045
     lines, waited = Lines(12, 6), list[float]()
     asked: dict[str, float] = {}

@@ -11,7 +11,7 @@ from signalbox.core.ports import Ports
 from signalbox.testing.memory_store import MemoryStore
 
 
-def test_the_liveness_of_a_batch_is_read_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_liveness_of_a_batch_is_read_at_most_once_in_fresh_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     now = [1000.0]
 

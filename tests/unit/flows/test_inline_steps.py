@@ -382,7 +382,7 @@ def test_code_that_would_end_its_thread_has_an_outcome_at_once(error: type[BaseE
     assert isinstance(threads.wait(5)["0"].raised, error)
 
 
-def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_the_delivery() -> None:
+def test_an_idle_thread_is_reused_and_threads_end_with_their_delivery() -> None:
     begun, held = threading.Event(), threading.Event()
     ran: list[threading.Thread] = []
 
@@ -418,7 +418,7 @@ def test_a_thread_runs_the_next_step_unless_its_code_still_runs_and_ends_with_th
         assert not thread.is_alive()
 
 
-def test_code_runs_in_a_context_of_its_own_that_is_a_copy_of_its_deliverys() -> None:
+def test_each_step_runs_in_its_own_copy_of_the_deliverys_context() -> None:
     variable: ContextVar[str] = ContextVar("variable")
     seen: list[str] = []
 
@@ -435,7 +435,7 @@ def test_code_runs_in_a_context_of_its_own_that_is_a_copy_of_its_deliverys() -> 
     assert seen == ["of the delivery", "of the delivery"]
 
 
-def test_a_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_whose_thread_cannot_be_started_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -449,7 +449,7 @@ def test_a_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest.Mon
         assert threads.wait(5) == {"1": CallOutcome(1)}
 
 
-def test_abandoned_code_has_no_outcome_also_if_other_code_runs_under_its_path() -> None:
+def test_abandoned_code_has_no_outcome_even_if_other_code_runs_under_its_path() -> None:
     gates = [threading.Event() for _ in range(2)]
 
     def code(number: int) -> CallOutcome:
@@ -579,11 +579,12 @@ def test_whether_a_step_takes_a_context_is_kept_only_as_long_as_its_function() -
     [
         ({"context": "TaskContext", "order": "Order"}, True),
         ({"context": "signalbox.TaskContext", "order": "Order"}, True),
+        ({"context": TaskContext, "order": "Order"}, True),
         ({"context": "Order"}, False),
     ],
 )
 def test_a_step_takes_its_context_though_a_type_is_known_only_to_a_type_checker(
-    annotations: dict[str, str], takes: bool
+    annotations: dict[str, Any], takes: bool
 ) -> None:
     def step(context: Any, order: Any = None) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Event handlers of a user's function: events that come twice, lost acknowledgements, and what is kept as a failure."""
+"""Event handlers of a user's function: duplicate deliveries, lost acknowledgements, and what is kept as a failure."""
 
 import pytest
 from cloudevents.http import CloudEvent

@@ -68,7 +68,7 @@ def test_no_emulator_is_found_for_an_older_java_or_a_broken_jar(machine: Path) -
 
 @pytest.mark.parametrize("java", ["echo half >$archive; kill -9 $$", "exit 143"], ids=["is killed", "writes none"])
 def test_half_an_archive_of_classes_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: str) -> None:
-    """Java writes it as it ends, and crashes when it loads a half."""
+    """Java writes the archive as it ends, and crashes when it loads half of one."""
     script, prefix = tmp_path / "java", tmp_path / "prefix"
     script.write_text(f"#!/bin/sh\narchive=${{1#*=}}\n{java}\n")
     script.chmod(0o755)

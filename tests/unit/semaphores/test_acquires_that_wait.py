@@ -144,7 +144,7 @@ def test_a_refused_request_is_awaited_if_it_has_an_id_and_asked_back_when_its_tu
         answer = world.call("semaphore_wait", "/door?wait_seconds=5", method="POST", json=body, headers={})
         return answer.headers.get("Retry-After")
 
-    assert retry_after() == "3"  # the clock's jitter is always the half
+    assert retry_after() == "3"  # the clock's jitter is always 0.5
     assert lines._away == {}
     assert retry_after(id="a") == "3"
     assert list(lines._away) == [(line, "a")]

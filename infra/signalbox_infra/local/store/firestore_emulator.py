@@ -40,7 +40,7 @@ HEAP = "-Xmx1g"  # below that it dies at some 200,000 documents
 NO_SAMPLES = "-XX:-UsePerfData"  # otherwise an idle Java wakes up twenty times a second
 JAR_IN_SDK = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
-"""The status with which Java ends after it has done what it does at its exit. It has none if it is killed."""
+"""Java's exit status after SIGTERM, once its shutdown hooks have run. A killed Java has another status."""
 
 MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 CLASS_FILE_OF_JAVA_0 = 44  # Java n compiles to class files of major version 44 + n
@@ -130,7 +130,7 @@ class Emulator:
             if process.returncode != ENDED_BY_SIGTERM or not archive.exists():
                 raise EmulatorError(f"Java did not write the archive: {child_processes.tail(Path(log.name))}")
             with archive.open("rb") as whole:
-                os.fsync(whole.fileno())  # Java crashes if a part is missing
+                os.fsync(whole.fileno())  # Java crashes if part of the archive is missing
             archive.replace(self.class_archive)
 
     def start(self, port: int | None = None, functions_port: int | None = None) -> Running:

@@ -161,7 +161,7 @@ _TAKING_CONTEXT: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Return whether the first parameter of a function is a `TaskContext`. It is looked up once for each function."""
+    """Return whether the first parameter of a function is a `TaskContext`. The answer is cached for each function."""
     if not isinstance(function, FunctionType):
         return _has_context(function)
     if (known := _TAKING_CONTEXT.get(function)) is None:
@@ -174,10 +174,10 @@ def _has_context(function: Callable[..., Any]) -> bool:
         first = _first_parameter(function, eval_str=True)
     except (TypeError, ValueError):  # some builtins have no signature
         return False
-    except NameError:  # a type that is known only to a type checker, perhaps of another parameter
+    except NameError:  # a type imported only under `TYPE_CHECKING`, perhaps another parameter's
         first = _first_parameter(function, eval_str=False)
-        return first is not None and str(first.annotation).rpartition(".")[2] == TaskContext.__name__
-    return first is not None and first.annotation is TaskContext
+    annotation = first.annotation if first else None
+    return annotation is TaskContext or str(annotation).rpartition(".")[2] == TaskContext.__name__
 
 
 def _first_parameter(function: Callable[..., Any], *, eval_str: bool) -> inspect.Parameter | None:

@@ -18,7 +18,7 @@ Begun = tuple[str, Context, turns.Code]
 class Threads:
     """Runs the code of inline steps in threads, from the receipt of a delivery on.
 
-    A thread whose code has ended runs the next step, since starting a thread takes a tenth of the time of a short step.
+    An idle thread is reused for the next step, since starting a thread takes a tenth of the time of a short step.
     """
 
     def __init__(self, function: str) -> None:
@@ -30,7 +30,7 @@ class Threads:
         self._threads = self._busy = 0
 
     def begin(self, path: str, code: turns.Code) -> None:
-        """Run code in a thread that runs nothing else meanwhile, in the context of the caller."""
+        """Run code in a copy of the caller's context, in a thread that runs nothing else at the same time."""
         if self._busy == self._threads:
             Thread(target=self._run, daemon=True).start()
             self._threads += 1
@@ -46,7 +46,7 @@ class Threads:
     def _run(self) -> None:
         while begun := self._codes.get():
             self._ended.put((begun, self._outcome(*begun)))
-            del begun  # while it waits, a thread holds nothing of its last step
+            del begun  # an idle thread keeps no reference to its last step
 
     def _outcome(self, path: str, context: Context, code: turns.Code) -> CallOutcome:
         """Run code and return its outcome. In a thread, `SystemExit` ends no process: the start has failed."""
@@ -59,7 +59,7 @@ class Threads:
     def wait(self, seconds: float) -> dict[str, CallOutcome]:
         """Return the outcomes of code that has ended, as soon as there is one, or none after `seconds`.
 
-        Abandoned code has none, also if other code has begun under its path since.
+        Abandoned code has none, even if other code has begun under its path since.
         """
         ended = {}
         with suppress(Empty):

@@ -1,7 +1,8 @@
-"""Wait for permits, cancel a wait, signal and renew a lease. Each function mounts its own routes.
+"""Wait for permits, cancel a wait, signal a semaphore and renew a lease. Each function mounts its own routes.
 
-`{base}semaphore-wait`, `{base}semaphore-signal` and `{base}semaphore-renew`. The routes of `{base}semaphores` are in
-another module, so that these functions do not load its lists, deadlocks and removal.
+The functions are `{base}semaphore-wait`, `{base}semaphore-signal` and `{base}semaphore-renew`. The routes of
+`{base}semaphores` are in another module, so that these functions do not load the code for lists, deadlocks and
+removal.
 """
 
 from collections.abc import Hashable
@@ -51,7 +52,7 @@ def wait(request: Request, name: str) -> Response:
 def acquire_in_turn(
     lines: Lines, ports: Ports, name: str, wanted: WaitRequest, seconds: float, *, comes_back: bool = True
 ) -> WaitAnswer:
-    """Acquire permits within `seconds`, after the earlier requests of this process, those that come back included."""
+    """Acquire permits within `seconds`, after earlier requests of this process, also those that will be repeated."""
 
     def look(seconds: float) -> WaitAnswer | None:
         answer = waits.acquire_within(ports, name, wanted, seconds)

@@ -136,9 +136,10 @@ def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
 
 
 def retry_after_seconds(answer: WaitAnswer, jitter: float, expected_seconds: float | None = None) -> int | None:
-    """Return after how many seconds a refused caller should ask again; None if a repeat has the same answer.
+    """Return the seconds after which a refused caller should ask again; None if a repeat would get the same answer.
 
-    It is the number of seconds until its turn is expected, or, if that is not known, a random one by `jitter`, 0 to 1.
+    They are the seconds until its expected turn. If that is unknown, or the semaphore is paused, they are drawn by
+    `jitter`, from 0 to 1.
     """
     if answer.lease or answer.waiting or answer.ended:
         return None

@@ -6,8 +6,8 @@ time-out. An event of a line waits in steps, so that time passes.
 
 Checked at each answer: no request is answered "not acquired" that has held a lease since before it began, nor, where
 nothing fails, next to a permit that has been free for as long as two looks. No wait has two leases. Only the first of a
-line takes permits. At rest, all lines are empty, only requests that may come back are remembered, and all permits come
-back.
+line takes permits. At rest, all lines are empty, only requests that may be repeated are remembered, and all permits
+        are free again.
 """
 
 from __future__ import annotations
