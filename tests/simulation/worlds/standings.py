@@ -239,10 +239,11 @@ class StandingsWorld:
 
         A yoke of the latter whose event was lost is counted by the next night's walk.
         """
+        wrong = replace(Standing.from_record(standing.data), tally=Tally(7, 1, 5), min=-1, max=9).to_record()
         if self._unreadable.random() < self.unreadable_rate:
             self.unreadable.add(standing.path)
-            return {"yokes": "many", "crossed": []}
-        return replace(Standing.from_record(standing.data), tally=Tally(7, 1, 5), min=-1, max=9).to_record()
+            return {**wrong, "units": "many"}
+        return wrong
 
     def _rest(self) -> None:
         for _ in range(3):

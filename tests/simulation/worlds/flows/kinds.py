@@ -143,6 +143,9 @@ LEAVES_MAX = 12
 """Waits of a nested program at most, so that its trace is short."""
 
 
+OF_LOCKS = ("lock", "released", "renewed")
+"""Words in the names of operations with locks."""
+
 SHIELDED_SHARE = 0.35
 CONTINUING_SHARE = 0.5
 REFUSED_SHARE = 0.08
@@ -174,14 +177,18 @@ def _refused(random: Random, operations: Program) -> Program:
 
 
 def _shielded(random: Random, operation: list[Any]) -> list[Any]:
-    """Return an operation with shields around some of its waits: not of events or locks, which may never come."""
+    """Return an operation with shields around some of its waits: not of events or locks, which may never come.
+
+    A run that holds a lock which it has begun, and waits for the same one in a shield, is not ended by a cancel.
+    """
     kind, *parts = operation
     if kind == "all":
         return [kind, [_shielded(random, each) for each in parts[0]]]
     if kind == "cleaned up":
         return [kind, parts[0], ["shielded", parts[1]]]
     may_be = kind != "again" and not any(each in str(operation) for each in ("event", "lock"))
-    return ["shielded", operation] if may_be and random.random() < 0.5 else operation
+    has_lock = any(each in str(operation) for each in OF_LOCKS)
+    return ["shielded", operation] if may_be and random.random() < 0.5 and not has_lock else operation
 
 
 def _unshielded(random: Random) -> Program:
@@ -330,7 +337,7 @@ def _around_handles(random: Random, left: list[int]) -> list[Any]:
             return ["flow", [inner]]
         case 6:
             return ["finally", inner]
-        case 7 if not any(each in str(inner) for each in ("event", "lock")):
+        case 7 if not any(each in str(inner) for each in ("event", *OF_LOCKS)):
             return ["shielded", inner]
         case 8:
             return _success(random, left)
