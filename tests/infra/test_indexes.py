@@ -21,7 +21,7 @@ Made = list[tuple[str, list[str]]]
 
 TESTS = (
     "batches/test_batch_lists",
-    "batches/test_batches",
+    "batches/test_batches_http",
     "batches/test_cancellation",
     "batches/test_sub_batches",
     "batches/test_units",
