@@ -63,7 +63,7 @@ def _view(snapshot: Snapshot) -> SemaphoreView:
 
 
 def find_deadlocks(ports: Ports) -> dict[str, Any]:
-    """Return the deadlocks among the first semaphores with waiters. If `complete` is true, there are no others."""
+    """Find deadlocks among the first semaphores with waiters; `complete` is false if more semaphores have waiters."""
     most = LIMITS.deadlock_semaphores_max
     found = ports.store.query(Query(COLLECTION, WITH_WAITERS, limit=most + 1))
     return {"deadlocks": cycles(_graph(ports, found[:most])), "complete": len(found) <= most}
