@@ -122,5 +122,7 @@ class TaskQueue:
     def _due_at(self, task: Effect) -> datetime:
         """Return when a task may run, by the queue's clock, which may be ahead of the server's."""
         begin = self._world.epoch
+        if task.not_before is None and task.name not in self._retry_at:
+            return begin
         ahead = timedelta(seconds=self.ahead_seconds)
         return max(self._retry_at.get(task.name, begin), (task.not_before or begin + ahead) - ahead)

@@ -9,9 +9,11 @@ The server's clock advances a little with every step. It jumps where a world set
 next task or delayed event when nothing else can happen.
 """
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import accumulate
 from random import Random
 from typing import Any
 
@@ -155,8 +157,13 @@ class World:
             if not moves:
                 return
             self.processes.current = "scheduler"
-            self.random.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
+            self._drawn(moves)()
         raise Violation(f"no rest after {STEPS_MAX:,} steps")
+
+    def _drawn(self, moves: list[tuple[Callable[[], None], float]]) -> Callable[[], None]:
+        """Draw a move by its weight, as `random.choices` does, in less time: it is a tenth of a world's."""
+        reached = list(accumulate([weight for _, weight in moves]))
+        return moves[bisect(reached, self.random.random() * reached[-1], 0, len(moves) - 1)][0]
 
     def _moves(self, waiting: list[Callable[[], None]]) -> list[tuple[Callable[[], None], float]]:
         """Return the possible next steps, each with its weight."""

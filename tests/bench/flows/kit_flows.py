@@ -29,8 +29,8 @@ FUNCTION = {
     "tasks": ["step"],
     "flows": ["chain", "inline", "listed", "listed_inline", "batched"],
 }
-WARM_UP_STEPS = 200
-"""The steps of a warm-up chain that is not measured: meanwhile Java compiles the emulator's code."""
+WARM_UP_STEPS_MIN = 200
+"""The least steps of the chain that runs first and is not measured: meanwhile Java compiles the emulator's code."""
 
 IDS = count()
 
@@ -59,7 +59,7 @@ def measure(
     The steps are tasks, or `inline` steps.
     """
     chain, list_of_steps = ("inline", "listed_inline") if inline else ("chain", "listed")
-    _run(client, chain, steps=WARM_UP_STEPS)
+    _run(client, chain, steps=max(steps, WARM_UP_STEPS_MIN))
     started, chains = zip(*(_run(client, chain, steps=steps) for _ in range(rounds)), strict=True)
     listed = min(width, LIST_WIDTH_MAX)
     fan_outs = {f"list of {listed}": [_there_and_back(client, list_of_steps, listed) for _ in range(rounds)]}

@@ -16,7 +16,7 @@ def measure(steps: int, rounds: int, width: int, flows: int, flow_steps: int) ->
             at = time.time()
             return at, call("Flow", "chain", body=length)
 
-        chain(3)
+        chain(steps)
         runs = [chain(steps) for _ in range(rounds)]
         fans = [after - before for before, after in (call("Flow", "fan", body=width) for _ in range(rounds))]
         began = time.time()

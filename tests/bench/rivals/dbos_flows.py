@@ -46,7 +46,7 @@ def fan(width: int) -> list[float]:
 
 def measured(steps: int, rounds: int, width: int, flows: int, flow_steps: int) -> dict[str, object]:
     """Measure chains, fan-outs, and flows at once."""
-    chain(3)
+    chain(steps)
     runs = [(time.time(), chain(steps)) for _ in range(rounds)]
     fans = [after - before for before, after in (fan(width) for _ in range(rounds))]
     began = time.time()

@@ -62,7 +62,7 @@ class Runs:
 
 def measured(runs: Runs, steps: int, rounds: int, width: int, flows: int, flow_steps: int) -> dict[str, object]:
     """Measure chains, fan-outs, and flows at once."""
-    runs.run(chain, 3)
+    runs.run(chain, steps)
     chains = [runs.run(chain, steps) for _ in range(rounds)]
     fans = [after - before for _, (before, after) in (runs.run(fan, width) for _ in range(rounds))]
     began = time.time()

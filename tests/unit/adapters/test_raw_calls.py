@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
 import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
+from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
 
 from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
-from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.firestore.store import READ_BY_CALLER, FirestoreStore
 from signalbox.core.ports import AlreadyExists, Must, Put, Query
 from signalbox.core.problems import Unavailable
 
@@ -112,7 +114,14 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody: Any = AnonymousCredentials
-    monkeypatch.setattr(adapters_store, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
+    monkeypatch.setattr(adapters_store, "FirestoreClient", partial(FirestoreClient, credentials=nobody()))
     monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
+    channels: list[Any] = []
+    create = FirestoreGrpcTransport.create_channel
+    noted = lambda *target, **others: channels.append(others) or create(*target, **others)  # noqa: E731 (a line)
+    monkeypatch.setattr(FirestoreGrpcTransport, "create_channel", noted)
     FirestoreStore("p", "(default)").close()
+    [channel] = channels
+    assert READ_BY_CALLER[0] in channel["options"]
+    assert ("grpc.max_receive_message_length", -1) in channel["options"], "the generated client's own options stay"
     TaskCreator("")
