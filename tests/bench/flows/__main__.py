@@ -8,8 +8,8 @@ python -m tests.bench.flows --steps 30 --rounds 5 --flows 1000
 `of it queue`: from the time at which a step's task is due to the beginning of its code. The rest is the flow's own
 turn: two round trips to the store, the replay, and the creation of the next task. `first step`: from the call that
 starts a flow to its first step. A list or a batch: from the step before it to the step after it. `1,000 flows`: all at
-once, started by 16 clients; `their first`: from the start of each to its first step. Each system warms up by a chain as long
-as those that are measured.
+once, started by 16 clients; `their first`: from the start of each to its first step. Each system first runs a
+chain that is not measured.
 
 DBOS and durabletask (on its in-memory backend, which stores nothing) run steps in the process of their workflows. `uv`
 makes an environment for each outside the project, which needs a network or a package cache once. DBOS runs on SQLite,

@@ -118,7 +118,11 @@ def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytes
     monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
     channels: list[Any] = []
     create = FirestoreGrpcTransport.create_channel
-    noted = lambda *target, **others: channels.append(others) or create(*target, **others)  # noqa: E731 (a line)
+
+    def noted(*target: Any, **others: Any) -> grpc.Channel:
+        channels.append(others)
+        return create(*target, **others)
+
     monkeypatch.setattr(FirestoreGrpcTransport, "create_channel", noted)
     FirestoreStore("p", "(default)").close()
     [channel] = channels
