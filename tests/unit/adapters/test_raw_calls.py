@@ -113,9 +113,10 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 
 
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody: Any = AnonymousCredentials
-    monkeypatch.setattr(adapters_store, "FirestoreClient", partial(FirestoreClient, credentials=nobody()))
-    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
+    untyped: Any = AnonymousCredentials
+    credentials = untyped()
+    monkeypatch.setattr(adapters_store, "FirestoreClient", partial(FirestoreClient, credentials=credentials))
+    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", partial(CloudTasksClient, credentials=credentials))
     channels: list[Any] = []
     create = FirestoreGrpcTransport.create_channel
 
