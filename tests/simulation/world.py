@@ -161,7 +161,7 @@ class World:
         raise Violation(f"no rest after {STEPS_MAX:,} steps")
 
     def _drawn(self, moves: list[tuple[Callable[[], None], float]]) -> Callable[[], None]:
-        """Draw a move by its weight, the same one as `random.choices` would, in less time."""
+        """Draw a move by its weight, as `random.choices` does, but faster."""
         reached = list(accumulate([weight for _, weight in moves]))
         return moves[bisect(reached, self.random.random() * reached[-1], 0, len(moves) - 1)][0]
 
