@@ -30,7 +30,7 @@ FUNCTION = {
     "flows": ["chain", "inline", "listed", "listed_inline", "batched"],
 }
 WARM_UP_STEPS_MIN = 200
-"""The smallest number of steps of the chain that runs first and is not measured: meanwhile Java compiles the emulator's code."""
+"""The smallest number of steps of the chain that is not measured: meanwhile Java compiles the emulator's code."""
 
 IDS = count()
 

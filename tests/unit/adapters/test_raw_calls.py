@@ -1,7 +1,10 @@
 """What Google's services receive of calls that pass the generated clients' methods by."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
 from typing import Any
 
 import grpc
@@ -13,20 +16,26 @@ from google.cloud.tasks_v2 import CloudTasksClient
 
 from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
-from signalbox.adapters.firestore.store import FirestoreStore
+from signalbox.adapters.firestore.store import CHANNEL_OPTIONS, FirestoreCalls, FirestoreStore
 from signalbox.core.ports import AlreadyExists, Must, Put, Query
 from signalbox.core.problems import Unavailable
 
 DATABASE = "projects/p/databases/(default)"
 
+SOCKETS = Path("/proc/net")
+needs_sockets = pytest.mark.skipif(not SOCKETS.exists(), reason="only Linux lists connections in files")
+
 
 class Firestore:
-    """A server of Firestore's calls: it notes their headers, and answers nothing, or a refusal."""
+    """A server of Firestore's calls: it notes their headers, and answers nothing, or what it is told."""
 
     def __init__(self) -> None:
         self.headers: dict[str, dict[str, Any]] = {}
         self.requests: dict[str, int] = {}
         self.refusal: grpc.StatusCode | None = None
+        self.ended = Event()
+        self.answers: tuple[bytes, ...] = ()
+        self.then: Callable[[grpc.ServicerContext], object] = lambda _: None
         self._pool = ThreadPoolExecutor(2)
         self._server = grpc.server(self._pool)
         self._server.add_generic_rpc_handlers(
@@ -39,13 +48,15 @@ class Firestore:
         one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         return {
             "Commit": one(self._commit, None, lambda answer: answer.SerializeToString()),
-            "BatchGetDocuments": many(self._none("BatchGetDocuments"), None, None),
-            "RunQuery": many(self._none("RunQuery"), None, None),
+            "BatchGetDocuments": many(self._many("BatchGetDocuments"), None, None),
+            "RunQuery": many(self._many("RunQuery"), None, None),
+            "RunAggregationQuery": many(self._many("RunAggregationQuery"), None, None),
         }
 
     def _note(self, name: str, context: grpc.ServicerContext) -> None:
         self.headers[name] = dict(context.invocation_metadata())
         self.requests[name] = self.requests.get(name, 0) + 1
+        context.add_callback(self.ended.set)
         if self.refusal is not None:
             context.abort(self.refusal, "no")
 
@@ -55,12 +66,21 @@ class Firestore:
         answer.write_results.add().update_time.seconds = 1
         return answer
 
-    def _none(self, name: str) -> Any:
+    def _many(self, name: str) -> Any:
         def answer(_: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
             self._note(name, context)
-            yield from ()
+            yield from self.answers
+            self.then(context)
 
         return answer
+
+    @property
+    def connections(self) -> int:
+        """The connections that clients hold open."""
+        port, established = f":{int(self.address.rpartition(':')[2]):04X}", "01"
+        files = [(SOCKETS / name).read_text("ascii") for name in ("tcp", "tcp6")]
+        rows = [line.split() for file in files for line in file.splitlines()]
+        return sum(remote.endswith(port) and state == established for _, _, remote, state, *_ in rows)
 
     def stop(self) -> None:
         self._server.stop(None).wait()
@@ -101,7 +121,11 @@ def test_a_commit_is_sent_once_and_a_read_twice(service: Firestore, store: Fires
         store.commit([Put("documents/a", {})])
     with pytest.raises(Unavailable):
         store.read("documents/a")
-    assert service.requests == {"Commit": 1, "BatchGetDocuments": 2}
+    with pytest.raises(Unavailable):
+        store.query(Query("documents", limit=1))
+    with pytest.raises(Unavailable):
+        store.count(Query("documents", limit=1))
+    assert service.requests == {"Commit": 1, "BatchGetDocuments": 2, "RunQuery": 2, "RunAggregationQuery": 2}
 
 
 def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Firestore, store: FirestoreStore) -> None:
@@ -110,9 +134,104 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
         store.commit([Put("documents/a", {}, Must.NOT_EXIST)])
 
 
+def test_the_rest_of_an_answer_is_cancelled_if_reading_stops_early(service: Firestore) -> None:
+    calls = FirestoreCalls(DATABASE, service.address)
+    service.answers = (_found("a"),)
+    service.then = lambda context: _waited(lambda: not context.is_active())
+    kept: list[Any] = []  # an answer that nobody keeps would be cancelled anyway
+    calls.batch_get(types.BatchGetDocumentsRequest.pb()(database=DATABASE), kept.append)
+    assert service.ended.wait(1)
+    calls.close()
+
+
+@needs_sockets
+@pytest.mark.parametrize("stops", [0, 1, 50])
+def test_a_closed_store_has_no_connection_even_if_reads_stopped_early(service: Firestore, stops: int) -> None:
+    store = FirestoreStore("p", "(default)", service.address)
+    service.answers = (_found("a"), _found("b"))
+    for _ in range(stops):
+        store.read_some((), ["documents/a", "documents/b"], 1)
+    store.read("documents/a", "documents/b")
+    assert service.connections == 1
+    store.close()
+    assert _waited(lambda: not service.connections)
+
+
+@needs_sockets
+def test_a_closed_store_has_no_connection_even_if_an_answer_was_unreadable(service: Firestore) -> None:
+    store = FirestoreStore("p", "(default)", service.address)
+    service.answers = (_found("a"), b"\xff")
+    with pytest.raises(Unavailable, match="INTERNAL"):
+        store.read("documents/a", "documents/b")
+    store.close()
+    assert _waited(lambda: not service.connections)
+
+
+def test_an_answer_that_breaks_off_is_not_returned(service: Firestore, store: FirestoreStore) -> None:
+    service.answers = (_matching("a"),)
+    service.then = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "no more")
+    with pytest.raises(Unavailable):
+        store.query(Query("documents", limit=2))
+    assert service.requests == {"RunQuery": 2}
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_server_that_stalls_is_asked_twice(
+    service: Firestore, store: FirestoreStore, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    monkeypatch.setattr(adapters_store, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(adapters_store, "QUERY_SECONDS", 0.2)
+    service.answers = (_found("a"),) * answers
+    service.then = lambda context: _waited(lambda: not context.is_active())
+    with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
+        store.read("documents/a", "documents/b")
+    service.answers = (_matching("a"),) * answers
+    with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
+        store.query(Query("documents", limit=2))
+    assert service.requests == {"BatchGetDocuments": 2, "RunQuery": 2}
+
+
+def test_the_emulators_channel_has_our_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    channels: list[Any] = []
+    create = grpc.insecure_channel
+
+    def noted(target: str, options: Any) -> grpc.Channel:
+        channels.append((target, set(options)))
+        return create(target, options)
+
+    monkeypatch.setattr(grpc, "insecure_channel", noted)
+    FirestoreStore("p", "(default)", "127.0.0.1:1").close()
+    assert channels == [("127.0.0.1:1", set(CHANNEL_OPTIONS))]
+
+
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody: Any = AnonymousCredentials
     monkeypatch.setattr(adapters_store, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
     monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
     FirestoreStore("p", "(default)").close()
     TaskCreator("")
+
+
+def _found(id_: str) -> bytes:
+    """Return the response to a read that contains a document."""
+    answer = types.BatchGetDocumentsResponse.pb()()
+    answer.found.name = f"{DATABASE}/documents/documents/{id_}"
+    answer.found.fields["x"].string_value = "x"
+    answer.found.create_time.seconds = answer.found.update_time.seconds = answer.read_time.seconds = 1
+    return bytes(answer.SerializeToString())
+
+
+def _matching(id_: str) -> bytes:
+    """Return the response to a query that contains a document."""
+    answer = types.RunQueryResponse.pb()()
+    answer.document.name = f"{DATABASE}/documents/documents/{id_}"
+    answer.document.create_time.seconds = answer.document.update_time.seconds = answer.read_time.seconds = 1
+    return bytes(answer.SerializeToString())
+
+
+def _waited(condition: Callable[[], bool], seconds: float = 3) -> bool:
+    """Wait until the condition holds; return whether it does."""
+    end = monotonic() + seconds
+    while not condition() and monotonic() < end:
+        sleep(0.01)
+    return condition()
