@@ -1,4 +1,4 @@
-"""The store on Firestore, over channels like the generated client's. One RPC a call, unless `write_each` must split.
+"""The store on Firestore, over the channel of the generated client. One RPC a call, unless `write_each` must split.
 
 Nothing here locks: a commit contains its guards, and reads are plain reads.
 
@@ -8,10 +8,7 @@ unavailable. A commit is sent once, since after a retry "already exists" could m
 read is retried once.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from operator import methodcaller
 from random import uniform
 from time import sleep
@@ -75,12 +72,6 @@ CHANNEL_OPTIONS = (
 )
 
 
-RECEIVED_BY_CALLER = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
-"""An experimental option of gRPC: the thread that reads a stream receives its messages itself, in half the CPU time.
-Without it a thread of the channel passes them on. A stream of such a channel must be read to its end: one that is
-cancelled, or unreadable, is never released, nor is the connection."""
-
-
 SERVICE = "google.firestore.v1.Firestore"
 
 Result = TypeVar("Result")
@@ -103,38 +94,31 @@ class FirestoreCalls:
         self._metadata = [("google-cloud-resource-prefix", database)]
         if emulator:
             self._metadata.append(("authorization", "Bearer owner"))  # makes the emulator skip security rules
-        self._channels = channel, _ = _channels(emulator)
-        self._batch_get = _Stream(*self._channels, "BatchGetDocuments", types.BatchGetDocumentsResponse)
-        self._run_query = _Stream(*self._channels, "RunQuery", types.RunQueryResponse)
-        self._run_aggregation = _Stream(*self._channels, "RunAggregationQuery", types.RunAggregationQueryResponse)
-        self._commit = _rpc(channel.unary_unary, "Commit", types.CommitResponse)
-        self._batch_write = _rpc(channel.unary_unary, "BatchWrite", types.BatchWriteResponse)
+        self._transport = _transport(emulator)
+        self._batch_get = self._rpc("BatchGetDocuments", types.BatchGetDocumentsResponse, streams=True)
+        self._run_query = self._rpc("RunQuery", types.RunQueryResponse, streams=True)
+        self._run_aggregation = self._rpc("RunAggregationQuery", types.RunAggregationQueryResponse, streams=True)
+        self._commit = self._rpc("Commit", types.CommitResponse)
+        self._batch_write = self._rpc("BatchWrite", types.BatchWriteResponse)
 
     def close(self) -> None:
-        """Close the connections."""
-        for channel in self._channels:
-            channel.close()
+        """Close the connection."""
+        self._transport.close()
 
-    def batch_get(self, request: Any, collect: Collect[Result], *, may_stop: bool = False) -> Result:
-        """Return what `collect` returns for the responses to a `BatchGetDocumentsRequest`.
-
-        It reads all of them, unless it `may_stop` early.
-        """
+    def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
+        """Return what `collect` returns for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
         where = self._headers("database", request.database)
-        return _retried(lambda: self._batch_get(request, READ_SECONDS, where, collect, may_stop=may_stop), of_read)
+        return _retried(lambda: _collected(self._batch_get, request, READ_SECONDS, where, collect), of_read)
 
-    def run_query(self, request: Any, collect: Collect[Result], *, may_stop: bool = False) -> Result:
-        """Return what `collect` returns for the responses to a `RunQueryRequest`.
-
-        It reads all of them, unless it `may_stop` early.
-        """
+    def run_query(self, request: Any, collect: Collect[Result]) -> Result:
+        """Return what `collect` returns for the responses to a `RunQueryRequest`. It may stop early."""
         where = self._headers("parent", request.parent)
-        return _retried(lambda: self._run_query(request, QUERY_SECONDS, where, collect, may_stop=may_stop), of_query)
+        return _retried(lambda: _collected(self._run_query, request, QUERY_SECONDS, where, collect), of_query)
 
     def run_aggregation_query(self, request: Any) -> list[Any]:
         """Return the responses to a `RunAggregationQueryRequest`."""
         where = self._headers("parent", request.parent)
-        return _retried(lambda: self._run_aggregation(request, QUERY_SECONDS, where, list), of_query)
+        return _retried(lambda: _collected(self._run_aggregation, request, QUERY_SECONDS, where, list), of_query)
 
     def commit(self, request: Any, guards: Iterable[Guard]) -> Any:
         """Return the `CommitResponse`. Raises the `Conflict` that one of the guards could have caused."""
@@ -155,53 +139,29 @@ class FirestoreCalls:
         """Return the headers of a request: Firestore routes it by a field of it."""
         return [*self._metadata, routing_header.to_grpc_metadata(((field, value),))]
 
-
-class _Stream:
-    """A Firestore method that answers with a stream. Streams of `channel` are read to their end."""
-
-    def __init__(self, channel: grpc.Channel, stoppable: grpc.Channel, name: str, response: Any) -> None:
-        self._whole = _rpc(channel.unary_stream, name, response)
-        self._stoppable = _rpc(stoppable.unary_stream, name, response)
-
-    def __call__(
-        self, request: Any, seconds: float, headers: Headers, collect: Collect[Result], *, may_stop: bool = False
-    ) -> Result:
-        """Return what `collect` returns for the responses. It reads all of them, unless it `may_stop`."""
-        responses = (self._stoppable if may_stop else self._whole)(request, timeout=seconds, metadata=headers)
-        try:
-            return collect(responses)
-        except BaseException:
-            if not may_stop:
-                with suppress(GoogleAPICallError):
-                    deque(responses, maxlen=0)  # the rest
-            raise
-        finally:
-            if may_stop:
-                responses.cancel()  # no-op at the end of the stream; before it, the server sends no more
+    def _rpc(self, name: str, response: Any, *, streams: bool = False) -> Rpc:
+        """Return a Firestore method that takes and returns raw messages. It raises as the generated client does."""
+        channel = self._transport.grpc_channel
+        path, parse = f"/{SERVICE}/{name}", response.pb().FromString
+        make = channel.unary_stream if streams else channel.unary_unary
+        rpc: Rpc = grpc_helpers.wrap_errors(make(path, methodcaller("SerializeToString"), parse))
+        return rpc
 
 
-def _channels(emulator: str) -> tuple[grpc.Channel, grpc.Channel]:
-    """Return the channel of commits and of streams that are read to their end, and that of streams that may stop."""
+def _transport(emulator: str) -> FirestoreGrpcTransport:
     if emulator:
-        create = partial(grpc.insecure_channel, emulator)
-        return create(options=CHANNEL_OPTIONS + RECEIVED_BY_CALLER), create(options=CHANNEL_OPTIONS)
-    channels: list[grpc.Channel] = []
-
-    def create_both(*target: Any, options: Sequence[tuple[str, Any]] = (), **others: Any) -> grpc.Channel:
-        create = partial(FirestoreGrpcTransport.create_channel, *target, **others)
-        channels.extend((create(options=[*options, *RECEIVED_BY_CALLER]), create(options=options)))
-        return channels[0]
-
-    FirestoreClient(transport=partial(FirestoreGrpcTransport, channel=create_both))  # it knows address and credentials
-    received_by_caller, stoppable = channels
-    return received_by_caller, stoppable
+        return FirestoreGrpcTransport(channel=grpc.insecure_channel(emulator, options=CHANNEL_OPTIONS))
+    transport = FirestoreClient().transport
+    assert isinstance(transport, FirestoreGrpcTransport), "the default transport"
+    return transport
 
 
-def _rpc(make: Callable[..., Any], name: str, response: Any) -> Rpc:
-    """Return a Firestore method that takes and returns raw messages. It raises as the generated client does."""
-    path, parse = f"/{SERVICE}/{name}", response.pb().FromString
-    rpc: Rpc = grpc_helpers.wrap_errors(make(path, methodcaller("SerializeToString"), parse))
-    return rpc
+def _collected(rpc: Rpc, request: Any, seconds: float, headers: Headers, collect: Collect[Result]) -> Result:
+    responses = rpc(request, timeout=seconds, metadata=headers)
+    try:
+        return collect(responses)
+    finally:
+        responses.cancel()  # no-op at the end of the stream; before it, the server sends no more
 
 
 def _translated(call: Callable[[], Result], translate: Translate) -> Result:
@@ -255,11 +215,7 @@ class FirestoreStore:
     def read_some(self, needed: Sequence[str], others: Sequence[str], bytes_max: int) -> tuple[Snapshot, ...]:
         request = self._batch_get((*needed, *others))
         names = frozenset(map(self._name, needed))
-
-        def collect(answers: Iterable[Any]) -> dict[str, Snapshot]:
-            return records_by_name(answers, self._path, names, bytes_max)
-
-        read = self._calls.batch_get(request, collect, may_stop=True)
+        read = self._calls.batch_get(request, lambda answers: records_by_name(answers, self._path, names, bytes_max))
         return tuple(read[name] for name in map(self._name, (*needed, *others)) if name in read)
 
     def _batch_get(self, paths: Sequence[str]) -> Any:
@@ -273,10 +229,11 @@ class FirestoreStore:
         request = types.RunQueryRequest.pb()(parent=parent_of(self._root, query.collection))
         request.structured_query.CopyFrom(query_message(self._root, query))
 
-        def collect(answers: Iterable[Any]) -> tuple[Snapshot, ...]:
-            return matching_records(answers, self._path, query.bytes_max)
+        def run(request: Any) -> tuple[Snapshot, ...]:
+            return self._calls.run_query(
+                request, lambda answers: matching_records(answers, self._path, query.bytes_max)
+            )
 
-        run = partial(self._calls.run_query, collect=collect, may_stop=query.bytes_max is not None)
         return _answered(query, run, request)
 
     def _name(self, path: str) -> str:
