@@ -1,5 +1,6 @@
 """What Google's services receive of calls that pass the generated clients' methods by."""
 
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +17,10 @@ from google.cloud.tasks_v2 import CloudTasksClient
 
 from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
-from signalbox.adapters.firestore.store import CHANNEL_OPTIONS, FirestoreCalls, FirestoreStore
+from signalbox.adapters.firestore.store import CHANNEL_OPTIONS, READ_SECONDS, FirestoreCalls, FirestoreStore
 from signalbox.core.ports import AlreadyExists, Must, Put, Query
 from signalbox.core.problems import Unavailable
+from signalbox_infra.local import child_processes
 
 DATABASE = "projects/p/databases/(default)"
 
@@ -29,7 +31,7 @@ needs_sockets = pytest.mark.skipif(not SOCKETS.exists(), reason="only Linux list
 class Firestore:
     """A server of Firestore's calls: it notes their headers, and answers nothing, or what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.headers: dict[str, dict[str, Any]] = {}
         self.requests: dict[str, int] = {}
         self.refusal: grpc.StatusCode | None = None
@@ -41,7 +43,7 @@ class Firestore:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(adapters_store.SERVICE, self._methods()),)
         )
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self.address = f"127.0.0.1:{self._server.add_insecure_port(f'127.0.0.1:{port}')}"
         self._server.start()
 
     def _methods(self) -> dict[str, Any]:
@@ -163,6 +165,50 @@ def test_a_closed_store_has_no_connection_even_if_an_answer_was_unreadable(servi
     service.answers = (_found("a"), b"\xff")
     with pytest.raises(Unavailable, match="INTERNAL"):
         store.read("documents/a", "documents/b")
+    store.close()
+    assert _waited(lambda: not service.connections)
+
+
+@needs_sockets
+def test_a_closed_store_has_no_connection_even_if_it_was_used_before_its_server_started() -> None:
+    port = child_processes.free_port()
+    store = FirestoreStore("p", "(default)", f"127.0.0.1:{port}")
+    with pytest.raises(Unavailable):
+        store.read("documents/a")
+    service = Firestore(port)
+    service.answers = (_found("a"),)
+
+    def answered() -> bool:
+        try:
+            return bool(store.read("documents/a"))
+        except Unavailable:
+            return False
+
+    try:
+        assert _waited(answered)
+        store.close()
+        assert _waited(lambda: not service.connections)
+    finally:
+        service.stop()
+
+
+@needs_sockets
+@pytest.mark.parametrize("answers", [0, 1])
+def test_an_interrupted_read_raises_the_interrupt_at_once_and_leaves_no_connection(
+    service: Firestore, answers: int
+) -> None:
+    store = FirestoreStore("p", "(default)", service.address)
+    service.answers = (_found("a"),) * answers
+    service.then = lambda context: _waited(lambda: not context.is_active())
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    began = monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            store.read("documents/a", "documents/b")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert monotonic() - began < READ_SECONDS
     store.close()
     assert _waited(lambda: not service.connections)
 
