@@ -98,6 +98,18 @@ def test_a_signal_that_read_a_head_which_then_leaves_wakes_the_waiter_behind_it(
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["next"]
 
 
+def test_a_grant_that_another_delivery_takes_over_meanwhile_is_released_all_the_same(world: World) -> None:
+    _, granted = world.claim("a")
+    assert waits.wait(world.ports, "s", WaitRequest("next", CALL)).waiting
+    once = iter([granted])
+    world.before_the_next_commit(lambda: [leases.claim(world.ports, each) for each in once])
+    end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
+    assert leases.leave_release(world.ports, "s", end)
+    world.advance(2)
+    run_admit_runs(world)
+    assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "next"
+
+
 def run_admit_runs(world: World) -> None:
     due = [
         one for one in world.tasks if one.task == "admit" and (one.not_before is None or one.not_before <= world.now)

@@ -79,6 +79,10 @@ from signalbox.semaphores.model.waiters import Waiter
 # --- end ---
 
 
+TAKEN_OVER = "another delivery"
+"""The operation of the release of a token that another delivery has taken over."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndLease:
     """The command to end a lease. `token` is the current token, or with `by_grant` the token of the grant.
@@ -264,7 +268,12 @@ def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
 
 def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:
     """Create the release of a claimed lease's old token. If the other delivery has left one, this commit fails."""
-    return (release_of(loaded, lease, "another delivery"),) if lease.claimed else ()
+    return (release_of(loaded, lease, TAKEN_OVER),) if lease.claimed else ()
+
+
+def grant_goes_on(command: EndLease, operation: str) -> bool:
+    """Return whether a grant is still held after this release of one of its tokens, under the next token."""
+    return command.by_grant and operation == TAKEN_OVER
 
 
 def release_of(loaded: Loaded, lease: LeaseRecord, operation: str) -> Release:

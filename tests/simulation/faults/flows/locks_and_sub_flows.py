@@ -127,5 +127,8 @@ NESTED = (
         ("flows.CommandWrites._run_flow", _created_by_a_task),
         ("flows.COMMANDS", {**steps.COMMANDS, "create": _create}),
     ),
+    in_nested_flows(
+        "sem-4", "the next token of a grant that is released", ("semaphores.grant_goes_on", lambda *_: False)
+    ),
 )
 """Faults that nested flows notice sooner: they have more sub-flows."""
