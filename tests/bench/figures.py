@@ -10,6 +10,9 @@ from typing import Self
 
 LINE = re.compile(r"= (?P<what>.+) \| (?P<value>[\d.]+) (?P<unit>[^|]+) \| (?P<anchor>.+) (?P<anchor_value>[\d.]+)")
 
+CHECK_FAILED = 3
+"""The exit code of a bench that has measured, and whose checks do not all hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:

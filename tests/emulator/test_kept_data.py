@@ -127,13 +127,14 @@ def test_documents_semaphores_batches_and_queues_outlive_a_restart(project: Path
         assert http.get("documents/town").json()["name"] == "stuffville"
         assert http.get("batches/b1").json()["size"] == 2
         assert http.get("semaphores/door").json()["free"] == 0
+        assert [waiter["id"] for waiter in http.get("semaphores/door").json()["waiters"]] == ["second"]
 
-        def second_works() -> bool:  # if the stop interrupted the first task, it runs again under another lease
+        def signal_and_look_for_second() -> bool:  # a first task that the stop interrupted runs again, with a new lease
             lease = http.get("documents/worked-first").json()["lease"]
             http.post("semaphore-signal/door", json={"lease": lease}).raise_for_status()
             return "lease" in http.get("documents/worked-second").json()
 
-        assert eventually(second_works)
+        assert eventually(signal_and_look_for_second)
 
 
 @pytest.mark.marathon

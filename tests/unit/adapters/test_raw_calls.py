@@ -3,8 +3,9 @@
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer, main_thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_closed_store_has_no_connection_even_if_an_answer_was_unreadable(servi
 
 
 @needs_sockets
-def test_a_closed_store_has_no_connection_even_if_it_was_used_before_its_server_started() -> None:
+def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its_server_started() -> None:
     port = child_processes.free_port()
     store = FirestoreStore("p", "(default)", f"127.0.0.1:{port}")
     with pytest.raises(Unavailable):
@@ -186,6 +187,7 @@ def test_a_closed_store_has_no_connection_even_if_it_was_used_before_its_server_
 
     try:
         assert _waited(answered)
+        assert service.connections == 1
         store.close()
         assert _waited(lambda: not service.connections)
     finally:
@@ -194,22 +196,26 @@ def test_a_closed_store_has_no_connection_even_if_it_was_used_before_its_server_
 
 @needs_sockets
 @pytest.mark.parametrize("answers", [0, 1])
-def test_an_interrupted_read_raises_the_interrupt_at_once_and_leaves_no_connection(
+def test_an_interrupted_read_raises_at_once_and_its_closed_store_has_no_connection(
     service: Firestore, answers: int
 ) -> None:
-    store = FirestoreStore("p", "(default)", service.address)
+    interrupt = Timer(0.2, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
+
+    def interrupt_and_wait(context: grpc.ServicerContext) -> None:
+        interrupt.start()
+        _waited(lambda: not context.is_active(), seconds=2 * READ_SECONDS)
+
     service.answers = (_found("a"),) * answers
-    service.then = lambda context: _waited(lambda: not context.is_active())
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    began = monotonic()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with pytest.raises(KeyboardInterrupt):
-            store.read("documents/a", "documents/b")
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert monotonic() - began < READ_SECONDS
-    store.close()
+    service.then = interrupt_and_wait
+    with closing(FirestoreStore("p", "(default)", service.address)) as store:
+        began = monotonic()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                store.read("documents/a", "documents/b")
+        finally:
+            interrupt.cancel()
+        assert monotonic() - began < READ_SECONDS / 2
+    assert service.requests == {"BatchGetDocuments": 1}
     assert _waited(lambda: not service.connections)
 
 

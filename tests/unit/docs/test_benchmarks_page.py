@@ -8,7 +8,7 @@ import pytest
 from signalbox.catalogue.project import Project
 from tests.bench import all_benches
 from tests.bench.all_benches import BENCHES, PAGE, PLOT, plot, ratios_of, section, sections_of
-from tests.bench.figures import Figure
+from tests.bench.figures import CHECK_FAILED, Figure
 
 ROOT = Project.find().root
 ROW = re.compile(r"\| .+ \| (?P<value>[\d.,e+-]+) \S.* \| .+: (?P<anchor>[\d.,e+-]+) \| (?P<ratio>[\d.]+) \|")
@@ -22,6 +22,10 @@ def number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
+IDLE = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100)
+IDLE_ROW = ("a stack that does nothing", 0.01)
+
+
 def test_a_figure_is_read_from_the_line_that_a_bench_prints() -> None:
     figure = Figure("16 callers of one object", 201.5, "calls/s", "a bare loop", 250.0)
     assert Figure.from_line(f"{figure.line()}\n") == figure
@@ -30,24 +34,62 @@ def test_a_figure_is_read_from_the_line_that_a_bench_prints() -> None:
 
 
 def test_a_section_has_the_ratio_of_each_figure() -> None:
-    figure = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100)
-    assert ratios_of(section("idle", [figure], "today")) == [("a stack that does nothing", 0.01)]
+    assert ratios_of(section("idle", [IDLE], "today")) == [IDLE_ROW]
 
 
-def test_the_figures_of_a_bench_whose_bar_does_not_hold_are_on_the_page_and_the_exit_code_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("figures", "exit_code", "is_new", "ends_with"),
+    [
+        ([IDLE], 0, True, 0),
+        ([IDLE], CHECK_FAILED, True, 1),
+        ([IDLE], 1, False, 1),
+        ([], 0, False, 1),
+        ([], 2, False, 1),
+    ],
+)
+def test_a_bench_that_has_measured_replaces_its_section_and_no_other(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    figures: list[Figure],
+    exit_code: int,
+    is_new: bool,
+    ends_with: int,
 ) -> None:
-    monkeypatch.setattr(all_benches, "PAGE", tmp_path / "page.md")
+    page, old = tmp_path / "page.md", Figure("old", 1, "/s", "older", 2)
+    page.write_text("\n".join(section(title, [old], "before") for title in ("flows", "idle")), "utf-8")
+    monkeypatch.setattr(all_benches, "PAGE", page)
     monkeypatch.setattr(all_benches, "PLOT", tmp_path / "plot.svg")
-    line = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100).line()
-    codes = {"idle": f"print({line!r}); raise SystemExit(1)", "objects": "raise SystemExit(2)"}
-    for title, code in codes.items():
-        monkeypatch.setitem(BENCHES, title, ("timeit", "-n1", "-r1", code))
+    monkeypatch.setattr(all_benches, "run", lambda _: (figures, exit_code))
+    monkeypatch.setattr("sys.argv", ["all_benches", "--only", "idle"])
+    assert all_benches.main() == ends_with
+    rows = {title: ratios_of(text) for title, text in sections_of(page.read_text("utf-8")).items()}
+    assert rows == {"flows": [("old", 0.5)], "idle": [IDLE_ROW if is_new else ("old", 0.5)]}
+    assert ("does not hold: idle" in capsys.readouterr().out) == bool(ends_with)
+
+
+def test_the_page_is_written_after_each_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setattr(all_benches, "PAGE", page)
+    monkeypatch.setattr(all_benches, "PLOT", tmp_path / "plot.svg")
+    found: list[bool] = []
+
+    def run(_: object) -> tuple[list[Figure], int]:
+        found.append(page.exists())
+        return [IDLE], 0
+
+    monkeypatch.setattr(all_benches, "run", run)
     monkeypatch.setattr("sys.argv", ["all_benches", "--only", "objects", "idle"])
-    assert all_benches.main() == 1
-    page = sections_of((tmp_path / "page.md").read_text("utf-8"))
-    assert {title: ratios_of(text) for title, text in page.items()} == {"idle": [("a stack that does nothing", 0.01)]}
-    assert "failed, or a bar does not hold: objects, idle" in capsys.readouterr().out
+    assert all_benches.main() == 0
+    assert found == [False, True]
+
+
+def test_a_run_returns_the_figures_and_the_exit_code_of_a_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "benches.py").write_text(f"import sys\nprint('a table')\nprint({IDLE.line()!r})\nsys.exit(2)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert all_benches.run(["benches"]) == ([IDLE], 2)
 
 
 def test_the_sections_of_the_page_are_those_of_benches_in_their_order() -> None:
