@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event, Timer, main_thread
 from time import monotonic, sleep
@@ -13,8 +14,10 @@ import grpc
 import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.firestore_v1.services.firestore import FirestoreClient
+from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import firestore as types
 from google.cloud.tasks_v2 import CloudTasksClient
+from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
 from signalbox.adapters.cloud_tasks import TaskCreator
 from signalbox.adapters.firestore import store as adapters_store
@@ -30,7 +33,7 @@ needs_sockets = pytest.mark.skipif(not SOCKETS.exists(), reason="only Linux list
 
 
 class Firestore:
-    """A server of Firestore's calls: it notes their headers, and answers nothing, or what it is told."""
+    """A fake of Firestore's server. It records the headers of each call, streams `answers`, and then calls `then`."""
 
     def __init__(self, port: int = 0) -> None:
         self.headers: dict[str, dict[str, Any]] = {}
@@ -140,8 +143,8 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 def test_the_rest_of_an_answer_is_cancelled_if_reading_stops_early(service: Firestore) -> None:
     calls = FirestoreCalls(DATABASE, service.address)
     service.answers = (_found("a"),)
-    service.then = lambda context: _waited(lambda: not context.is_active())
-    kept: list[Any] = []  # an answer that nobody keeps would be cancelled anyway
+    service.then = _until_cancelled
+    kept: list[Any] = []  # gRPC cancels a stream that nothing refers to
     calls.batch_get(types.BatchGetDocumentsRequest.pb()(database=DATABASE), kept.append)
     assert service.ended.wait(1)
     calls.close()
@@ -203,7 +206,7 @@ def test_an_interrupted_read_raises_at_once_and_its_closed_store_has_no_connecti
 
     def interrupt_and_wait(context: grpc.ServicerContext) -> None:
         interrupt.start()
-        _waited(lambda: not context.is_active(), seconds=2 * READ_SECONDS)
+        _until_cancelled(context, seconds=2 * READ_SECONDS)
 
     service.answers = (_found("a"),) * answers
     service.then = interrupt_and_wait
@@ -234,7 +237,7 @@ def test_a_server_that_stalls_is_asked_twice(
     monkeypatch.setattr(adapters_store, "READ_SECONDS", 0.2)
     monkeypatch.setattr(adapters_store, "QUERY_SECONDS", 0.2)
     service.answers = (_found("a"),) * answers
-    service.then = lambda context: _waited(lambda: not context.is_active())
+    service.then = _until_cancelled
     with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
         store.read("documents/a", "documents/b")
     service.answers = (_matching("a"),) * answers
@@ -257,11 +260,23 @@ def test_the_emulators_channel_has_our_options(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_in_the_cloud_the_generated_clients_channels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody: Any = AnonymousCredentials
-    monkeypatch.setattr(adapters_store, "FirestoreClient", lambda: FirestoreClient(credentials=nobody()))
-    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", lambda: CloudTasksClient(credentials=nobody()))
+    new_credentials: Any = AnonymousCredentials  # it has no type hints
+    credentials = new_credentials()
+    monkeypatch.setattr(adapters_store, "FirestoreClient", partial(FirestoreClient, credentials=credentials))
+    monkeypatch.setattr("google.cloud.tasks_v2.CloudTasksClient", partial(CloudTasksClient, credentials=credentials))
+    channels: list[tuple[str, object]] = []
+    for transport in (FirestoreGrpcTransport, CloudTasksGrpcTransport):
+
+        def recorded(host: str, create: Any = transport.create_channel, **options: Any) -> grpc.Channel:
+            channels.append((host, options["credentials"]))
+            channel: grpc.Channel = create(host, **options)
+            return channel
+
+        monkeypatch.setattr(transport, "create_channel", recorded)
     FirestoreStore("p", "(default)").close()
     TaskCreator("")
+    hosts = ("firestore.googleapis.com:443", "cloudtasks.googleapis.com:443")
+    assert channels == [(host, credentials) for host in hosts]
 
 
 def _found(id_: str) -> bytes:
@@ -279,6 +294,11 @@ def _matching(id_: str) -> bytes:
     answer.document.name = f"{DATABASE}/documents/documents/{id_}"
     answer.document.create_time.seconds = answer.document.update_time.seconds = answer.read_time.seconds = 1
     return bytes(answer.SerializeToString())
+
+
+def _until_cancelled(context: grpc.ServicerContext, seconds: float = 3) -> None:
+    """Wait until the client has cancelled its call."""
+    _waited(lambda: not context.is_active(), seconds)
 
 
 def _waited(condition: Callable[[], bool], seconds: float = 3) -> bool:

@@ -12,6 +12,8 @@ from tests.bench.figures import CHECK_FAILED, Figure
 
 ROOT = Project.find().root
 ROW = re.compile(r"\| .+ \| (?P<value>[\d.,e+-]+) \S.* \| .+: (?P<anchor>[\d.,e+-]+) \| (?P<ratio>[\d.]+) \|")
+IDLE = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100)
+IDLE_ROW = ("a stack that does nothing", 0.01)
 
 
 def sections() -> dict[str, str]:
@@ -20,10 +22,6 @@ def sections() -> dict[str, str]:
 
 def number(text: str) -> float:
     return float(text.replace(",", ""))
-
-
-IDLE = Figure("a stack that does nothing", 0.5, "% of a core", "one core", 100)
-IDLE_ROW = ("a stack that does nothing", 0.01)
 
 
 def test_a_figure_is_read_from_the_line_that_a_bench_prints() -> None:
