@@ -14,7 +14,8 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.headers import COMPLETED, FlowHeader, Origin
 from signalbox.flows.model.log import entries_from_text, time_of
 from signalbox.flows.model.messages import Cancel, Event, Message, Result, message_from_record
-from signalbox.mailboxes.model.messages import HEADER, message_path
+from signalbox.flows.storage.log import chunk_paths
+from signalbox.mailboxes.model.messages import HEADER, header_path, message_path
 from tests.simulation.world import Violation
 from tests.simulation.worlds.flows.observed_inline_steps import InlineRuns
 
@@ -42,7 +43,8 @@ class FlowsHistory:
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
-    `admitted` has the incarnations of the runs that the events of callbacks are for.
+    `admitted` has the incarnations of the runs that the events of callbacks are for. `half_removed` are the executions
+    whose log is being deleted as a removal does it: after their end, and after all of their messages.
     `deadlines` are those of runs, and `timed_out` the runs that were cancelled at theirs.
     `holders` has the run that each lease was granted to.
     `removed` checks a removal. `replaced`: an execution was followed by another one, or a run was removed.
@@ -67,6 +69,7 @@ class FlowsHistory:
     deadlines: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
     timed_out: set[tuple[str, str]] = field(default_factory=set)
     holders: dict[str, tuple[str, str]] = field(default_factory=dict)
+    half_removed: set[str] = field(default_factory=set)
     replaced: bool = False
     inline: InlineRuns = field(default_factory=InlineRuns)
     is_swept: Callable[[], bool] = lambda: False
@@ -77,8 +80,8 @@ class FlowsHistory:
         parts = path.split("/")
         if parts[0] == FlowAddress.COLLECTION:
             (self.present.discard if after.data is None else self.present.add)(path)
-            if len(parts) == 4 and parts[2] == "log" and after.data is not None:
-                self._note_events(self.headers["/".join(parts[:2])], entries_from_text(after.data["entries"]))
+            if len(parts) == 4 and parts[2] == "log":
+                self._note_chunk("/".join(parts[:2]), path, after)
         if parts[0] != FlowAddress.COLLECTION or len(parts) != 4 or parts[2] != "mailbox":
             return
         address = FlowAddress.of_base("/".join(parts[:2]))
@@ -127,6 +130,16 @@ class FlowsHistory:
         waiting = [(id_, place) for id_, place in self.waiting[base].items() if id_ not in left]
         if ended_at and (overtaken := [id_ for id_, place in waiting if place < ended_at]):
             raise Violation(f"an outcome of {ended_at} has overtaken {overtaken} of {base}")
+
+    def _note_chunk(self, base: str, path: str, after: Snapshot) -> None:
+        if after.data is not None:
+            self._note_events(self.headers[base], entries_from_text(after.data["entries"]))
+            return
+        header = self.headers.get(base)
+        messages = f"{base}/mailbox/"
+        left = any(other.startswith(messages) for other in self.present - {header_path(base)})
+        if header and header.end and path in chunk_paths(header) and not left:
+            self.half_removed.add(header.execution_id)
 
     def _note_message(self, address: FlowAddress, before: Snapshot, after: Snapshot) -> None:
         self._note_place(address.base, after)

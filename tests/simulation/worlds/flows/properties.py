@@ -17,7 +17,7 @@ from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.messages import Event, Message, Result, sub_flow_address
 from signalbox.flows.storage.listings import LABELS
-from signalbox.flows.storage.log import chunk_paths, read_log
+from signalbox.flows.storage.log import read_log
 from signalbox.flows.sweep import DELETED_WHILE_STUCK
 from signalbox.mailboxes.model.messages import HEADER, collection_of, header_path
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
@@ -121,7 +121,7 @@ class FlowsAtRest:
         self._check_labels(header)
         if header.stuck:
             raise Violation(f"{base} is stuck, though its code is sound: {header.stuck}")
-        if is_terminated(header) or self._is_half_removed(header):
+        if is_terminated(header) or header.execution_id in self.history.half_removed:
             return
         driver = self._plainly(header)
         waits = {path: each.command.signature for path, each in driver.pending.items()}
@@ -148,17 +148,12 @@ class FlowsAtRest:
         self._check_waits(header)
         driver.drop()
 
-    def _is_half_removed(self, header: FlowHeader) -> bool:
-        """Return whether the removal of an ended flow was interrupted between its log and its header."""
-        chunks = chunk_paths(header)
-        return bool(header.end) and any(path not in self.history.present for path in chunks)
-
     def marks_sent(self) -> set[str]:
         """Return the marks of the tasks that the code of all flows sends in its last generation."""
         drivers = [
             self._plainly(header, began_before=False)
             for header in self.headers()
-            if header.begun and not self._is_half_removed(header)
+            if header.begun and header.execution_id not in self.history.half_removed
         ]
         marks = {call.payload["mark"] for driver in drivers for call in driver.sent}
         for driver in drivers:
