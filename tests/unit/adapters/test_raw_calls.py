@@ -197,7 +197,16 @@ def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its
         service.stop()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts also where a shell has started the tests in the background, and made them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @needs_sockets
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("answers", [0, 1])
 def test_an_interrupted_read_raises_at_once_and_its_closed_store_has_no_connection(
     service: Firestore, answers: int
