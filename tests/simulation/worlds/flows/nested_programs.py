@@ -46,7 +46,7 @@ from tests.simulation.worlds.flows.world import (
     sweep_all,
 )
 
-COMMIT_BYTES = (None, 8_500, 9_000)
+COMMIT_BYTES = (None, 9_800, 10_300)
 """Bytes of a turn's commit: room for any one message of a nested program, and for few together."""
 
 ENVELOPE_BYTES = 2_000
