@@ -4,8 +4,8 @@ python -m tests.bench.all_benches --only objects flows
 
 Each bench runs in its own process, one after another, on a machine that should do nothing else. The page is written
 after each bench. A bench that is not run, crashes or prints no figures keeps its old section. All benches take about
-half an hour. The exit code is 1 if a bench crashed, printed no figures, or found that one of its checks does not hold.
-In the last case, the page has its new figures.
+half an hour. The exit code is 1 if a bench crashed, printed no figures, or has a check that does not hold. A bench with
+such a check gets a new section all the same.
 """
 
 import argparse
@@ -41,10 +41,12 @@ PACKAGES = ("google-cloud-firestore", "google-cloud-tasks", "functions-framework
 
 INTRODUCTION = """# Benchmarks
 
-`make bench-all` measures all of this on your machine and writes this page. The figures of one machine compare with each
-other, not with the cloud, where a round trip takes longer and instances are added. So each figure is a ratio to an
-*anchor* that was measured in the same run: bare calls of the client, a bare function, or another system. No test
-depends on a time.
+`make bench-all` runs all benches on your machine and writes this page. A machine's figures cannot be compared with
+those of the cloud, where a round trip takes longer and instances are added. So each row has the ratio of a figure to an
+*anchor* that was measured in the same run: bare calls of the client, a bare function, another system, or the kit with
+another setting. If the unit ends in `/s`, a higher ratio is better; otherwise a lower one. Each section says
+when and with which versions it was measured: compare values only within a section. No test requires a figure to reach a
+value.
 
 ![Ratios](benchmarks.svg)
 """

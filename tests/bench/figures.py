@@ -11,7 +11,7 @@ from typing import Self
 LINE = re.compile(r"= (?P<what>.+) \| (?P<value>[\d.]+) (?P<unit>[^|]+) \| (?P<anchor>.+) (?P<anchor_value>[\d.]+)")
 
 CHECK_FAILED = 3
-"""The exit code of a bench that has measured, and whose checks do not all hold."""
+"""The exit code of a bench that has printed its figures, but has a check that does not hold."""
 
 
 @dataclass(frozen=True, slots=True)

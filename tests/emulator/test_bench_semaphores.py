@@ -9,7 +9,9 @@ import pytest
 
 from signalbox_infra.local.stack import Stack
 from tests.bench.bench_stack import Stage
-from tests.bench.semaphores.__main__ import Bench, line
+from tests.bench.figures import Figure
+from tests.bench.semaphores import __main__ as bench_module
+from tests.bench.semaphores.__main__ import PLAIN, Bench, line
 from tests.bench.semaphores.kit_waits import catalogue
 from tests.bench.semaphores.visits import Refused, Run, Visit, most_inside, run, visit
 from tests.required_programs import EMULATOR
@@ -47,6 +49,18 @@ def test_a_line_shows_rate_waits_and_refusals() -> None:
     visits = [Visit(0, wait, wait + 1) for wait in (0.1, 0.2, 0.3, 4.0)]
     shown = line(Run("way", 4, 2.0, visits, Counter({"no entry": 3})))
     assert shown.split() == ["way", "4", "4", "2.0", "300", "ms", "4,000", "ms", "3", "3", "no", "entry"]
+
+
+def test_the_anchors_are_the_ways_in_which_all_clients_had_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(way: str, clients: int, *_: object) -> Run:
+        return Run(way, clients, 1.0, [Visit(0, 0, 0)] * clients, Counter({"no permit": 1} if way in refused else {}))
+
+    refused = (PLAIN, "bare, transactions")
+    monkeypatch.setattr(bench_module, "run", run)
+    bench = Bench(stage=None, clients=4, pairs=8)  # type: ignore[arg-type]  # no way is run
+    for way in (PLAIN, "bare, guarded retries", "bare, transactions"):
+        assert len(list(bench._alone_and_together(way, lambda *_: Visit(0, 0, 0)))) == 2
+    assert list(bench._figures()) == [Figure(f"4 clients, {PLAIN}", 4, "pairs/s", "bare, guarded retries", 4).line()]
 
 
 @pytest.mark.marathon

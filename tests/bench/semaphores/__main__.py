@@ -39,7 +39,8 @@ HEADER = (
 
 
 QUEUED, PLAIN, LONG = "the kit, through its queue", "the kit, plain acquires", "the kit, acquires that wait"
-"""The kit's ways to get a permit; the last one is a long poll."""
+KIT_WAYS = (QUEUED, PLAIN, LONG)
+"""The kit's ways to get a permit; `LONG` is a long poll."""
 
 
 class Bench:
@@ -62,8 +63,8 @@ class Bench:
 
     def _figures(self) -> Iterator[str]:
         """Iterate over the kit's pairs a second with all clients, compared with each other way that had no refusals."""
-        for way in (way for way in (QUEUED, PLAIN, LONG) if way in self._rates):
-            for anchor in [each for each in self._rates if each not in (QUEUED, PLAIN, LONG)]:
+        for way in (way for way in KIT_WAYS if way in self._rates):
+            for anchor in [each for each in self._rates if each not in KIT_WAYS]:
                 what = f"{self._clients} clients, {way}"
                 yield Figure(what, self._rates[way], "pairs/s", anchor, self._rates[anchor]).line()
 
@@ -125,8 +126,7 @@ class Bench:
             measured = run(way, clients, pairs, act)
             inside = most_inside(measured.visits)
             self._check(inside <= PERMITS, f"{way}: {inside} were inside at once")
-            is_own = way in (QUEUED, PLAIN, LONG)
-            if clients == self._clients and (is_own or not measured.refusals):
+            if clients == self._clients and (way in KIT_WAYS or not measured.refusals):
                 self._rates[way] = measured.each_second
             yield measured
 

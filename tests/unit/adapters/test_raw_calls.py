@@ -1,4 +1,4 @@
-"""What Google's services receive of calls that pass the generated clients' methods by."""
+"""What Google's services receive from calls that bypass the generated clients' methods."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -143,7 +143,7 @@ def test_a_refusal_is_the_conflict_that_a_guard_could_have_caused(service: Fires
 def test_the_rest_of_an_answer_is_cancelled_if_reading_stops_early(service: Firestore) -> None:
     calls = FirestoreCalls(DATABASE, service.address)
     service.answers = (_found("a"),)
-    service.then = _until_cancelled
+    service.then = _wait_until_cancelled
     kept: list[Any] = []  # gRPC cancels a stream that nothing refers to
     calls.batch_get(types.BatchGetDocumentsRequest.pb()(database=DATABASE), kept.append)
     assert service.ended.wait(1)
@@ -176,11 +176,7 @@ def test_a_closed_store_has_no_connection_even_if_an_answer_was_unreadable(servi
 @needs_sockets
 def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its_server_started() -> None:
     port = child_processes.free_port()
-    store = FirestoreStore("p", "(default)", f"127.0.0.1:{port}")
-    with pytest.raises(Unavailable):
-        store.read("documents/a")
-    service = Firestore(port)
-    service.answers = (_found("a"),)
+    service = None
 
     def answered() -> bool:
         try:
@@ -189,17 +185,21 @@ def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its
             return False
 
     try:
-        assert _waited(answered)
-        assert service.connections == 1
-        store.close()
+        with closing(FirestoreStore("p", "(default)", f"127.0.0.1:{port}")) as store:
+            assert not answered()
+            service = Firestore(port)
+            service.answers = (_found("a"),)
+            assert _waited(answered)
+            assert service.connections == 1
         assert _waited(lambda: not service.connections)
     finally:
-        service.stop()
+        if service:
+            service.stop()
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT interrupts also where a shell has started the tests in the background, and made them ignore it."""
+    """Let SIGINT raise `KeyboardInterrupt`. A shell makes tests ignore it that it starts in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -215,7 +215,7 @@ def test_an_interrupted_read_raises_at_once_and_its_closed_store_has_no_connecti
 
     def interrupt_and_wait(context: grpc.ServicerContext) -> None:
         interrupt.start()
-        _until_cancelled(context, seconds=2 * READ_SECONDS)
+        _wait_until_cancelled(context, seconds=2 * READ_SECONDS)
 
     service.answers = (_found("a"),) * answers
     service.then = interrupt_and_wait
@@ -246,7 +246,7 @@ def test_a_server_that_stalls_is_asked_twice(
     monkeypatch.setattr(adapters_store, "READ_SECONDS", 0.2)
     monkeypatch.setattr(adapters_store, "QUERY_SECONDS", 0.2)
     service.answers = (_found("a"),) * answers
-    service.then = _until_cancelled
+    service.then = _wait_until_cancelled
     with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
         store.read("documents/a", "documents/b")
     service.answers = (_matching("a"),) * answers
@@ -305,8 +305,8 @@ def _matching(id_: str) -> bytes:
     return bytes(answer.SerializeToString())
 
 
-def _until_cancelled(context: grpc.ServicerContext, seconds: float = 3) -> None:
-    """Wait until the client has cancelled its call."""
+def _wait_until_cancelled(context: grpc.ServicerContext, seconds: float = 3) -> None:
+    """Wait until the client has cancelled its call, for at most `seconds`."""
     _waited(lambda: not context.is_active(), seconds)
 
 

@@ -58,7 +58,7 @@ class World(OperationsPlatform):
             act()
             return ports.store.commit(writes)
 
-        self.ports = replace(ports, store=_Racing(ports.store, commit))  # type: ignore[arg-type]  # the rest is the store's
+        self.ports = replace(ports, store=_Racing(ports.store, Once(commit, ports.store.commit)))  # type: ignore[arg-type]  # the rest is the store's
 
 
 class _Racing:
@@ -98,16 +98,21 @@ def test_a_signal_that_read_a_head_which_then_leaves_wakes_the_waiter_behind_it(
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["next"]
 
 
-def test_a_grant_that_another_delivery_takes_over_meanwhile_is_released_all_the_same(world: World) -> None:
+def test_a_release_by_the_grant_ends_the_token_of_the_delivery_that_took_it_over(world: World) -> None:
     _, granted = world.claim("a")
     assert waits.wait(world.ports, "s", WaitRequest("next", CALL)).waiting
-    once = iter([granted])
-    world.before_the_next_commit(lambda: [leases.claim(world.ports, each) for each in once])
+    world.before_the_next_commit(lambda: leases.claim(world.ports, granted))
     end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
     assert leases.leave_release(world.ports, "s", end)
     world.advance(2)
     run_admit_runs(world)
     assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "next"
+
+
+def test_a_release_by_the_grant_after_a_left_signal_returns_false_whatever_the_key_of_the_signal(world: World) -> None:
+    lease, granted = world.claim("a")
+    assert world.leave(lease.id, "another delivery")
+    assert not leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(str(granted["id"])), "x", by_grant=True))
 
 
 def run_admit_runs(world: World) -> None:

@@ -79,8 +79,8 @@ from signalbox.semaphores.model.waiters import Waiter
 # --- end ---
 
 
-TAKEN_OVER = "another delivery"
-"""The operation of the release of a token that another delivery has taken over."""
+TAKEN_OVER = ""
+"""The operation of a release that another delivery has created. That of a signal is never empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +271,11 @@ def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:
     return (release_of(loaded, lease, TAKEN_OVER),) if lease.claimed else ()
 
 
-def grant_goes_on(command: EndLease, operation: str) -> bool:
-    """Return whether a grant is still held after this release of one of its tokens, under the next token."""
+def grant_may_continue(command: EndLease, operation: str) -> bool:
+    """Return whether a release with this operation ended only one token of the grant that the command ends.
+
+    The grant may be held under its next token: read the semaphore again.
+    """
     return command.by_grant and operation == TAKEN_OVER
 
 

@@ -108,7 +108,7 @@ class EndedLease:
 class Release:
     """The end of a token, stored as a record of its own that an admit run applies.
 
-    `operation` identifies the signal, or states that another delivery of the task has taken the lease over.
+    `operation` identifies the signal. It is empty if another delivery of the task has created the release.
     `created_at` is the commit time of the record, or None before the commit.
     """
 

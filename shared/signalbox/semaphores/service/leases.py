@@ -177,7 +177,7 @@ def _leave(ports: Ports, loaded: Loaded, lease: LeaseRecord, command: EndLease) 
         [existing] = ports.store.read(create.path)
         if existing.data is None or existing.create_time is None:
             raise Unavailable("an admit run has applied the release") from None
-        if leases.grant_goes_on(command, existing.data["operation"]):
+        if leases.grant_may_continue(command, existing.data["operation"]):
             raise Unavailable("another delivery has taken the lease over") from None
         if existing.data["operation"] != command.operation:
             return False

@@ -128,7 +128,7 @@ NESTED = (
         ("flows.COMMANDS", {**steps.COMMANDS, "create": _create}),
     ),
     in_nested_flows(
-        "sem-4", "the next token of a grant that is released", ("semaphores.grant_goes_on", lambda *_: False)
+        "sem-4", "the next token of a grant that is released", ("semaphores.grant_may_continue", lambda *_: False)
     ),
 )
-"""Faults that nested flows notice sooner: they have more sub-flows."""
+"""Faults that nested flows notice sooner: they have more sub-flows, and worlds in which two flows share one permit."""

@@ -47,7 +47,10 @@ from tests.simulation.worlds.flows.world import (
 )
 
 COMMIT_BYTES = (None, 9_800, 10_300)
-"""Bytes of a turn's commit: room for any one message of a nested program, and for few together."""
+"""The most bytes of a turn's commit: room for any one message, but not for many together.
+
+The largest turn with one message that a seed has found writes 9,650 bytes (20057851).
+"""
 
 ENVELOPE_BYTES = 2_000
 OUTBOX: tuple[dict[str, float], ...] = ({}, {"outbox_tasks_max": 3}, {"outbox_bytes_max": 2_500})

@@ -43,8 +43,8 @@ class FlowsHistory:
     log, and `received` the events in all logs of an incarnation. `waiting` has the places in the order of the messages
     that wait, `ended_at` the time of each outcome of a step, and `behind` those of the outcomes that the last commit of
     a flow has applied. `cancelled` are the incarnations that received a cancel, and `cancels` the ids of all cancels.
-    `admitted` has the incarnations of the runs that the events of callbacks are for. `half_removed` are the executions
-    whose log is being deleted as a removal does it: after their end, and after all of their messages.
+    `admitted` has the incarnations of the runs that the events of callbacks are for. `half_removed` has the ids of
+    ended executions of which a removal has deleted a part of the log. It deletes the log after all messages.
     `deadlines` are those of runs, and `timed_out` the runs that were cancelled at theirs.
     `holders` has the run that each lease was granted to.
     `removed` checks a removal. `replaced`: an execution was followed by another one, or a run was removed.
@@ -120,6 +120,10 @@ class FlowsHistory:
             raise Violation(f"{header.address.base} received the callbacks {others} of another run")
         self.received[header.address.base, header.incarnation] |= events
 
+    def is_half_removed(self, header: FlowHeader) -> bool:
+        """Return whether a part of the log is deleted, so that it cannot be replayed."""
+        return header.execution_id in self.half_removed
+
     def check_order(self, base: str) -> None:
         """Check that no message waits that was due before the end of a step whose outcome was applied.
 
@@ -132,12 +136,13 @@ class FlowsHistory:
             raise Violation(f"an outcome of {ended_at} has overtaken {overtaken} of {base}")
 
     def _note_chunk(self, base: str, path: str, after: Snapshot) -> None:
+        """Note the events of a chunk, or that a removal has deleted it: after the end of its flow and all messages."""
         if after.data is not None:
             self._note_events(self.headers[base], entries_from_text(after.data["entries"]))
             return
         header = self.headers.get(base)
         messages = f"{base}/mailbox/"
-        left = any(other.startswith(messages) for other in self.present - {header_path(base)})
+        left = any(other.startswith(messages) and other != header_path(base) for other in self.present)
         if header and header.end and path in chunk_paths(header) and not left:
             self.half_removed.add(header.execution_id)
 

@@ -121,7 +121,7 @@ class FlowsAtRest:
         self._check_labels(header)
         if header.stuck:
             raise Violation(f"{base} is stuck, though its code is sound: {header.stuck}")
-        if is_terminated(header) or header.execution_id in self.history.half_removed:
+        if is_terminated(header) or self.history.is_half_removed(header):
             return
         driver = self._plainly(header)
         waits = {path: each.command.signature for path, each in driver.pending.items()}
@@ -153,7 +153,7 @@ class FlowsAtRest:
         drivers = [
             self._plainly(header, began_before=False)
             for header in self.headers()
-            if header.begun and header.execution_id not in self.history.half_removed
+            if header.begun and not self.history.is_half_removed(header)
         ]
         marks = {call.payload["mark"] for driver in drivers for call in driver.sent}
         for driver in drivers:
