@@ -7,10 +7,12 @@ import pytest
 
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Store, Write
-from signalbox.core.problems import Unavailable
+from signalbox.core.problems import Contended, Unavailable
 from signalbox.semaphores import tasks
+from signalbox.semaphores.machine.decision_types import Loaded
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.leases import Lease, parse_lease_id
+from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
@@ -95,7 +97,7 @@ def test_a_signal_that_read_a_head_which_then_leaves_wakes_the_waiter_behind_it(
     assert world.signal(first.id)
     world.advance(2)
     run_admit_runs(world)
-    assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"] == ["next"]
+    assert granted_ids(world) == ["next"]
 
 
 def test_a_release_by_the_grant_ends_the_token_of_the_delivery_that_took_it_over(world: World) -> None:
@@ -106,13 +108,160 @@ def test_a_release_by_the_grant_ends_the_token_of_the_delivery_that_took_it_over
     assert leases.leave_release(world.ports, "s", end)
     world.advance(2)
     run_admit_runs(world)
-    assert [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"][-1] == "next"
+    assert granted_ids(world)[-1] == "next"
 
 
 def test_a_release_by_the_grant_after_a_left_signal_returns_false_whatever_the_key_of_the_signal(world: World) -> None:
     lease, granted = world.claim("a")
     assert world.leave(lease.id, "another delivery")
     assert not leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(str(granted["id"])), "x", by_grant=True))
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("by_grant", [True, False])
+def test_a_release_whose_process_crashed_before_its_nudge_is_applied_after_the_next_delivery(
+    world: World, by_grant: bool
+) -> None:
+    lease, granted = world.claim("a")
+    assert waits.wait(world.ports, "s", WaitRequest("next", CALL)).waiting
+    world.advance(2)
+    run_admit_runs(world)
+    reliable = world.ports
+
+    def commit(writes: Sequence[Write]) -> Committed:
+        reliable.store.commit(writes)
+        raise Crash
+
+    world.ports = replace(reliable, store=_Racing(reliable.store, commit))  # type: ignore[arg-type]  # a process that ends
+    with pytest.raises(Crash):
+        world.leave(lease.id)
+    world.ports = reliable
+    assert not leases.release(world.ports, granted if by_grant else lease)
+    world.advance(2)
+    run_admit_runs(world)
+    assert granted_ids(world)[-1] == "next"
+
+
+def test_a_release_that_could_not_nudge_is_applied_after_the_next_delivery(world: World) -> None:
+    _, granted = world.claim("a")
+    assert waits.wait(world.ports, "s", WaitRequest("next", CALL)).waiting
+    world.advance(2)
+    run_admit_runs(world)
+    world.refusal = Unavailable("no queue")
+    with replaced(guarded_attempts_max=0):
+        with pytest.raises(Unavailable):
+            leases.release(world.ports, granted)
+        world.refusal = None
+        leases.release(world.ports, granted)
+    world.advance(2)
+    run_admit_runs(world)
+    assert granted_ids(world)[-1] == "next"
+
+
+@pytest.mark.parametrize("deliveries", [1, 2, 3])
+def test_a_release_by_the_grant_whose_answer_is_lost_is_answered_that_it_was_its_own(
+    world: World, deliveries: int
+) -> None:
+    granted = claimed_by(world, deliveries)
+    reliable = world.ports
+
+    def commit(writes: Sequence[Write]) -> Committed:
+        reliable.store.commit(writes)
+        raise Unavailable("the answer was lost")
+
+    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # its first answer is lost
+    assert waits.cancel(world.ports, "s", str(granted["id"]).partition("~")[0])
+    assert not views.get(world.ports, "s").leases
+
+
+@pytest.mark.parametrize("deliveries", [1, 2, 3])
+def test_a_release_by_the_grant_that_is_applied_before_it_is_confirmed_is_its_own(
+    world: World, deliveries: int
+) -> None:
+    granted = claimed_by(world, deliveries)
+    world.advance(2)
+    run_admit_runs(world)
+    reliable = world.ports
+
+    def commit(writes: Sequence[Write]) -> Committed:
+        committed = reliable.store.commit(writes)
+        tasks.admit(reliable, "s")
+        return committed
+
+    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # an admit run follows at once
+    end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
+    assert leases.leave_release(world.ports, "s", end)
+
+
+def test_a_cancel_ends_the_token_of_the_delivery_that_took_the_grant_over(world: World) -> None:
+    claimed_by(world, 2)
+    assert waits.cancel(world.ports, "s", "a")
+    assert not views.get(world.ports, "s").leases
+
+
+def test_no_release_of_a_grant_that_was_not_claimed_is_left_for_later(world: World) -> None:
+    waits.wait(world.ports, "s", WaitRequest("a", CALL))
+    granted = [task for task in world.tasks if task.task == "eat"][-1].context["lease"]
+    assert leases.leave_release(world.ports, "s", EndLease(*parse_lease_id(granted["id"]), "first"))
+    assert leases.claim(world.ports, granted) is None
+
+
+def test_a_claim_that_meets_a_left_release_nudges(world: World) -> None:
+    lease, granted = world.claim("a")
+    assert world.leave(lease.id)
+    world.tasks.clear()
+    with pytest.raises(Contended):
+        leases.claim(world.ports, granted)
+    assert [task.task for task in world.tasks] == ["admit"]
+
+
+def test_a_claim_of_a_semaphore_that_is_deleted_meanwhile_is_delivered_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, granted = world.claim("a")
+    assert world.leave(lease.id)
+
+    def deleted(*_: object) -> Loaded:
+        raise NoSemaphore("s")
+
+    monkeypatch.setattr(leases, "load", deleted)
+    with pytest.raises(Contended):
+        leases.claim(world.ports, granted)
+
+
+def test_the_undo_of_a_late_renewal_does_not_end_the_token_of_another_delivery(world: World) -> None:
+    _, granted = world.claim("a")
+    world.advance(58)
+    others: list[Lease | None] = []
+    reliable = world.ports
+
+    def commit(writes: Sequence[Write]) -> Committed:
+        world.advance(5)
+        committed = reliable.store.commit(writes)
+        others.append(leases.claim(reliable, granted))
+        return committed
+
+    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # another delivery follows at once
+    assert leases.renew_granted(world.ports, granted) is None
+    [other] = others
+    assert other is not None
+    assert [lease.lease_id for lease in views.get(reliable, "s").leases] == [other.id]
+
+
+def claimed_by(world: World, deliveries: int) -> dict[str, object]:
+    """Let some deliveries of one task claim its grant; return what it was granted."""
+    _, granted = world.claim("a")
+    for _ in range(deliveries - 1):
+        assert leases.claim(world.ports, granted)
+    return granted
+
+
+def granted_ids(world: World) -> list[str]:
+    """Return the ids of the waits that were granted, in their order."""
+    return [task.context["lease"]["id"].partition("~")[0] for task in world.tasks if task.task == "eat"]
 
 
 def run_admit_runs(world: World) -> None:

@@ -136,8 +136,9 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
     The answer of that commit was lost. The commit came no later than the record's last write. If that write is after
     the end of the lease, the order cannot be known, and the answer is that the lease was lost.
     """
-    ended = loaded.semaphore.ended_lease(command.id, command.token)
-    if ended is None or ended.operation != command.operation:
+    token = None if command.by_grant else command.token  # the grant's last token may be a later one
+    ended = loaded.semaphore.ended_lease(command.id, token, command.operation)
+    if ended is None:
         return None
     in_time = ended.in_time or (loaded.update_time is not None and loaded.update_time < ended.ends_at)
     return ended.ends_at if in_time else None

@@ -105,9 +105,10 @@ class Semaphore:
         """Return the lease of a wait under the token it was granted with; it may have expired."""
         return next((lease for lease in self.leases if (lease.id, lease.grant) == (id_, grant)), None)
 
-    def ended_lease(self, id_: str, token: int | None = None) -> EndedLease | None:
-        """Return the ended lease of a wait under a token; without a token, the last one of this wait."""
-        matching = [lease for lease in self.ended if lease.id == id_ and token in (None, lease.token)]
+    def ended_lease(self, id_: str, token: int | None = None, operation: str | None = None) -> EndedLease | None:
+        """Return the last ended lease of a wait, or that under a token, or that which an operation has ended."""
+        of_wait = (lease for lease in self.ended if lease.id == id_)
+        matching = [one for one in of_wait if token in (None, one.token) and operation in (None, one.operation)]
         return matching[-1] if matching else None
 
     def silent_grants(self, now: datetime) -> list[LeaseRecord]:

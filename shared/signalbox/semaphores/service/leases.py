@@ -9,6 +9,7 @@ end.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -40,8 +41,9 @@ def claim(ports: Ports, granted: Mapping[str, Any]) -> Lease | None:
     except NoSemaphore:
         return None
     except Contended:
-        loaded = load(ports, name)  # a release may have been left by a process that then crashed
-        nudge(ports, loaded, loaded.now)
+        with suppress(NoSemaphore):
+            loaded = load(ports, name)  # a release may have been left by a process that then crashed
+            nudge(ports, loaded, loaded.now)
         raise
 
 
@@ -94,7 +96,7 @@ def _renew(ports: Ports, name: str, request: RenewRequest, *, by_grant: bool = F
     if renewal is None:
         return None
     if not changed.came_before(renewal.before.ends_at):
-        lost = EndLease(id_, token, ports.store.new_id(), by_grant=by_grant)
+        lost = EndLease(id_, renewal.after.token, ports.store.new_id())
         end_or_leave(ports, name, lost)  # it had expired before the renewal was committed: it stays lost
         return None
     return renewal.after.ends_at
@@ -180,6 +182,7 @@ def _leave(ports: Ports, loaded: Loaded, lease: LeaseRecord, command: EndLease) 
         if leases.grant_may_continue(command, existing.data["operation"]):
             raise Unavailable("another delivery has taken the lease over") from None
         if existing.data["operation"] != command.operation:
+            nudge(ports, loaded, max(existing.create_time, loaded.now))  # its process may have crashed before it did so
             return False
         committed_at = existing.create_time
     nudge(ports, loaded, max(committed_at, loaded.now))
