@@ -421,6 +421,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.mode_after in wait_queue": "signalbox.semaphores.machine.wait_queue:mode_after",
     "semaphores.name_of": "signalbox.semaphores.machine.decision_types:name_of",
     "semaphores.new_alarm": "signalbox.semaphores.machine.decision_types:new_alarm",
+    "semaphores.nudge_again": "signalbox.semaphores.service.leases:nudge_again",
     "semaphores.put_waiter": "signalbox.semaphores.storage:put_waiter",
     "semaphores.read_release": "signalbox.semaphores.storage:read_release",
     "semaphores.renew": "signalbox.semaphores.service.leases:renew",

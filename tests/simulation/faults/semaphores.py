@@ -583,6 +583,7 @@ FAULTS = (
         )
     ),
     _doubting(_without("sem-10", "the left release of a lease that is ended", ("semaphores.end_lease", _ended_again))),
+    _without("sem-10", "the nudge for a release of another process", ("semaphores.nudge_again", lambda *_: None)),
     _without("sem-11", "postponing a semaphore that a visit did not change", ("semaphores._postpone", lambda *_: None)),
     _abandoned(_without("sem-12", "receipts without a time-to-live policy", ("expiry.POLICIES", EXPIRING_RECEIPTS))),
     _abandoned(

@@ -42,8 +42,8 @@ def claim(ports: Ports, granted: Mapping[str, Any]) -> Lease | None:
         return None
     except Contended:
         with suppress(NoSemaphore):
-            loaded = load(ports, name)  # a release may have been left by a process that then crashed
-            nudge(ports, loaded, loaded.now)
+            loaded = load(ports, name)
+            nudge_again(ports, loaded, loaded.now)
         raise
 
 
@@ -165,6 +165,11 @@ def leave_release(ports: Ports, name: str, command: EndLease) -> bool:
     raise Unavailable(f"the release of a lease of {name} was not confirmed")
 
 
+def nudge_again(ports: Ports, loaded: Loaded, left_at: datetime) -> None:
+    """Nudge for a release that another process has left: that process may have crashed before its nudge."""
+    nudge(ports, loaded, max(left_at, loaded.now))
+
+
 def _leave(ports: Ports, loaded: Loaded, lease: LeaseRecord, command: EndLease) -> bool:
     """Leave a release, and confirm that it ended this token.
 
@@ -182,7 +187,7 @@ def _leave(ports: Ports, loaded: Loaded, lease: LeaseRecord, command: EndLease) 
         if leases.grant_may_continue(command, existing.data["operation"]):
             raise Unavailable("another delivery has taken the lease over") from None
         if existing.data["operation"] != command.operation:
-            nudge(ports, loaded, max(existing.create_time, loaded.now))  # its process may have crashed before it did so
+            nudge_again(ports, loaded, existing.create_time)
             return False
         committed_at = existing.create_time
     nudge(ports, loaded, max(committed_at, loaded.now))

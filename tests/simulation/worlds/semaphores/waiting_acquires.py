@@ -50,8 +50,8 @@ CLIENTS = (2, 6)
 REQUESTS_MAX = 3
 GONE_RATE, REPEAT_RATE = 0.15, 0.4
 EQUAL_PACES = (1.0,)
-FREE_SECONDS = 1.0
-"""Two of the longest pauses between looks here, and their steps."""
+FREE_SECONDS = 1.5
+"""Two of the longest pauses between looks here, with their steps and those of an overtaken commit."""
 
 LIMITS = {"acquire_pause_seconds_max": 0.2}
 

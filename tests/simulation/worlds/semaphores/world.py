@@ -22,7 +22,7 @@ from signalbox.core.problems import NotFound, Unavailable
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, release_path
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
@@ -374,6 +374,7 @@ class SemaphoresWorld:
             with suppress(NotFound):
                 if waits.cancel(self.world.ports, NAME, id_):
                     self.cancelled.add(id_)
+                self._check_nudged(id_)
 
         return self._later(lambda: self._persistently(f"cancel {id_}", work))
 
@@ -453,6 +454,20 @@ class SemaphoresWorld:
         """Check that one signal at most is answered that it released a lease; a repeat of it is answered the same."""
         if released and self.released_by.setdefault(lease, operation) != operation:
             raise Violation(f"{lease} was released by {self.released_by[lease]} signal and by {operation}")
+        self._check_nudged(parse_lease_id(lease)[0])
+
+    def _check_nudged(self, id_: str) -> None:
+        """Check that an admit run comes for a release that was left, when a call that ends its lease is answered."""
+        [read] = self.world.store.read(RECORD)
+        leases = Semaphore.from_record(read.data).leases if read.data else ()
+        left = [path for lease in leases if lease.id == id_ for path in (release_path(NAME, lease.lease_id),)]
+        waiting = any(task.function == "semaphore_admit" for task in self.world.tasks)
+        tasks = [one.name for one in self.world.processes.running if one.name.startswith("task ")]
+        running = any(not name.startswith(("task continue", "task timeout")) for name in tasks)
+        if waiting or running or self.purging:
+            return
+        if found := [one.path for one in self.world.store.read(*left) if one.data is not None]:
+            raise Violation(f"{found} was left, its lease's end is answered, and no admit run will apply it")
 
     def _changing(self, permits: int) -> Callable[[], None]:
         """Lower or raise the permits."""
