@@ -73,6 +73,9 @@ class FlowLimits(Limits):
     flow_tail_bytes_max: int = 100_000
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 
+    flow_live_tail_bytes_max: int = 20_000
+    """The same for a turn after an inline step, if it is less. Such a turn reads no chunk, so a chunk costs less."""
+
     flow_chunk_bytes_max: int = 900_000
     """Bytes of a chunk of the log. A record in Firestore can have 1 MiB."""
 

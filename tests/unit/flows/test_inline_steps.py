@@ -76,6 +76,15 @@ def test_an_inline_step_costs_about_one_write(steps: int) -> None:
     assert (cost.tasks, cost.deletes) == (0, 0)
 
 
+def test_a_chain_moves_the_end_of_its_log_into_a_chunk_early() -> None:
+    shop = Shop(flows_of(chain))
+    shop.start("chain", count=100, size=500)
+    shop.deliver(shop.take("turn"))
+    log = run_of(shop).log
+    assert (log.chunks, log.length) == (1, 100)
+    assert len(log.tail_text) <= LIMITS.flow_live_tail_bytes_max < log.held_bytes < LIMITS.flow_tail_bytes_max
+
+
 def test_the_run_that_begins_a_chain() -> None:
     async def one() -> Any:
         return await flow.run(dies)

@@ -21,7 +21,11 @@ def entries_to_text(entries: Sequence[Message]) -> str:
 
 def joined(text: str, entries: Sequence[Message]) -> str:
     """Return the text of entries with further ones behind them."""
-    added = entries_to_text(entries)
+    return texts_joined(text, entries_to_text(entries))
+
+
+def texts_joined(text: str, added: str) -> str:
+    """Return the text of the entries of both texts, in this order."""
     return added if text == "[]" else text if added == "[]" else f"{text[:-1]},{added[1:]}"
 
 

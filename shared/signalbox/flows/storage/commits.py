@@ -94,7 +94,7 @@ class TurnCommit:
     def commit(self, new_id: Callable[[], str]) -> Commit:
         """Return the writes and tasks. Raises `Stuck`, or `TooLarge` if they exceed one commit."""
         turn, before = self.turn, self.turn.header
-        after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn))
+        after, chunks = extended(next_header(turn, self.revision), self.log, new_entries(turn), live=self.live)
         check_log(after.log.length, after.log.held_bytes)
         commands = CommandWrites(turn, new_id).collect()
         gone = {message_path(before.address.base, message.id) for message in self.taken}

@@ -14,7 +14,7 @@ from signalbox.core.ports import Delete, Put, Store, Write
 from signalbox.core.problems import Unavailable
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.headers import FlowHeader
-from signalbox.flows.model.log import StoredLog, entries_from_text, entries_to_text, joined
+from signalbox.flows.model.log import StoredLog, entries_from_text, entries_to_text, joined, texts_joined
 from signalbox.flows.model.messages import Message
 
 ENTRIES = "entries"
@@ -46,12 +46,18 @@ def chunk_paths(header: FlowHeader) -> list[str]:
     return [header.address.chunk_path(header.generation, number) for number in range(header.log.chunks)]
 
 
-def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message]) -> tuple[FlowHeader, list[Put]]:
-    """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long."""
+def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live: bool) -> tuple[FlowHeader, list[Put]]:
+    """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long.
+
+    The tail of a `live` turn is shorter. Such a turn reads no log, so a chunk costs it nothing but its write.
+    """
     tail, text = (*header.log.tail, *new), joined(header.log.tail_text, new)
-    if len(text) <= LIMITS.flow_tail_bytes_max:
+    live_max = LIMITS.flow_live_tail_bytes_max if live else LIMITS.flow_tail_bytes_max
+    if len(text) <= min(live_max, LIMITS.flow_tail_bytes_max):
         return replace(header, log=replace(header.log, tail=tail, text=text)), []
-    chunks = _packed(log.last_chunk if header.log.chunks else "[]", tail)
+    last = log.last_chunk if header.log.chunks else "[]"
+    fits = len(last) + len(text) <= LIMITS.flow_chunk_bytes_max
+    chunks = [texts_joined(last, text)] if fits else _packed(last, tail)
     first = max(0, header.log.chunks - 1)
     stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
     paths = [header.address.chunk_path(header.generation, first + number) for number in range(len(chunks))]
