@@ -178,7 +178,7 @@ def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its
     port = child_processes.free_port()
     service = None
 
-    def answered() -> bool:
+    def answers(store: FirestoreStore) -> bool:
         try:
             return bool(store.read("documents/a"))
         except Unavailable:
@@ -186,10 +186,10 @@ def test_a_closed_store_has_no_connection_even_if_its_first_read_came_before_its
 
     try:
         with closing(FirestoreStore("p", "(default)", f"127.0.0.1:{port}")) as store:
-            assert not answered()
+            assert not answers(store)
             service = Firestore(port)
             service.answers = (_found("a"),)
-            assert _waited(answered)
+            assert _waited(partial(answers, store))
             assert service.connections == 1
         assert _waited(lambda: not service.connections)
     finally:
