@@ -74,7 +74,7 @@ class FlowLimits(Limits):
     """Bytes of the end of the log, which is in the header and is written by each turn. A longer one becomes a chunk."""
 
     flow_live_tail_bytes_max: int = 20_000
-    """The same for a turn after an inline step, if it is less. Such a turn reads no chunk, so a chunk costs less."""
+    """The same for a turn after an inline step, which reads no chunk. A long last chunk is written less often."""
 
     flow_chunk_bytes_max: int = 900_000
     """Bytes of a chunk of the log. A record in Firestore can have 1 MiB."""

@@ -28,6 +28,7 @@ from signalbox.flows.model.waits import Claim, Wait
 from signalbox.flows.problems import BadFlow, StepTimedOut
 from signalbox.flows.service import messages, reads, suspensions
 from signalbox.flows.storage import commits
+from signalbox.flows.storage.log import read_log
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.testing import Harness
 from tests.unit.cost_table import is_within, row_cost
@@ -82,6 +83,7 @@ def test_a_chain_moves_the_end_of_its_log_into_a_chunk_early() -> None:
     shop.deliver(shop.take("turn"))
     log = run_of(shop).log
     assert (log.chunks, log.length) == (1, 100)
+    assert len(read_log(shop.ports.store, run_of(shop)).entries) == 100
     assert len(log.tail_text) <= LIMITS.flow_live_tail_bytes_max < log.held_bytes < LIMITS.flow_tail_bytes_max
 
 

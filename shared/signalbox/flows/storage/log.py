@@ -49,19 +49,23 @@ def chunk_paths(header: FlowHeader) -> list[str]:
 def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live: bool) -> tuple[FlowHeader, list[Put]]:
     """Return the header with new entries in its log, and the writes of the chunks if its tail has become too long.
 
-    The tail of a `live` turn is shorter. Such a turn reads no log, so a chunk costs it nothing but its write.
+    A `live` turn reads no log, so it may move the tail earlier. But it writes the last chunk again, whole.
     """
     tail, text = (*header.log.tail, *new), joined(header.log.tail_text, new)
-    live_max = LIMITS.flow_live_tail_bytes_max if live else LIMITS.flow_tail_bytes_max
-    if len(text) <= min(live_max, LIMITS.flow_tail_bytes_max):
-        return replace(header, log=replace(header.log, tail=tail, text=text)), []
     last = log.last_chunk if header.log.chunks else "[]"
+    if len(text) <= LIMITS.flow_tail_bytes_max and not (live and _is_worth_a_move(tail, text, last)):
+        return replace(header, log=replace(header.log, tail=tail, text=text)), []
     fits = len(last) + len(text) <= LIMITS.flow_chunk_bytes_max
     chunks = [texts_joined(last, text)] if fits else _packed(last, tail)
     first = max(0, header.log.chunks - 1)
     stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
     paths = [header.address.chunk_path(header.generation, first + number) for number in range(len(chunks))]
     return replace(header, log=stored), [Put(path, {ENTRIES: text}) for path, text in zip(paths, chunks, strict=True)]
+
+
+def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> bool:
+    """Return whether the turns since the last move have written as many bytes of their tails as the chunk has."""
+    return len(text) > LIMITS.flow_live_tail_bytes_max and len(tail) * len(text) // 2 >= len(last_chunk)
 
 
 def _packed(last: str, entries: Sequence[Message]) -> list[str]:
