@@ -60,7 +60,11 @@ class World(OperationsPlatform):
             act()
             return ports.store.commit(writes)
 
-        self.ports = replace(ports, store=_Racing(ports.store, Once(commit, ports.store.commit)))  # type: ignore[arg-type]  # the rest is the store's
+        self.commit_with(commit, ports.store.commit)
+
+    def commit_with(self, *ways: Callable[[Sequence[Write]], Committed]) -> None:
+        """Make the next commits in these ways, and all later ones in the last."""
+        self.ports = replace(self.ports, store=_Racing(self.ports.store, Once(*ways)))  # type: ignore[arg-type]  # the rest is the store's
 
 
 class _Racing:
@@ -135,7 +139,7 @@ def test_a_release_whose_process_crashed_before_its_nudge_is_applied_after_the_n
         reliable.store.commit(writes)
         raise Crash
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, commit))  # type: ignore[arg-type]  # a process that ends
+    world.commit_with(commit)
     with pytest.raises(Crash):
         world.leave(lease.id)
     world.ports = reliable
@@ -172,7 +176,7 @@ def test_a_release_by_the_grant_whose_answer_is_lost_is_answered_that_it_was_its
         reliable.store.commit(writes)
         raise Unavailable("the answer was lost")
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # its first answer is lost
+    world.commit_with(commit, reliable.store.commit)
     assert waits.cancel(world.ports, "s", str(granted["id"]).partition("~")[0])
     assert not views.get(world.ports, "s").leases
 
@@ -191,7 +195,7 @@ def test_a_release_by_the_grant_that_is_applied_before_it_is_confirmed_is_its_ow
         tasks.admit(reliable, "s")
         return committed
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # an admit run follows at once
+    world.commit_with(commit, reliable.store.commit)
     end = EndLease(*parse_lease_id(str(granted["id"])), "first", by_grant=True)
     assert leases.leave_release(world.ports, "s", end)
 
@@ -244,7 +248,7 @@ def test_the_undo_of_a_late_renewal_does_not_end_the_token_of_another_delivery(w
         others.append(leases.claim(reliable, granted))
         return committed
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # another delivery follows at once
+    world.commit_with(commit, reliable.store.commit)
     assert leases.renew_granted(world.ports, granted) is None
     [other] = others
     assert other is not None
@@ -287,7 +291,7 @@ def test_a_renewal_whose_answer_is_lost_is_confirmed_only_if_it_came_in_time(
         reliable.store.commit(writes)
         raise Unavailable("the answer is lost")
 
-    world.ports = replace(reliable, store=_Racing(reliable.store, Once(commit, reliable.store.commit)))  # type: ignore[arg-type]  # a store whose next commit loses its answer
+    world.commit_with(commit, reliable.store.commit)
     assert world.renew(lease) == held
     assert len(views.get(world.ports, "s").semaphore.leases) == held
 
