@@ -224,6 +224,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "flows._end_at_once": "signalbox.flows.sweep:_end_at_once",
     "flows._is_over": "signalbox.flows.tasks.steps:_is_over",
     "flows._is_posted": "signalbox.flows.service.messages:_is_posted",
+    "flows._live": "signalbox.flows.service.turns:_live",
     "flows._locks_in": "signalbox.flows.machine.combinations:_locks_in",
     "flows._next_wake": "signalbox.flows.service.turns:_next_wake",
     "flows._run_turn": "signalbox.flows.tasks.turns:_Delivered._advance",

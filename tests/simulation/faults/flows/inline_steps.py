@@ -15,7 +15,7 @@ from signalbox.flows.machine.turns import FlowTurn
 from signalbox.flows.model.log import time_of
 from signalbox.flows.model.messages import Message, Result
 from signalbox.flows.model.waits import Claim
-from signalbox.flows.service.turns import Advanced
+from signalbox.flows.service.turns import Advanced, LiveTurn
 from signalbox.flows.storage.commits import Commit
 from signalbox.mailboxes.storage import header_put
 from tests.simulation.faults.fault import Fault
@@ -31,6 +31,7 @@ counts = original("flows.FlowTurn._counts")
 commit_turn = original("flows._commit_turn")
 take = original("flows._take")
 advance = original("flows.advance in turns")
+live_turn = original("flows._live")
 
 
 def in_inline_steps(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -118,6 +119,11 @@ def _leaves_steps(*arguments: Any) -> Advanced:
     return replace(advance(*arguments), leaves_steps=False)
 
 
+def _without_a_chunk(*arguments: Any) -> LiveTurn | None:
+    live: LiveTurn | None = live_turn(*arguments)
+    return live and replace(live, last_chunk="[]")
+
+
 FAULTS = (
     in_inline_steps("inline-1", "the claim in the commit before the code", ("flows.FlowTurn.claim_steps", _unclaimed)),
     in_inline_steps("inline-1", "leaving a claim until it is over", ("flows.is_free", lambda *_: True)),
@@ -125,6 +131,7 @@ FAULTS = (
     in_inline_steps("inline-3", "the wake-up for the end of another's claim", ("flows._wake_for", lambda *_: None)),
     in_inline_steps("inline-3", "looking at the claims although all is read", ("flows._has_work", lambda *_: False)),
     in_inline_steps("inline-4", "the guard of a commit without a read", ("flows.header_put", _unguarded)),
+    in_inline_steps("inline-4", "the last chunk of the previous commit", ("flows._live", _without_a_chunk)),
     in_inline_steps("inline-6", "the wake-up for steps that are left", ("flows.FlowTurn.wake_times", _only_later)),
     in_inline_steps("inline-6", "the wake-up without a commit", ("flows.advance in turns", _leaves_steps)),
     in_inline_steps("inline-7", "a cancel that waits for code", ("flows.FlowTurn.must_wait", lambda *_: False)),

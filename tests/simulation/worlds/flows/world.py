@@ -68,7 +68,7 @@ DAY_SECONDS = 24 * 3600
 OTHERS = (Kind.NESTED, Kind.OVERSIZED, Kind.INLINE, Kind.INLINE_DEADLY, Kind.COMPOSED)
 USUAL = tuple(kind for kind in Kind if kind not in OTHERS)
 KINDS = (*USUAL, Kind.MIXED, Kind.FIRST, Kind.AGAIN, Kind.LOCKS, Kind.RESTARTED)
-SMALL = {"flow_tail_bytes_max": 300, "flow_chunk_bytes_max": 900}
+SMALL = {"flow_tail_bytes_max": 300, "flow_live_tail_bytes_max": 100, "flow_chunk_bytes_max": 900}
 TWICE = (Kind.AGAIN, Kind.LOCKS, Kind.RETRIES, Kind.RESTARTED)
 """Worlds in which many tasks are delivered twice."""
 
