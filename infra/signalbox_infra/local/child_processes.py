@@ -7,7 +7,6 @@ children behind.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -20,10 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-PR_SET_PDEATHSIG = 1
-LIBC = (
-    ctypes.CDLL(None) if sys.platform == "linux" else None
-)  # loaded before the fork: nothing is safe to load after it
+ENDS_WITH_ITS_PARENT = str(Path(__file__).with_name("ends_with_its_parent.py"))
 SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
 
@@ -61,7 +57,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own; both its outputs go to `output`."""
     return subprocess.Popen(  # noqa: S603 (a list, no shell)
-        command,
+        [*_ends_with_this_process(), *command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -69,7 +65,6 @@ def start(
         cwd=folder,
         pass_fds=inherited,
         start_new_session=True,
-        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (there is no other way to request the death signal)
     )
 
 
@@ -144,13 +139,6 @@ def _exit(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _die_with(parent: int) -> Callable[[], None] | None:
-    if LIBC is None:
-        return None
-
-    def ask_for_the_death_signal() -> None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the request
-            os._exit(1)
-
-    return ask_for_the_death_signal
+def _ends_with_this_process() -> Sequence[str]:
+    """Return what precedes a command on Linux."""
+    return (sys.executable, "-I", "-S", ENDS_WITH_ITS_PARENT, str(os.getpid())) if sys.platform == "linux" else ()

@@ -68,8 +68,9 @@ class DevLoop:
         except NotReloaded as error:
             self._failed = True
             self._announce(f"not reloaded, the last good version serves: {error}", error.trace)
-        except StackError:
-            return  # the stack has ended, and says so itself
+        except (StackError, OSError) as error:
+            self._failed = True
+            self._announce(f"reloaded only in part: {error}", "")
         else:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")

@@ -13,6 +13,7 @@ FATAL = "E9,F821,F822,F823"
 """Ruff's names of what cannot run: syntax errors, and names that nothing defines."""
 
 SECONDS_MAX = 30
+"""A busy machine may take longer: then an error is found when the functions load, or when its line runs."""
 
 
 def source_errors(folders: Iterable[Path], root: Path) -> list[str]:
@@ -20,8 +21,11 @@ def source_errors(folders: Iterable[Path], root: Path) -> list[str]:
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--quiet"]
     options = ["--target-version=py311", f"--select={FATAL}", "--output-format=concise"]
     checked = [str(folder) for folder in folders if folder.is_dir()]
-    done = subprocess.run(  # noqa: S603 (a list, no shell)
-        [*command, *options, *checked], cwd=root, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 (a list, no shell)
+            [*command, *options, *checked], cwd=root, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return []
     lines = (line for line in done.stdout.splitlines() if ":" in line)
     return [line.removeprefix(f"{root}/") for line in lines]
