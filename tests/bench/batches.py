@@ -2,8 +2,9 @@
 
 python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
 
-Each line: the seconds from the first call until the batch is completed, and milliseconds of processor time a unit, by
-part of the stack: the functions, the queue, and the Firestore emulator. The last line says how the time grows.
+Each line of a batch: the seconds from the first call until the batch is completed, and milliseconds of processor time a
+unit, by part of the stack: the functions, the queue, and the Firestore emulator. A line says how the time grows. Then
+the largest batch is compared with as many bare tasks, each with one commit of Firestore's client.
 
 Units go through `--queues` queues in turn, as batches may name several. One delivers 500 units a second here as in the
 cloud, and 500 at once: 5,000 units through one cannot end in less than 9 s, whatever the functions take.
@@ -30,6 +31,8 @@ from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
 from signalbox_infra.local.stack import Stack
 from signalbox_infra.local.store import firestore_emulator
+from tests.bench import bare_task_function
+from tests.bench.bare_tasks import FUNCTION, BareTasks
 from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
 from tests.bench.idle_stack import family, used
@@ -40,6 +43,7 @@ PARTS = {"functions": "-m gunicorn", "queue": "signalbox_infra.local.cloud_tasks
 
 SECONDS_MAX = 1_800.0
 LOOK_SECONDS = 0.1
+WARM_UP = 200
 LINES = {"Content-Type": "application/x-ndjson"}
 
 QUEUE, UNITS_QUEUE = "tasks", "tasks-{}"
@@ -105,10 +109,7 @@ def growth(runs: Sequence[BatchTime]) -> float:
 def measured(
     stage: Stage, sizes: Sequence[int], queues: Sequence[str] = (), per_task: int | None = None
 ) -> list[BatchTime]:
-    """Run batches, print the lines of the table, and return the runs. A first batch warms everything up.
-
-    With groups, the last line has the largest size once more, one unit a task.
-    """
+    """Run batches, print the lines of the table, and return the runs. A first batch warms everything up."""
     run_batch(stage, min(sizes), queues, per_task)
     runs = []
     for units in sizes:
@@ -116,12 +117,26 @@ def measured(
         _print(runs[-1].line())
     if len(runs) > 1:
         _print(f"growth: time grows as units to the power of {growth(runs):.2f} (1 is linear)")
-    if per_task:
-        alone = run_batch(stage, sizes[-1], queues)
-        _print(f"{alone.line()}   one a task")
-        what = f"{alone.units:,} units, {per_task} a task"
-        _print(Figure(what, runs[-1].rate, "units/s", "one a task", alone.rate).line())
     return runs
+
+
+def one_a_task(stage: Stage, grouped: BatchTime, per_task: int, queues: Sequence[str] = ()) -> BatchTime:
+    """Run a batch of groups once more with one unit a task; print its line, and the figure of the groups."""
+    alone = run_batch(stage, grouped.units, queues)
+    _print(f"{alone.line()}   one a task")
+    what = f"{alone.units:,} units, {per_task} a task"
+    _print(Figure(what, grouped.rate, "units/s", "one a task", alone.rate).line())
+    return alone
+
+
+def beside_bare_tasks(stage: Stage, alone: BatchTime, queues: Sequence[str]) -> None:
+    """Run as many bare tasks as a batch has units, and print the batch's figure."""
+    with BareTasks(stage, queues) as bare:
+        bare.run(WARM_UP)
+        seconds = bare.run(alone.units)
+    _print(f"{alone.units:>7,} tasks {seconds:>8.2f} s {alone.units / seconds:>7.0f}/s   bare")
+    what = f"{alone.units:,} units, one a task"
+    _print(Figure(what, alone.rate, "units/s", "bare tasks", alone.units / seconds).line())
 
 
 def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: float) -> None:
@@ -134,7 +149,10 @@ def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: 
 
 
 def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
-    """Write a catalogue with so many queues for units, each like the first; return the file and the queues' names."""
+    """Write a catalogue with so many queues for units, each like the first, and with the function of `bare_tasks`.
+
+    Returns the file and the queues' names.
+    """
     content = yaml.safe_load(catalogues.CATALOGUE.read_text("utf-8"))
     names = [QUEUE, *(UNITS_QUEUE.format(number) for number in range(2, queues + 1))]
     functions = catalogues.load().functions
@@ -143,7 +161,11 @@ def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
     content["queues"] |= {name: dict(content["queues"][QUEUE]) for name in names}
     for name in ("batch_expand", "quilt"):
         content["functions"][name]["enqueues"] = [*functions[name].enqueues, *names[1:]]
-    (folder / "infra").mkdir(parents=True)
+    code = folder / FUNCTION
+    code.mkdir(parents=True)
+    (code / "main.py").write_bytes(Path(bare_task_function.__file__).read_bytes())
+    content["functions"][FUNCTION] = {"folder": str(code), "invoked_by": ["queue"]}
+    (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return path, names
@@ -165,6 +187,8 @@ def main() -> int:
         catalogue, queues = catalogue_with(Path(name) / "project", chosen.queues)
         with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
             runs = measured(stage, chosen.sizes, queues, chosen.per_task)
+            alone = one_a_task(stage, runs[-1], chosen.per_task, queues) if chosen.per_task else runs[-1]
+            beside_bare_tasks(stage, alone, queues)
     if chosen.rivals is not None:
         beside_rivals(runs, chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds)
     return 0

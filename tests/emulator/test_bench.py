@@ -110,6 +110,7 @@ def test_calls_of_objects_are_measured_until_each_has_counted_once(stage: Stage)
 
 def test_batches_are_measured_until_they_are_completed(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     runs = batches.measured(stage, [10, 120], per_task=20)
+    batches.one_a_task(stage, runs[-1], 20)
     table, [figure] = parted(capsys.readouterr().out.splitlines())
     assert [run.units for run in runs] == [10, 120]
     assert [line.split()[:2] for line in table] == [

@@ -1,0 +1,64 @@
+"""The units of a batch as bare tasks: what a kit that runs one task for each unit cannot beat by much.
+
+A client creates a Cloud Tasks task for each unit, and a function without the kit runs them, with one commit each. Such
+a batch has no end that is announced, no retries that are counted, no list of units: a reader adds up the counter.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from typing import Self
+
+import grpc
+from google.cloud import tasks_v2
+from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
+from tests.bench.bare_task_function import COUNTS, SHARDS
+from tests.bench.bench_stack import Stage
+
+FUNCTION = "bare_task"
+THREADS = 16
+SECONDS_MAX = 600.0
+LOOK_SECONDS = 0.1
+
+
+class BareTasks:
+    """A client of a stack whose catalogue has the function `FUNCTION`."""
+
+    def __init__(self, stage: Stage, queues: Sequence[str]) -> None:
+        settings = stage.stack.settings
+        self._stage, self._project = stage, settings.project
+        self._url = f"{stage.stack.base_url}{FUNCTION.replace('_', '-')}"
+        self._queues = [f"projects/{settings.project}/locations/{settings.location}/queues/{name}" for name in queues]
+        self._transport = CloudTasksGrpcTransport(channel=grpc.insecure_channel(settings.tasks_emulator))
+        self._tasks = tasks_v2.CloudTasksClient(transport=self._transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def run(self, units: int) -> float:
+        """Run so many units; return the seconds until all are counted. Raises `TimeoutError`."""
+        batch, began = f"bare-{uuid.uuid4().hex[:8]}", time.monotonic()
+
+        def enqueue(queue: str, unit: int) -> None:
+            body = json.dumps({"project": self._project, "batch": batch, "unit": unit}).encode()
+            request = {"url": self._url, "headers": {"Content-Type": "application/json"}, "body": body}
+            self._tasks.create_task(parent=queue, task={"http_request": request})
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(enqueue, cycle(self._queues), range(units)))
+        while (counted := self._counted(batch)) < units:
+            if time.monotonic() - began > SECONDS_MAX:
+                raise TimeoutError(f"{counted:,} of {units:,} bare tasks have run")
+            time.sleep(LOOK_SECONDS)
+        return time.monotonic() - began
+
+    def _counted(self, batch: str) -> int:
+        paths = (f"{COUNTS}/{batch}-{number}" for number in range(SHARDS))
+        return sum((shard.data or {}).get("count", 0) for shard in self._stage.store.read(*paths))
