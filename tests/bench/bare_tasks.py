@@ -48,8 +48,8 @@ class BareTasks:
 
         def enqueue(queue: str, unit: int) -> None:
             body = json.dumps({"project": self._project, "batch": batch, "unit": unit}).encode()
-            request = {"url": self._url, "headers": {"Content-Type": "application/json"}, "body": body}
-            self._tasks.create_task(parent=queue, task={"http_request": request})
+            request = tasks_v2.HttpRequest(url=self._url, headers={"Content-Type": "application/json"}, body=body)
+            self._tasks.create_task(parent=queue, task=tasks_v2.Task(http_request=request))
 
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(enqueue, cycle(self._queues), range(units)))
