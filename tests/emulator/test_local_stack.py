@@ -321,6 +321,13 @@ def test_a_service_that_keeps_crashing_stops_the_others_too(tmp_path: Path) -> N
         supervisor.kill("steady")
 
 
+def test_a_process_starts_without_a_fork_of_this_one() -> None:
+    forks: list[int] = []
+    os.register_at_fork(before=lambda: forks.append(1))
+    child = child_processes.start(("true",), output=subprocess.DEVNULL)
+    assert (child.wait(), forks) == (0, [])
+
+
 def test_a_stopped_process_takes_what_it_started_with_it() -> None:
     child = child_processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
     child_processes.stop(child)
