@@ -392,3 +392,11 @@ def test_a_release_that_is_left_after_a_renewal_counts_until_the_new_end(world: 
 
     world.before_the_next_commit(renew_in_time)
     assert world.leave(lease)
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(5, True), (15, False)])
+def test_a_release_that_is_left_counts_by_the_time_of_its_commit(world: World, seconds: float, held: bool) -> None:
+    lease = world.hold()
+    world.pass_time(50)
+    world.before_the_next_commit(lambda: world.pass_time(seconds))
+    assert world.leave(lease) == held
