@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.gazetteer import sites
-from examples.gazetteer.data import gazetteer, terms
+from examples.gazetteer.data import Condition, gazetteer, terms
 from examples.gazetteer.job import LOAD_DOCUMENTS
-from examples.gazetteer.steps import TYPES, Condition, Step, plan
+from examples.gazetteer.steps import TYPES, Step, plan
 from signalbox.client import Client
 from signalbox.client.problems import Unavailable
 
@@ -59,7 +59,7 @@ def rename(client: Client, step: Step) -> float:
     started = time.monotonic()
     client.documents.put(change.key, change.content)
     waiting = ({"country.key": change.key, "country.link_missing": True}, *step.stale)
-    while any(_is_met(client, condition) for condition in waiting):
+    while any(_may_be_met(client, condition) for condition in waiting):
         if time.monotonic() - started > SECONDS_MAX:
             raise TimeoutError(f"copies of {change.key} are stale after {SECONDS_MAX} s")
         time.sleep(POLL_SECONDS)
@@ -68,8 +68,8 @@ def rename(client: Client, step: Step) -> float:
     return seconds
 
 
-def _is_met(client: Client, condition: Condition) -> bool:
-    """Return whether a document meets a condition, or could: the emulator may be too busy to answer."""
+def _may_be_met(client: Client, condition: Condition) -> bool:
+    """Return whether a document meets a condition; True if the stack is too busy to answer."""
     try:
         return client.documents.first(*terms(condition)) is not None
     except Unavailable:

@@ -1,6 +1,7 @@
-"""The function of `bare_tasks`: each task creates the record of its unit and adds 1 to a shard of a counter.
+"""The function of `bare_tasks`. Each task creates its unit's record and adds 1 to a shard of a counter.
 
-It is a user's function without the kit: one commit of Firestore's client. The record exists if the task comes again.
+That is one commit of Firestore's client, without the kit. A task that is delivered twice finds the record and changes
+nothing.
 """
 
 import random
@@ -8,7 +9,7 @@ from functools import cache
 
 import flask
 import functions_framework
-from google.api_core.exceptions import Conflict
+from google.api_core.exceptions import AlreadyExists
 from google.cloud import firestore
 
 SHARDS = 20
@@ -17,7 +18,7 @@ UNITS, COUNTS = "bare-units", "bare-counts"
 
 @cache
 def client(project: str) -> firestore.Client:
-    """Return this process's client of the emulator that the environment names."""
+    """Return this process's client; ``FIRESTORE_EMULATOR_HOST`` names the emulator."""
     return firestore.Client(project=project)
 
 
@@ -32,6 +33,6 @@ def bare_task(request: flask.Request) -> str:
     writes.set(shard, {"count": firestore.Increment(1)}, merge=True)
     try:
         writes.commit()
-    except Conflict:
-        return "again"
+    except AlreadyExists:
+        return "duplicate"
     return "done"

@@ -1,7 +1,7 @@
-"""The units of a batch as bare tasks: what a kit that runs one task for each unit cannot beat by much.
+"""The units of a batch as bare tasks: an upper bound for a kit that runs one task for each unit.
 
-A client creates a Cloud Tasks task for each unit, and a function without the kit runs them, with one commit each. Such
-a batch has no end that is announced, no retries that are counted, no list of units: a reader adds up the counter.
+A client creates a Cloud Tasks task for each unit. A function without the kit runs each in one commit. Nothing announces
+the end, counts retries or lists the units; the client polls the counter.
 """
 
 import json
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.1
 
 
 class BareTasks:
-    """A client of a stack whose catalogue has the function `FUNCTION`."""
+    """Creates bare tasks on a stack whose catalogue has the function `FUNCTION`."""
 
     def __init__(self, stage: Stage, queues: Sequence[str]) -> None:
         settings = stage.stack.settings
@@ -43,7 +43,7 @@ class BareTasks:
         self._transport.close()
 
     def run(self, units: int) -> float:
-        """Run so many units; return the seconds until all are counted. Raises `TimeoutError`."""
+        """Run `units` bare tasks; return the seconds until all are counted. Raises `TimeoutError`."""
         batch, began = f"bare-{uuid.uuid4().hex[:8]}", time.monotonic()
 
         def enqueue(queue: str, unit: int) -> None:
@@ -55,7 +55,7 @@ class BareTasks:
             list(pool.map(enqueue, cycle(self._queues), range(units)))
         while (counted := self._counted(batch)) < units:
             if time.monotonic() - began > SECONDS_MAX:
-                raise TimeoutError(f"{counted:,} of {units:,} bare tasks have run")
+                raise TimeoutError(f"{counted:,} of {units:,} bare tasks have run after {SECONDS_MAX:.0f} s")
             time.sleep(LOOK_SECONDS)
         return time.monotonic() - began
 

@@ -2,9 +2,10 @@
 
 python -m tests.bench.batches --sizes 100 1000 5000 20000 --queues 2 --rivals 100 1000 5000
 
-Each line of a batch: the seconds from the first call until the batch is completed, and milliseconds of processor time a
-unit, by part of the stack: the functions, the queue, and the Firestore emulator. A line says how the time grows. Then
-the largest batch is compared with as many bare tasks, each with one commit of Firestore's client.
+Each batch has a line: the seconds from the first call until it is completed, and milliseconds of processor time a unit,
+by part of the stack: the functions, the queue, and the Firestore emulator. The line after the last batch says how the
+time grows. With `--per-task`, the last batch runs once more with one unit a task. Then as many bare tasks run, each
+with one commit of Firestore's client.
 
 Units go through `--queues` queues in turn, as batches may name several. One delivers 500 units a second here as in the
 cloud, and 500 at once: 5,000 units through one cannot end in less than 9 s, whatever the functions take.
@@ -121,7 +122,7 @@ def measured(
 
 
 def one_a_task(stage: Stage, grouped: BatchTime, per_task: int, queues: Sequence[str] = ()) -> BatchTime:
-    """Run a batch of groups once more with one unit a task; print its line, and the figure of the groups."""
+    """Run a grouped batch once more with one unit a task; print its line, and the figure that compares the two."""
     alone = run_batch(stage, grouped.units, queues)
     _print(f"{alone.line()}   one a task")
     what = f"{alone.units:,} units, {per_task} a task"
@@ -129,8 +130,9 @@ def one_a_task(stage: Stage, grouped: BatchTime, per_task: int, queues: Sequence
     return alone
 
 
-def beside_bare_tasks(stage: Stage, alone: BatchTime, queues: Sequence[str]) -> None:
-    """Run as many bare tasks as a batch has units, and print the batch's figure."""
+def compare_with_bare_tasks(stage: Stage, alone: BatchTime, queues: Sequence[str]) -> None:
+    """Run as many bare tasks as a batch has units; print their line, and the figure that compares the two."""
+    stage.wait_until_idle()
     with BareTasks(stage, queues) as bare:
         bare.run(WARM_UP)
         seconds = bare.run(alone.units)
@@ -149,7 +151,7 @@ def beside_rivals(runs: Sequence[BatchTime], sizes: Sequence[int], seconds_max: 
 
 
 def catalogue_with(folder: Path, queues: int) -> tuple[Path, list[str]]:
-    """Write a catalogue with so many queues for units, each like the first, and with the function of `bare_tasks`.
+    """Write a catalogue with `queues` queues for units, each like the first, and with the function of `bare_tasks`.
 
     Returns the file and the queues' names.
     """
@@ -188,7 +190,7 @@ def main() -> int:
         with Stack(folder=Path(name) / "state", catalogue=catalogue) as stack, Stage(stack) as stage:
             runs = measured(stage, chosen.sizes, queues, chosen.per_task)
             alone = one_a_task(stage, runs[-1], chosen.per_task, queues) if chosen.per_task else runs[-1]
-            beside_bare_tasks(stage, alone, queues)
+            compare_with_bare_tasks(stage, alone, queues)
     if chosen.rivals is not None:
         beside_rivals(runs, chosen.rivals or [100, 1_000, 5_000], chosen.rival_seconds)
     return 0

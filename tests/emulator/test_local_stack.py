@@ -321,14 +321,30 @@ def test_a_service_that_keeps_crashing_stops_the_others_too(tmp_path: Path) -> N
         supervisor.kill("steady")
 
 
-def test_a_process_starts_without_a_fork_of_this_one() -> None:
+def test_a_child_starts_without_the_handlers_of_a_fork() -> None:
     forks: list[int] = []
     os.register_at_fork(before=lambda: forks.append(1))
     child = child_processes.start(("true",), output=subprocess.DEVNULL)
     assert (child.wait(), forks) == (0, [])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not started at all")
+def test_a_command_that_does_not_exist_is_named_in_the_output() -> None:
+    child = child_processes.start(("no-such-command",), output=subprocess.PIPE)
+    output, _ = child.communicate()
+    assert (child.returncode, output) == (1, b"no-such-command cannot be run: No such file or directory\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_ignores_no_signals() -> None:
+    child = child_processes.start(("grep", "SigIgn", "/proc/self/status"), output=subprocess.PIPE)
+    output, _ = child.communicate()
+    assert int(output.split()[1], 16) == 0
+
+
 def test_a_stopped_process_takes_what_it_started_with_it() -> None:
-    child = child_processes.start(("sh", "-c", "sleep 60 & exec sleep 60"), output=subprocess.DEVNULL)
+    child = child_processes.start(("sh", "-c", "sleep 60 & echo begun; exec sleep 60"), output=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begun\n"
     child_processes.stop(child)
     eventually(lambda: not group_lives(child.pid))

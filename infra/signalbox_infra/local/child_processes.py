@@ -2,8 +2,9 @@
 
 Each child has its own session, and so its own process group: killing the group also kills the child's own children. On
 Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``); so
-start children from a thread that runs for as long as they should. Elsewhere a parent killed by SIGKILL leaves its
-children behind.
+start children from a thread that runs for as long as they should. The request is made some milliseconds after `start`
+has returned: if the thread ends before, the child runs on. Elsewhere a parent killed by SIGKILL leaves its children
+behind.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-ENDS_WITH_ITS_PARENT = str(Path(__file__).with_name("ends_with_its_parent.py"))
+ENDS_WITH_ITS_PARENT = str(Path(__file__).resolve().with_name("ends_with_its_parent.py"))
 SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
 
@@ -55,9 +56,13 @@ def start(
     folder: Path | None = None,
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a process group of its own; both its outputs go to `output`."""
+    """Start a child in a process group of its own; both its outputs go to `output`.
+
+    A command that does not exist ends at once with the exit code 1; its output says so. Elsewhere than on Linux,
+    `FileNotFoundError` is raised.
+    """
     return subprocess.Popen(  # noqa: S603 (a list, no shell)
-        [*_ends_with_this_process(), *command],
+        [*_launcher(), *command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -139,6 +144,6 @@ def _exit(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _ends_with_this_process() -> Sequence[str]:
-    """Return what precedes a command on Linux."""
+def _launcher() -> Sequence[str]:
+    """Return the launcher and its arguments, to put before a command; empty on other systems than Linux."""
     return (sys.executable, "-I", "-S", ENDS_WITH_ITS_PARENT, str(os.getpid())) if sys.platform == "linux" else ()

@@ -1,9 +1,9 @@
-"""Run a command that the kernel ends with the thread that has started it (Linux only; see `child_processes`).
+"""Ask Linux to kill this process when the thread that started it ends, then run a command in its place.
 
     python -I -S ends_with_its_parent.py PARENT_PID COMMAND ARGUMENT…
 
-The request for the signal survives the ``exec``. A ``preexec_fn`` would need no second program, but then the child is a
-fork of this process: it runs Python and gRPC's own fork handlers with all locks as they were, and may hang.
+The request survives ``exec``. A ``preexec_fn`` would avoid this extra program, but it makes `Popen` fork the parent.
+The forked copy runs Python and gRPC's fork handlers while locks that other threads held remain locked, so it may hang.
 """
 
 import ctypes
@@ -16,10 +16,14 @@ PR_SET_PDEATHSIG = 1
 
 def main(parent: int, command: list[str]) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the request
-        return
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
-    os.execvp(command[0], command)  # noqa: S606 (a list, no shell)
+    if os.getppid() != parent:  # the parent ended before the request
+        sys.exit(1)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores these signals, and they would stay ignored after exec
+    try:
+        os.execvp(command[0], command)  # noqa: S606 (a list, no shell)
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be run: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def load(path: Path | None = None) -> Catalogue:
         if project.own:
             return parse(_with_the_kits(content, project), project.root, INSTALLED_KIT.root)
         return parse(content, project.root)
-    except (CatalogueError, yaml.YAMLError) as error:
+    except (CatalogueError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path.name}: {error}") from error
 
 

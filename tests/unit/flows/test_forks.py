@@ -1,15 +1,20 @@
 """A fork: a run that begins with the first entries of another run's log."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from signalbox import Function, Problem, flow, flows, semaphore
+from signalbox.core.ports import Snapshot
 from signalbox.core.problems import BadArgument, OtherBody, Unavailable
+from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
+from signalbox.flows.model.messages import Result
 from signalbox.flows.problems import BadFlow, CannotFork, FlowExists, NoFlow
-from signalbox.flows.service import starts, turns
+from signalbox.flows.service import reads, starts, turns
+from signalbox.flows.storage.log import read_log
 from signalbox.testing import Harness, replay
 from signalbox.testing.fixtures import harness as harness
 from signalbox.testing.replaced_limits import replaced
@@ -274,6 +279,38 @@ def test_a_log_in_chunks_is_copied(harness: Harness) -> None:
         harness.run()
         assert fork.status().result[2] == "yes"
     assert LIMITS.flow_tail_bytes_max > 100
+
+
+def test_a_run_that_is_deleted_and_started_again_meanwhile_gives_no_mixed_fork() -> None:
+    def paid(who: str, number: int) -> str:
+        return f"{who} paid {number}"
+
+    async def sale(who: str) -> None:
+        for number in range(6):
+            await flow.run(paid, who, number)
+        await flow.event("never")
+
+    shop, source = Shop(flows_of(sale)), FlowAddress("sale", "1")
+    read, begun = shop.world.store.read, list[int]()
+
+    def started_again(*paths: str, **options: Any) -> tuple[Snapshot, ...]:
+        if "/log/" in paths[0] and not begun:
+            begun.append(1)
+            sweep.terminate(shop.ports, source)
+            shop.settle()
+            sweep.delete(shop.ports, source)
+            shop.start("sale", who="Bob")
+            shop.settle()
+        return read(*paths, **options)
+
+    with replaced(flow_tail_bytes_max=100):
+        shop.start("sale", who="Ann")
+        shop.settle()
+        with mock.patch.object(shop.world.store, "read", started_again), pytest.raises(Unavailable):
+            starts.fork(shop.ports, shop.flows, source, starts.Fork("2", 6))
+        starts.fork(shop.ports, shop.flows, source, starts.Fork("2", 6))
+        entries = read_log(shop.ports.store, reads.get(shop.ports, FlowAddress("sale", "2"))).entries
+    assert next(entry.outcome.result for entry in entries if isinstance(entry, Result)) == "Bob paid 0"
 
 
 def test_the_id_of_a_sub_flow_is_in_use(harness: Harness) -> None:

@@ -395,7 +395,7 @@ def test_a_release_that_is_left_after_a_renewal_counts_until_the_new_end(world: 
 
 
 @pytest.mark.parametrize(("seconds", "held"), [(5, True), (15, False)])
-def test_a_release_that_is_left_counts_by_the_time_of_its_commit(world: World, seconds: float, held: bool) -> None:
+def test_a_release_is_left_in_time_if_its_lease_is_live_at_the_commit(world: World, seconds: float, held: bool) -> None:
     lease = world.hold()
     world.pass_time(50)
     world.before_the_next_commit(lambda: world.pass_time(seconds))

@@ -104,7 +104,10 @@ class DataFolder:
         create_again(store, state.get("order", ()))
 
     def correct_in_a_process(self, environment: Mapping[str, str]) -> None:
-        """Run `correct` in a process of its own: gRPC does not survive the forks of a supervisor. Raises `OSError`."""
+        """Run `correct` in a separate process: the one that supervises the services opens no connections.
+
+        Raises `OSError`.
+        """
         command = [sys.executable, "-m", "signalbox_infra.local.folder.data_folder", str(self.path)]
         done = subprocess.run(command, env=dict(environment), cwd=Project.find().root, check=False)  # noqa: S603 (a list, no shell)
         if done.returncode:

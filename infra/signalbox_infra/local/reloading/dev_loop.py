@@ -30,10 +30,10 @@ class DevLoop:
         self._project = Project.of(catalogue) if catalogue else Project.find()
         self._catalogue = catalogue.resolve() if catalogue else self._project.catalogue
         self._watcher = Watcher(self._changed)
-        self._failed = False
+        self._failed = self._stopped = False
 
     def watch(self) -> None:
-        """Begin to watch. Later changes are reloaded after `start`."""
+        """Begin to watch, also folders that are new. Later changes are reloaded after `start`."""
         try:
             self._watch()
         except OSError as error:
@@ -44,6 +44,7 @@ class DevLoop:
         self._watcher.start()
 
     def stop(self) -> None:
+        self._stopped = True
         self._watcher.stop()
 
     def _watch(self) -> None:
@@ -59,7 +60,7 @@ class DevLoop:
             return []
 
     def _changed(self, paths: list[Path]) -> None:
-        self._watch()
+        self.watch()
         if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
             return
         started = time.monotonic()
@@ -70,7 +71,8 @@ class DevLoop:
             self._announce(f"not reloaded, the last good version serves: {error}", error.trace)
         except (StackError, OSError) as error:
             self._failed = True
-            self._announce(f"reloaded only in part: {error}", "")
+            if not self._stopped:
+                self._announce(f"the reload did not finish, and the next change repeats it: {error}", "")
         else:
             self._failed = False
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")

@@ -1,7 +1,7 @@
 """Find syntax errors and undefined names in the source of functions, without running it.
 
 Ruff does it in milliseconds. Without it, an undefined name is noticed only when its line runs, and a syntax error ends
-the import of everything else.
+the import of everything else. The check is left out if Ruff takes longer than `SECONDS_MAX`.
 """
 
 import subprocess
@@ -13,11 +13,15 @@ FATAL = "E9,F821,F822,F823"
 """Ruff's names of what cannot run: syntax errors, and names that nothing defines."""
 
 SECONDS_MAX = 30
-"""A busy machine may take longer: then an error is found when the functions load, or when its line runs."""
+"""On a busy machine Ruff may need longer. Then later checks find syntax errors, and an undefined name is noticed when
+its line runs."""
 
 
 def source_errors(folders: Iterable[Path], root: Path) -> list[str]:
-    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: what is wrong``."""
+    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: what is wrong``.
+
+    The list is empty if Ruff takes too long.
+    """
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--quiet"]
     options = ["--target-version=py311", f"--select={FATAL}", "--output-format=concise"]
     checked = [str(folder) for folder in folders if folder.is_dir()]

@@ -2,7 +2,8 @@
 
 The last entries of the log are in the header, the earlier ones in chunks of up to 900 KB, which only grow. A chunk may
 be newer than the header that was read with it. The header has the number of valid entries, and each generation has its
-own chunks, so the entries of a later turn are left out.
+own chunks, so the entries of a later turn are left out. A chunk names its execution: a run that was deleted and started
+again has chunks at the same paths.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from signalbox.flows.model.headers import FlowHeader
 from signalbox.flows.model.log import StoredLog, entries_from_text, entries_to_text, joined, texts_joined
 from signalbox.flows.model.messages import Message
 
-ENTRIES = "entries"
+ENTRIES, EXECUTION = "entries", "execution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def read_log(store: Store, header: FlowHeader) -> LoadedLog:
         return LoadedLog(header.log.tail)
     texts = []
     for chunk in store.read(*chunk_paths(header)):
-        if chunk.data is None:
+        if chunk.data is None or chunk.data.get(EXECUTION, header.execution_id) != header.execution_id:
             raise Unavailable("the log was replaced while it was read")
         texts.append(str(chunk.data[ENTRIES]))
     held = islice((entry for text in texts for entry in entries_from_text(text)), header.log.held)
@@ -60,23 +61,32 @@ def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live
     first = max(0, header.log.chunks - 1)
     stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
     paths = [header.address.chunk_path(header.generation, first + number) for number in range(len(chunks))]
-    return replace(header, log=stored), [Put(path, {ENTRIES: text}) for path, text in zip(paths, chunks, strict=True)]
+    texts = zip(paths, chunks, strict=True)
+    return replace(header, log=stored), [
+        Put(path, {ENTRIES: text, EXECUTION: header.execution_id}) for path, text in texts
+    ]
 
 
 def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> bool:
-    """Return whether the turns since the last move have written as many bytes of their tails as the chunk has."""
-    return len(text) > LIMITS.flow_live_tail_bytes_max and len(tail) * len(text) // 2 >= len(last_chunk)
+    """Return whether the turns since the last move have written about as many bytes of their tails as the chunk has.
+
+    It is computed as if each turn had added equally many. The entries that a turn adds have the same time.
+    """
+    turns = len({entry.at for entry in tail})
+    return len(text) > LIMITS.flow_live_tail_bytes_max and turns * len(text) // 2 >= len(last_chunk)
 
 
 def _packed(last: str, entries: Sequence[Message]) -> list[str]:
     """Return the texts of the last chunk and of new chunks after it, with these entries added."""
-    texts = [last]
+    texts, added, size = [last], list[Message](), len(last)
     for entry in entries:
-        added = entries_to_text([entry])
-        if texts[-1] != "[]" and len(texts[-1]) + len(added) > LIMITS.flow_chunk_bytes_max:
-            texts.append("[]")
-        texts[-1] = joined(texts[-1], [entry])
-    return texts
+        bytes_ = len(entries_to_text([entry]))
+        if size > len("[]") and size + bytes_ > LIMITS.flow_chunk_bytes_max:
+            texts[-1] = joined(texts[-1], added)
+            texts, added, size = [*texts, "[]"], [], len("[]")
+        added.append(entry)
+        size += bytes_
+    return [*texts[:-1], joined(texts[-1], added)]
 
 
 def chunk_deletes(header: FlowHeader) -> Iterator[Write]:
