@@ -46,7 +46,7 @@ def test_after_a_reload_that_failed_any_change_is_reloaded(tmp_path: Path, error
         return line
 
     stack.reload = refused
-    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]
+    loop = DevLoop(stack, lambda line, _: lines.put(line), catalogue)  # type: ignore[arg-type]  # the loop needs no more of a stack
     loop.watch()
     loop.start()
     try:
