@@ -72,8 +72,10 @@ def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> boo
 
     It is computed as if each turn had added equally many. The entries that a turn adds have the same time.
     """
+    if len(text) <= LIMITS.flow_live_tail_bytes_max:
+        return False
     turns = len({entry.at for entry in tail})
-    return len(text) > LIMITS.flow_live_tail_bytes_max and turns * len(text) // 2 >= len(last_chunk)
+    return turns * len(text) // 2 >= len(last_chunk)
 
 
 def _packed(last: str, entries: Sequence[Message]) -> list[str]:
