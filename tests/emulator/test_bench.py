@@ -130,6 +130,7 @@ def test_the_bench_has_queues_for_units_in_addition_to_the_catalogues(tmp_path: 
     path, names = batches.catalogue_with(tmp_path, 3)
     catalogue = catalogues.load(path)
     assert names == ["tasks", "tasks-2", "tasks-3"]
+    assert catalogue.functions["bare_task"].invoked_by == ("queue",)
     assert set(names) <= catalogue.calling_queues["quilt"]
     assert {catalogue.queues[name].dispatches_per_second for name in names} == {500}
 

@@ -328,7 +328,7 @@ def test_a_child_starts_without_the_handlers_of_a_fork() -> None:
     assert (child.wait(), forks) == (0, [])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not started at all")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere `start` raises FileNotFoundError")
 def test_a_command_that_does_not_exist_is_named_in_the_output() -> None:
     child = child_processes.start(("no-such-command",), output=subprocess.PIPE)
     output, _ = child.communicate()

@@ -8,6 +8,7 @@ again has chunks at the same paths.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from signalbox.core.lazy_dataclasses import dataclass
@@ -60,11 +61,9 @@ def extended(header: FlowHeader, log: LoadedLog, new: Sequence[Message], *, live
     chunks = [texts_joined(last, text)] if fits else _packed(last, tail)
     first = max(0, header.log.chunks - 1)
     stored = StoredLog((), first + len(chunks), header.log.held + len(tail), header.log.held_bytes + len(text))
-    paths = [header.address.chunk_path(header.generation, first + number) for number in range(len(chunks))]
-    texts = zip(paths, chunks, strict=True)
-    return replace(header, log=stored), [
-        Put(path, {ENTRIES: text, EXECUTION: header.execution_id}) for path, text in texts
-    ]
+    path, execution = partial(header.address.chunk_path, header.generation), header.execution_id
+    puts = [Put(path(number), {ENTRIES: chunk, EXECUTION: execution}) for number, chunk in enumerate(chunks, first)]
+    return replace(header, log=stored), puts
 
 
 def _is_worth_a_move(tail: Sequence[Message], text: str, last_chunk: str) -> bool:
