@@ -74,7 +74,7 @@ def test_each_square_is_painted_once_and_the_spinner_is_removed_once(
     with serving(app) as base:
         page.goto(f"{base}quilt/q")
         page.evaluate(WATCH_SPINNER)
-        page.wait_for_function("document.querySelector('#counts').textContent.includes('to come')")
+        page.wait_for_function("document.querySelector('#counts')?.textContent.includes('to come')")
         run_some(harness, side * side // 2)
         page.wait_for_function("document.querySelector('#quilt i[data-times]')")
         assert (page.locator("#spinner").count(), 0 < painted(page) < side * side) == (1, True)

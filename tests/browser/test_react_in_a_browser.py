@@ -88,8 +88,8 @@ def test_a_run_is_followed_until_it_is_approved_and_its_document_until_it_is_shi
     shows(orders, state="running", document="none")
     harness.travel(3)
     shows(orders, state="running", document="charged")
-    orders.click("button:text('Approve')")
-    orders.wait_for_timeout(300)
+    with orders.expect_response("**/events/**"):
+        orders.click("button:text('Approve')")
     harness.travel(3)
     shows(orders, state="completed", document="shipped", result="parcel of 7, label of 7")
     order(orders, "7")  # a second time: the run of that name has ended

@@ -59,7 +59,7 @@ def opened(page: Page, app: WSGIApplication, harness: Harness) -> Iterator[Page]
 
 
 def shows(page: Page, element: str, text: str) -> None:
-    page.wait_for_function(f"document.querySelector('{element}').textContent.includes({json.dumps(text)})")
+    page.wait_for_function(f"document.querySelector('{element}')?.textContent.includes({json.dumps(text)})")
 
 
 def test_a_draft_is_written_run_and_published_with_the_keyboard(opened: Page, harness: Harness) -> None:
@@ -93,14 +93,15 @@ def test_votes_choose_the_version_and_two_are_compared(opened: Page, harness: Ha
     harness.run()
     opened.fill("#author", "eve")
     first = opened.locator("#versions li").first
-    first.get_by_label("vote for").press("Enter")
+    with opened.expect_response("**/vote"):
+        first.get_by_label("vote for").press("Enter")
     opened.wait_for_selector("#versions li:nth-child(3)")
     shows(opened, "#versions .current", "code 3 by bob")
     harness.run()
     shows(opened, "#versions .current", "code 1 by ann, votes 1")
     shows(opened, "#authors", "ann 1")
-    first.get_by_label("take your vote back").press("Enter")
-    opened.wait_for_timeout(300)
+    with opened.expect_response("**/vote"):
+        first.get_by_label("take your vote back").press("Enter")
     harness.run()
     shows(opened, "#versions li", "code 1 by ann, votes 0")
     shows(opened, "#versions .current", "code 3 by bob")
@@ -129,7 +130,7 @@ def test_the_graph_shows_who_uses_what_and_leads_there_by_the_keyboard(opened: P
         )
     harness.run()
     opened.reload()
-    opened.wait_for_function("document.querySelector('#graph').textContent.includes('and 2 more')")
+    opened.wait_for_function("document.querySelector('#graph')?.textContent.includes('and 2 more')")
     opened.wait_for_function("document.querySelectorAll('#uses .passed').length === 14")
     assert opened.evaluate(FITS)
 

@@ -44,7 +44,7 @@ def todos(page: Page, base: str) -> Iterator[Page]:
 
 def opened(page: Page, base: str) -> Page:
     page.goto(f"{base}todos/page")
-    page.wait_for_function("document.querySelector('#count').textContent")
+    page.wait_for_function("document.querySelector('#count')?.textContent")
     return page
 
 
@@ -78,7 +78,7 @@ def reloaded(page: Page, base: str) -> list[str]:
 
 
 def counted(page: Page, text: str) -> None:
-    page.wait_for_function(f"document.querySelector('#count').textContent === {json.dumps(text)}")
+    page.wait_for_function(f"document.querySelector('#count')?.textContent === {json.dumps(text)}")
 
 
 def test_items_are_added_with_enter_and_counted_and_a_reload_shows_the_same(todos: Page, base: str) -> None:
@@ -150,7 +150,7 @@ def test_two_browsers_see_each_others_changes_after_a_fetch(todos: Page, browser
         for each in (todos, other):
             each.click("#refresh")
             each.wait_for_function("document.querySelectorAll('#list li').length === 3")
-            each.wait_for_function("document.querySelector('#list li.done label').textContent === 'buy coffee'")
+            each.wait_for_function("document.querySelector('#list li.done label')?.textContent === 'buy coffee'")
             assert shown(each) == ["x buy coffee", "write to Ann", "call Bob"]
             counted(each, "2 items left")
 

@@ -64,7 +64,7 @@ def shown(page: Page, base: str, token: str) -> str:
     with serving(page_of(BLOCKS["file: index.html"].replace("http://127.0.0.1:8080/", base))) as origin:
         permit(origin.rstrip("/"))
         page.goto(origin)
-        page.wait_for_function("document.querySelector('output').textContent")
+        page.wait_for_function("document.querySelector('output')?.textContent")
         return page.inner_text("output")
 
 

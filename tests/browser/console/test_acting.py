@@ -47,7 +47,7 @@ def test_a_stuck_run_is_resumed_by_clicks(console: Console, harness: Harness) ->
     assert console.facts()["state"] == "stuck"
     confirm(console.page, "resume", reason="the dock is there")
     harness.run()
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+    console.page.wait_for_function("() => document.querySelector('dd')?.textContent === 'completed'")
     assert console.attributes("button[data-action]", "action") == ["fork", "delete-run"]
 
 
@@ -55,14 +55,14 @@ def test_a_run_is_suspended_and_resumed_by_clicks(console: Console, harness: Har
     stuck_at_the_dock(harness, "o-1")
     console.open("flows/shop/ship/o-1", "ship/o-1")
     confirm(console.page, "suspend", reason="an inventory")
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'suspended'")
+    console.page.wait_for_function("() => document.querySelector('dd')?.textContent === 'suspended'")
     assert console.facts()["suspended"].endswith(", an inventory")
     assert "suspend" not in console.attributes("button[data-action]", "action")
     harness.run()
     assert state_of(harness, "o-1") == "suspended"
     confirm(console.page, "resume", reason="it is over")
     harness.run()
-    console.page.wait_for_function("() => document.querySelector('dd').textContent === 'completed'")
+    console.page.wait_for_function("() => document.querySelector('dd')?.textContent === 'completed'")
 
 
 def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Console, harness: Harness) -> None:
@@ -81,7 +81,9 @@ def test_a_run_is_forked_by_clicks_and_the_fork_names_its_origin(console: Consol
 def confirm_all(page: Page, button: str, count: int, reason: str) -> None:
     """Press a button for all that match, wait for their number, and confirm it."""
     page.click(f"button[data-action={button}]")
-    page.wait_for_function("text => document.querySelector('#action-what').textContent === text", arg=f"{count} match.")
+    page.wait_for_function(
+        "text => document.querySelector('#action-what')?.textContent === text", arg=f"{count} match."
+    )
     page.fill("dialog [name=reason]", reason)
     page.keyboard.press("Enter")
 
@@ -274,14 +276,14 @@ def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run
     with page.expect_response("**/documents/ann") as refused:
         page.click("dialog [name=confirm]")
     assert refused.value.status == 412
-    page.wait_for_function("() => document.querySelector('dialog[open] [role=alert]').textContent")
+    page.wait_for_function("() => document.querySelector('dialog[open] [role=alert]')?.textContent")
     assert page.input_value("dialog [name=value]") == '{"name": "Anna"}'
     page.click("dialog [name=close]")
     page.reload()
     page.wait_for_selector("button[data-action=edit-document]")
     confirm(page, "edit-document", value='{"name": "Anna"}', reason="her full name")
     assert harness.get("documents/ann").json == {"key": "ann", "name": "Anna"}
-    page.wait_for_function("() => document.querySelector('pre').textContent.includes('Anna')")
+    page.wait_for_function("() => document.querySelector('pre')?.textContent.includes('Anna')")
     confirm(page, "delete-document", reason="a test")
     assert harness.get("documents/ann").status == 404
 
@@ -290,7 +292,7 @@ def test_a_document_is_edited_unless_it_has_changed_and_deleted_and_so_are_a_run
     console.open("objects/shop/Stock/tea", "Stock/tea")
     confirm(page, "delete-object", reason="a test")
     harness.run()
-    page.wait_for_function("() => document.querySelector('dd').textContent === 'no'")
+    page.wait_for_function("() => document.querySelector('dd')?.textContent === 'no'")
 
     harness.post("shop/flows/ship/s", json={"arguments": {"order": "s", "item": "cup"}})
     harness.post("shop/flows/ship/s/terminate", json={})
@@ -333,9 +335,9 @@ def test_all_that_match_are_not_confirmed_before_they_are_counted_nor_if_more_ma
     page.click("button[data-action=resume]")
     page.fill("dialog [name=reason]", "the dock is there")
     assert page.is_disabled("dialog [name=confirm]")
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === 'Counting …'")
+    page.wait_for_function("() => document.querySelector('#action-what')?.textContent === 'Counting …'")
     held.continue_next()
-    page.wait_for_function("() => document.querySelector('#action-what').textContent === '1 match.'")
+    page.wait_for_function("() => document.querySelector('#action-what')?.textContent === '1 match.'")
     harness.delete("semaphores/dock")
     stuck_at_the_dock(harness, "o-2")
     page.click("dialog [name=confirm]")

@@ -79,7 +79,7 @@ def test_a_run_leads_to_its_trace_and_a_step_to_the_run(shown: Console, stack: S
     assert {"flow ship o-1", "step shop.print_label o-1", "step shop.hand_over o-1"} <= names
     shown.page.click(".span.recorded summary >> nth=0")
     shown.page.click("details[open] a")
-    shown.page.wait_for_function("() => document.querySelector('h1').textContent === 'ship/o-1'")
+    shown.page.wait_for_function("() => document.querySelector('h1')?.textContent === 'ship/o-1'")
 
 
 def test_requests_and_failed_ones_are_plotted_by_function_and_what_the_console_reads_is_not(
@@ -103,14 +103,14 @@ def test_a_queue_is_paused_and_resumed_by_clicks_and_its_tasks_wait_meanwhile(
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_selector("tr:has-text('tasks') button[data-action=resume-queue]")
     client.tasks.enqueue(call("shop", "undo", {"order": "paused"}))
-    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[2] === '1'")
+    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}?.[2] === '1'")
     assert shown.page.evaluate(ROW_OF_TASKS)[1] == "paused"
     with pytest.raises(NotFound):
         client.documents.get("order-paused")
     shown.page.click("tr:has-text('tasks') button[data-action=resume-queue]")
     shown.page.fill("dialog [name=reason]", "it is over")
     shown.page.keyboard.press("Enter")
-    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}[1] === 'running' && {ROW_OF_TASKS}[2] === '0'")
+    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}?.[1] === 'running' && {ROW_OF_TASKS}?.[2] === '0'")
     stack.wait_until_idle(30)
     assert client.documents.get("order-paused")["state"] == "undone"
     lines = (stack.folder / "functions.log").read_text("utf-8").splitlines()
