@@ -4,13 +4,14 @@ import asyncio
 import base64
 import http.client
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +22,7 @@ import pytest
 from signalbox_infra.local import child_processes
 from signalbox_infra.local.event_bridge import cloudevent
 from signalbox_infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
-from signalbox_infra.local.event_bridge.inbox import Inbox
+from signalbox_infra.local.event_bridge.inbox import COUNT, SCHEMA, Inbox
 from signalbox_infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
 from signalbox_infra.local.injected_faults import parse
 from tests.emulator.polling_until import eventually
@@ -283,6 +284,16 @@ def test_events_given_up_are_counted_and_not_retried(tmp_path: Path) -> None:
         return inbox.ids_after(0), (counts.received, counts.left, counts.given_up, counts.delivered)
 
     assert asyncio.run(run()) == ([3], (3, 1, 1, 1))
+
+
+def test_a_count_reads_no_bodies_also_in_an_earlier_releases_file(tmp_path: Path) -> None:
+    database = tmp_path / "events.sqlite"
+    with closing(sqlite3.connect(database)) as earlier:
+        earlier.execute(SCHEMA)
+    Inbox(database)
+    with closing(sqlite3.connect(database)) as file:
+        plan = file.execute(f"EXPLAIN QUERY PLAN {COUNT}").fetchall()
+    assert "SCAN events USING COVERING INDEX given_up" in [detail for *_, detail in plan]
 
 
 def test_the_newest_event_does_not_wait_behind_a_backlog_nor_does_the_oldest(bridge: Bridge) -> None:

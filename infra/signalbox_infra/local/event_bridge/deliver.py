@@ -11,6 +11,7 @@ import asyncio
 import functools
 import heapq
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -24,8 +25,8 @@ from signalbox_infra.local.event_bridge.inbox import Inbox
 from signalbox_infra.local.injected_faults import Chaos
 
 CONCURRENT_MAX = 16
-CONCURRENT_WHILE_RECEIVING = 3
-"""While events keep coming, deliveries leave the processors to the emulator, which sends one event after the other: the
+CONCURRENT_WHILE_RECEIVING = max(1, (os.cpu_count() or 1) - 1)
+"""While events keep coming, deliveries leave a processor to the emulator, which sends one event after the other: the
 sooner it has sent a bulk load's events, the sooner it sends that of the change made after it."""
 
 RECEIVING_SECONDS = 0.05
