@@ -103,8 +103,7 @@ def test_a_queue_is_paused_and_resumed_by_clicks_and_its_tasks_wait_meanwhile(
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_selector("tr:has-text('tasks') button[data-action=resume-queue]")
     client.tasks.enqueue(call("shop", "undo", {"order": "paused"}))
-    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}?.[2] === '1'")
-    assert shown.page.evaluate(ROW_OF_TASKS)[1] == "paused"
+    shown.page.wait_for_function(f"() => {ROW_OF_TASKS}?.[1] === 'paused' && {ROW_OF_TASKS}?.[2] === '1'")
     with pytest.raises(NotFound):
         client.documents.get("order-paused")
     shown.page.click("tr:has-text('tasks') button[data-action=resume-queue]")

@@ -482,8 +482,8 @@ SORTED_AS_ADDRESSED = """() => {
     const sort = new URLSearchParams(location.hash.split("?")[1]).get("sort");
     const heads = [...document.querySelectorAll("th[aria-sort]:not([aria-sort=none])")];
     const named = heads.map((head) => (head.ariaSort === "descending" ? "-" : "") + head.textContent);
-    if (!document.querySelector("th")) return false;
-    return sort ? named.length && named.every((each) => each === sort) : !named.length;
+    if (!sort) return document.querySelector("th") && !named.length;
+    return named.length && named.every((each) => each === sort);
 }"""
 
 

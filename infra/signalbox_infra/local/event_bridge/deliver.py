@@ -1,10 +1,10 @@
 """The delivering half: deliver stored events to their functions, as Eventarc does.
 
-Unordered, up to `CONCURRENT_MAX` at once, at least once: an event is deleted after its function responded 2xx, so a
-crash in between delivers it again. With a backlog, the newest and the oldest event are delivered alternately: a
-developer's latest change does not wait for everything that was loaded before, and no event starves. Failures are
-retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10, because a
-developer waits for it.
+Unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming): an event is deleted after
+its function responded 2xx, so a crash in between delivers it again. With a backlog, the newest and the oldest event are
+delivered alternately: a developer's latest change does not wait for everything that was loaded before, and no event
+starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the
+cloud's 10, because a developer waits for it.
 """
 
 import asyncio
@@ -25,11 +25,12 @@ from signalbox_infra.local.event_bridge.inbox import Inbox
 from signalbox_infra.local.injected_faults import Chaos
 
 CONCURRENT_MAX = 16
-CONCURRENT_WHILE_RECEIVING = max(1, (os.cpu_count() or 1) - 1)
-"""While events keep coming, deliveries leave a processor to the emulator, which sends one event after the other: the
-sooner it has sent a bulk load's events, the sooner it sends that of the change made after it."""
+CONCURRENT_WHILE_RECEIVING = min(CONCURRENT_MAX, max(1, (os.cpu_count() or 1) - 1))
+"""Deliveries at once while events keep coming: one fewer than the processors, but at least one. The emulator sends one
+event after the other. With a processor for itself it sends a bulk load's events sooner, and the change after them."""
 
 RECEIVING_SECONDS = 0.05
+BUSY_SECONDS = 0.5  # a longer delivery does not count against the limit while receiving: it would block the others
 POLL_SECONDS = 1.0  # for new events whose notice was lost
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 10.0
@@ -52,6 +53,7 @@ class Deliverer:
         self._newest_next = True
         self._attempts: dict[int, int] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._started_at: dict[int, float] = {}
         self._last_id = 0
         self._received_at = 0.0
         self._woken = asyncio.Event()
@@ -85,9 +87,11 @@ class Deliverer:
             yield
             delivering.cancel()
 
-    def _concurrent_max(self) -> int:
-        receiving = self._due and time.monotonic() - self._received_at < RECEIVING_SECONDS
-        return CONCURRENT_WHILE_RECEIVING if receiving else CONCURRENT_MAX
+    def _may_start(self) -> bool:
+        now = time.monotonic()
+        busy = sum(now - started_at < BUSY_SECONDS for started_at in self._started_at.values())
+        receiving = now - self._received_at < RECEIVING_SECONDS
+        return len(self._running) < CONCURRENT_MAX and not (receiving and busy >= CONCURRENT_WHILE_RECEIVING)
 
     def _read_new_events(self) -> None:
         for event_id in self._inbox.ids_after(self._last_id):
@@ -99,11 +103,11 @@ class Deliverer:
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._due.append(heapq.heappop(self._later)[1])
-        while self._due and len(self._running) < self._concurrent_max():
+        while self._due and self._may_start():
             event_id = self._due.pop() if self._newest_next else self._due.popleft()
             self._newest_next = not self._newest_next
             task = asyncio.create_task(self._deliver(session, event_id))
-            self._running[event_id] = task
+            self._running[event_id], self._started_at[event_id] = task, time.monotonic()
             task.add_done_callback(functools.partial(self._free, event_id))
 
     async def _pause(self) -> None:
@@ -143,7 +147,7 @@ class Deliverer:
         heapq.heappush(self._later, (time.monotonic() + pause, event_id))
 
     def _free(self, event_id: int, task: asyncio.Task[None]) -> None:
-        del self._running[event_id]
+        del self._running[event_id], self._started_at[event_id]
         self._woken.set()
         if not task.cancelled() and (error := task.exception()):
             log.error("delivery of event %d failed, retrying", event_id, exc_info=error)
