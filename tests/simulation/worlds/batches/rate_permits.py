@@ -3,18 +3,21 @@
 In some of these, an operator changes the limits, cancels a wait, or deletes the rate and perhaps creates it again.
 Checked when a unit's code starts: it has permits, and no other task runs this attempt of the unit. Checked at each
 grant: no attempt of a unit takes permits twice, and no wait that a batch had at its cancel takes any after the task
-that ends them. Checked at rest: no wait is left, that task ran for each cancelled batch, and no unit with permits
-failed because the rate was deleted.
+that ends them. Checked when a unit is recorded: it does not fail for a deleted rate whose permits it has. Checked at
+rest: no wait is left, and that task ran for each cancelled batch.
+
+A unit that has failed may take permits still: an expand run that is delivered again a day later enqueues its task
+again, and the rate may be back by then. The permits are lost, and the unit does not run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
@@ -95,6 +98,8 @@ class Rated:
         if collection == "batches" and after.data and after.data["state"] == "cancelled":
             header = Header.from_record(after.data)
             self._ended.setdefault(BatchRun(id_, header.incarnation).key, self._world.now())
+        if collection == "batches/b/units" and after.data:
+            self._check_recorded(after.data)
         if collection != waits_of(NAME):
             return
         old, new = wait_of(before), wait_of(after)
@@ -106,6 +111,10 @@ class Rated:
             raise Violation(f"{new.id} and {self._granted[operation]} take permits for one attempt of a unit")
         if old.batch in self._dropped and old.created_at and old.created_at <= self._ended[old.batch]:
             raise Violation(f"{new.id} takes permits, although the waits of its cancelled batch were ended")
+
+    def _check_recorded(self, record: Mapping[str, Any]) -> None:
+        if "does not exist" in str(record["text"]) and PlacedUnit.from_record(record).operation in self._granted:
+            raise Violation(f"unit {record['index']} has permits, and failed: {record['text']}")
 
     def _admit(self, ports: Ports, effect: Effect) -> None:
         tasks.TASKS[effect.task](ports, effect.payload)
@@ -192,17 +201,12 @@ class Rated:
         sweep.sweep(ports)
 
     def check_rest(self) -> None:
-        """Check that no wait is left, and that no unit with permits was recorded as one without a rate."""
+        """Check that no wait is left, of a cancelled batch neither."""
         left = self._ended.keys() - self._dropped
         if left and self._world.versions is None:  # in the last release, such waits end when they are granted
             raise Violation(f"the batches {left} were cancelled, and no task ended their waits")
         if waiting := self._waiting():
             raise Violation(f"{waiting} wait for a rate for ever")
-        for snapshot in self._world.store.query(Query("batches/b/units")):
-            record = snapshot.data or {}
-            operation = PlacedUnit.from_record(record).operation
-            if operation in self._granted and "does not exist" in str(record["text"]):
-                raise Violation(f"unit {record['index']} has permits, and failed: {record['text']}")
 
 
 def _unit(text: str) -> dict[str, object]:
