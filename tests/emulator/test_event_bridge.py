@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -307,6 +307,21 @@ def test_the_newest_event_does_not_wait_behind_a_backlog_nor_does_the_oldest(bri
     assert {"event-199", "event-0"} <= first_half
 
 
+async def add(inbox: Inbox, name: str) -> None:
+    given = EMULATORS_HEADERS | {"ce-id": name}
+    await inbox.add(cloudevent.event("docs", given, message(), cloudevent.parsed(message())))
+
+
+@asynccontextmanager
+async def delivering(bridge: Bridge) -> AsyncIterator[Inbox]:
+    inbox = Inbox(bridge.database)
+    deliverer = deliver.Deliverer(inbox, {"docs": bridge.target.url}, parse(""))
+    async with aiohttp.ClientSession() as session:
+        running = asyncio.create_task(deliverer.run(session))
+        yield inbox
+        running.cancel()
+
+
 def test_a_slow_function_does_not_block_other_deliveries_while_events_keep_coming(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,16 +337,42 @@ def test_a_slow_function_does_not_block_other_deliveries_while_events_keep_comin
     bridge.target.answers = slow_for_the_first
 
     async def run() -> None:
-        inbox = Inbox(bridge.database)
-        deliverer = deliver.Deliverer(inbox, {"docs": bridge.target.url}, parse(""))
-        async with aiohttp.ClientSession() as session:
-            delivering = asyncio.create_task(deliverer.run(session))
+        async with delivering(bridge) as inbox:
             for name in ("first", "second"):
-                given = EMULATORS_HEADERS | {"ce-id": name}
-                await inbox.add(cloudevent.event("docs", given, message(), cloudevent.parsed(message())))
+                await add(inbox, name)
                 while name not in bridge.target.ids:
                     await asyncio.sleep(0.01)
             answered.set()
-            delivering.cancel()
 
     asyncio.run(asyncio.wait_for(run(), SECONDS_MAX / 3))
+
+
+def test_while_events_keep_coming_no_more_are_delivered_at_once_than_the_limit(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "CONCURRENT_WHILE_RECEIVING", 2)
+    monkeypatch.setattr(deliver, "RECEIVING_SECONDS", 60)
+    monkeypatch.setattr(deliver, "BUSY_SECONDS", 60)
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def counting(_: str) -> int:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.05)
+        with lock:
+            inside -= 1
+        return 200
+
+    bridge.target.answers = counting
+
+    async def run() -> None:
+        async with delivering(bridge) as inbox:
+            for number in range(8):
+                await add(inbox, f"event-{number}")
+            while inbox.counts().delivered < 8:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS_MAX))
+    assert most == 2

@@ -52,8 +52,7 @@ class Deliverer:
         self._due: deque[int] = deque()  # in the order in which they became due
         self._newest_next = True
         self._attempts: dict[int, int] = {}
-        self._running: dict[int, asyncio.Task[None]] = {}
-        self._started_at: dict[int, float] = {}
+        self._running: dict[asyncio.Task[None], float] = {}  # and when each began, in monotonic seconds
         self._last_id = 0
         self._received_at = 0.0
         self._woken = asyncio.Event()
@@ -89,7 +88,7 @@ class Deliverer:
 
     def _may_start(self) -> bool:
         now = time.monotonic()
-        busy = sum(now - started_at < BUSY_SECONDS for started_at in self._started_at.values())
+        busy = sum(now - started_at < BUSY_SECONDS for started_at in self._running.values())
         receiving = now - self._received_at < RECEIVING_SECONDS
         return len(self._running) < CONCURRENT_MAX and not (receiving and busy >= CONCURRENT_WHILE_RECEIVING)
 
@@ -107,7 +106,7 @@ class Deliverer:
             event_id = self._due.pop() if self._newest_next else self._due.popleft()
             self._newest_next = not self._newest_next
             task = asyncio.create_task(self._deliver(session, event_id))
-            self._running[event_id], self._started_at[event_id] = task, time.monotonic()
+            self._running[task] = time.monotonic()
             task.add_done_callback(functools.partial(self._free, event_id))
 
     async def _pause(self) -> None:
@@ -147,7 +146,7 @@ class Deliverer:
         heapq.heappush(self._later, (time.monotonic() + pause, event_id))
 
     def _free(self, event_id: int, task: asyncio.Task[None]) -> None:
-        del self._running[event_id], self._started_at[event_id]
+        del self._running[task]
         self._woken.set()
         if not task.cancelled() and (error := task.exception()):
             log.error("delivery of event %d failed, retrying", event_id, exc_info=error)
