@@ -111,9 +111,7 @@ class StandingsWorld:
         together: Sequence[float],
     ) -> None:
         self.world = World(seed, FaultRates(abort=0.03, lose_answer=0.05, kill=0.04, delay_event=late, left=6), trace)
-        self.world.task_handlers["standing_fold"] = lambda ports, effect: tasks.run_task(
-            ports, effect.task, effect.payload
-        )
+        self.world.task_handlers["standing_fold"] = self._run_task
         self.world.task_handlers["user"] = self._run_threshold
         self.world.events.handler = self._count_event
         self.world.observers.append(_note)
@@ -168,6 +166,15 @@ class StandingsWorld:
 
     def _sweep(self) -> None:
         outbox.sweep(self.world.ports)
+
+    def _run_task(self, ports: Ports, effect: Effect) -> None:
+        """Run a task. A fold run of a standing that cannot be read fails, and is retried until a recount repairs it."""
+        try:
+            tasks.run_task(ports, effect.task, effect.payload)
+        except OF_A_RECORD as error:
+            if effect.task == "fold" and StandingKey.from_text(effect.payload["standing"]).path in self.unreadable:
+                raise Unavailable(f"answered 500: {error}") from error
+            raise
 
     def _count_event(self, ports: Ports, event: DocumentEvent) -> None:
         """Count the yoke of an event, and perhaps those of others. An event may be lost."""
