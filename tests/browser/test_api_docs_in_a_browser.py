@@ -20,10 +20,12 @@ pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
 API = read_yaml(Path(__file__).parents[2] / "openapi.yaml")
 SCROLLS_MAX = 200
+TALL: ViewportSize = {"width": 1_280, "height": 5_000}
+"""A window that shows many calls at once, so that the end is reached after few scrolls."""
 METHODS = ("get", "put", "post", "patch", "delete")
 
 
@@ -48,6 +50,7 @@ def test_the_page_shows_every_call_and_sends_one_and_loads_nothing_from_elsewher
 ) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size(TALL)
     with serving(app) as base:
         page.goto(f"{base}docs#/semaphores/list_semaphores")
         page.click("#operations-semaphores-list_semaphores .execute")

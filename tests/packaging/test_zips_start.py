@@ -41,7 +41,9 @@ CLOUD_EVENT = {
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first run installs the lock
 
-each_function = pytest.mark.parametrize("function", CATALOGUE.functions.values(), ids=lambda each: each.name)
+each_function = pytest.mark.parametrize(
+    "function", CATALOGUE.functions.values(), ids=lambda each: each.name, scope="module"
+)
 
 
 @cache
@@ -84,7 +86,7 @@ class Unpacked:
     python: Path
 
     def start(self, *arguments: str, output: int, errors: int | None = None) -> subprocess.Popen[bytes]:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         command = [str(self.python), *arguments]
         return subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=output, stderr=errors, start_new_session=True
@@ -98,10 +100,12 @@ class Unpacked:
         return printed.decode()
 
 
-@pytest.fixture
-def unpacked(function: Function, tmp_path: Path) -> Unpacked:
-    zipfile.ZipFile(io.BytesIO(package(function, PROJECT).zipped())).extractall(tmp_path)
-    return Unpacked(tmp_path, clean_python(function.folder))
+@pytest.fixture(scope="module")
+def unpacked(function: Function, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+    """Return the files of a function's zip. Its second test finds them compiled."""
+    folder = tmp_path_factory.mktemp(function.name)
+    zipfile.ZipFile(io.BytesIO(package(function, PROJECT).zipped())).extractall(folder)
+    return Unpacked(folder, clean_python(function.folder))
 
 
 @contextmanager
