@@ -457,10 +457,14 @@ class SemaphoresWorld:
         self._check_nudged(parse_lease_id(lease)[0])
 
     def _check_nudged(self, id_: str) -> None:
-        """Check that an admit run comes for a release that was left, when a call that ends its lease is answered."""
+        """Check that an admit run comes for a release that was left, when a call that ends its lease is answered.
+
+        Of a lease that has expired none need come: its permits are free.
+        """
         [read] = self.world.store.read(RECORD)
         leases = Semaphore.from_record(read.data).leases if read.data else ()
-        left = [path for lease in leases if lease.id == id_ for path in (release_path(NAME, lease.lease_id),)]
+        held = [lease for lease in leases if lease.id == id_ and lease.live(read.read_time)]
+        left = [release_path(NAME, lease.lease_id) for lease in held]
         waiting = any(task.function == "semaphore_admit" for task in self.world.tasks)
         tasks = [one.name for one in self.world.processes.running if one.name.startswith("task ")]
         running = any(not name.startswith(("task continue", "task timeout")) for name in tasks)
