@@ -438,6 +438,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.stale_units": "signalbox.semaphores.machine.wait_queue:stale_units",
     "semaphores.unit_task": "signalbox.semaphores.machine.waits:unit_task",
     "semaphores.take_over": "signalbox.semaphores.machine.leases:take_over",
+    "semaphores.withdraw": "signalbox.semaphores.service.waits:withdraw",
     "standings.Change.adjustment": "signalbox.standings.machine:Change.adjustment",
     "standings.FoldReads.load": "signalbox.standings.storage:FoldReads.load",
     "standings.Recount.covers": "signalbox.standings.model.recounts:Recount.covers",

@@ -1,6 +1,7 @@
 """Units of a batch that run under permits of a semaphore: `batch.populate(…, semaphore="printers")`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,9 @@ from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
 from signalbox.semaphores.requests import SemaphoreSettings
-from signalbox.semaphores.service import settings, views
+from signalbox.semaphores.service import settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits, with_unit
+from signalbox.tasks.machine.waits import next_wait, unit_wait
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs
 from signalbox.testing import Harness
@@ -311,6 +313,30 @@ def test_a_second_delivery_waits_once_and_a_late_one_runs_nothing(harness: Harne
     assert free() == PERMITS
 
 
+@pytest.mark.parametrize(("granted", "is_live", "left"), [(False, False, 0), (False, True, 1), (True, False, 0)])
+def test_a_repeated_delivery_that_does_not_run_its_unit_ends_the_wait_of_the_one_before(
+    granted: bool, is_live: bool, left: int
+) -> None:
+    """That one died when its wait was created, alone, and the semaphore was not closed yet."""
+    harness, task = one_unit("printers")
+    attempt = attempt_of(task)
+    if granted:
+        runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
+        attempt = attempt_of(next(task for task in harness.tasks if "lease" in task.context))
+    request = next_wait(attempt) if granted else unit_wait(attempt)
+    waits.combine(harness.ports, "printers", request)
+    runs.run(harness.ports, replace(attempt, retries=1), RetryLimits(2), lambda _: is_live, lambda *_: None)
+    assert len(views.get(harness.ports, "printers").waiters or ()) == left
+
+
+def test_a_repeated_delivery_that_does_not_run_its_unit_leaves_a_permit_under_which_it_may_run() -> None:
+    harness, task = one_unit("printers")
+    attempt = attempt_of(task)
+    runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
+    runs.run(harness.ports, replace(attempt, retries=1), RetryLimits(2), lambda _: False, lambda *_: None)
+    assert len(views.get(harness.ports, "printers").semaphore.leases) == 1
+
+
 def test_the_semaphore_is_part_of_what_a_repeat_must_repeat(harness: Harness, shop: Any) -> None:
     body = {"id": "b", "units": [{"n": 1}], "task": {"function": "shop", "task": "print_sheet"}}
     assert harness.post("batches", json=body).status == 201
@@ -337,16 +363,27 @@ def test_a_unit_under_a_permit_costs_what_the_table_says() -> None:
 
 def total_of(name: str) -> Cost:
     """Return the cost of the deliveries of one unit of a batch."""
+    harness, task = one_unit(name)
+    harness.tasks.append(task)
+    with measure() as cost:
+        while tasks := [task for task in harness.tasks if task.task == "paint"]:
+            harness.tasks.remove(tasks[0])
+            runs.run(harness.ports, attempt_of(tasks[0]), RetryLimits(2), lambda _: True, lambda *_: None)
+    return cost
+
+
+def one_unit(name: str) -> tuple[BatchHarness, Effect]:
+    """Return the second of two units of a batch. Neither is in the queue any more."""
     harness = BatchHarness()
     settings.put(harness.ports, "printers", SemaphoreSettings(PERMITS, 60))
     spec = BatchSpec(units=[{"n": 1}, {"n": 2}], task=Call("painter", "paint", {}), sealed=True, semaphore=name)
     population.populate(harness.ports, "b", spec)
     run_batch_task(harness.ports, "expand", harness.tasks.pop(0).payload)
-    harness.tasks.remove(next(task for task in harness.tasks if task.task == "paint"))
-    with measure() as cost:
-        while tasks := [task for task in harness.tasks if task.task == "paint"]:
-            harness.tasks.remove(tasks[0])
-            what = tasks[0].function, tasks[0].task, tasks[0].payload, tasks[0].queue
-            attempt = Attempt(tasks[0].name, with_unit(tasks[0].context), 0, 0, *what)
-            runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
-    return cost
+    first, second = (task for task in harness.tasks if task.task == "paint")
+    harness.tasks.remove(first)
+    harness.tasks.remove(second)
+    return harness, second
+
+
+def attempt_of(task: Effect) -> Attempt:
+    return Attempt(task.name, with_unit(task.context), 0, 0, task.function, task.task, task.payload, task.queue)

@@ -16,7 +16,7 @@ from functools import partial
 from signalbox.core import outbox
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
-from signalbox.core.ports import AlreadyExists, Conflict, Delete, Must, Ports, Snapshot
+from signalbox.core.ports import AlreadyExists, Committed, Conflict, Delete, Must, Ports, Snapshot
 from signalbox.core.problems import Contended, NotFound, Unavailable
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine import waits
@@ -151,6 +151,18 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
 
     Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
     """
+    waiter, committed = _leave_queue(ports, name, id_, by_flow=by_flow)
+    return committed is not None or _cancel_granted(ports, name, waiter)
+
+
+def withdraw(ports: Ports, name: str, id_: str) -> None:
+    """Take a wait out of the wait queue if it is there. A lease that it was granted stays: its task may be running."""
+    with suppress(NotFound):
+        _leave_queue(ports, name, id_)
+
+
+def _leave_queue(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> tuple[Waiter, Committed | None]:
+    """Cancel a wait if it is in the wait queue. Return it as it was read, and the commit."""
 
     def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
         waiter = loaded.wait
@@ -162,9 +174,7 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
             return Decision((), waiter)
         return Decision((waiter_write(name, departure.transition, loaded.now),), waiter, departure.effects)
 
-    reads = SemaphoreReads(name, wait_id=id_)
-    waiter, committed = perform(ports, reads, decide, retry_on=(Conflict, Unavailable))
-    return committed is not None or _cancel_granted(ports, name, waiter)
+    return perform(ports, SemaphoreReads(name, wait_id=id_), decide, retry_on=(Conflict, Unavailable))
 
 
 def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:

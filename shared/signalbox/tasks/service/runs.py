@@ -223,8 +223,7 @@ def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callabl
     unit = PlacedUnit.from_record(record)
     may_have_run = attempt.is_repeated or granted is not None or record.get("granted", False)
     if not is_live(unit) or units.need_not_run(ports, unit, is_repeated=may_have_run):
-        if granted is not None:
-            _release(ports, granted)
+        _end_permit(ports, attempt)
     elif ended := record.get("wait_ended"):
         _fail(ports, unit, f"The wait for a permit of {_limiter(record)} was {_ENDED[ended]}.")
     elif granted is not None:
@@ -235,6 +234,18 @@ def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callabl
         _wait_for_rate(ports, unit, record, attempt)
     else:
         _run_unit(ports, unit, code)
+
+
+def _end_permit(ports: Ports, attempt: Attempt) -> None:
+    """Release the permit of a unit that does not run, and end the wait that an earlier delivery may have made.
+
+    If that delivery died before it closed the semaphore, no operation would find the wait.
+    """
+    granted, semaphore = attempt.context.get("lease"), attempt.context["unit"].get("semaphore")
+    if granted is not None:
+        _release(ports, granted)
+    if semaphore and attempt.is_repeated:
+        waits.withdraw(ports, semaphore, next_wait_id(granted) if granted else attempt.operation)
 
 
 _ENDED = {"cancelled": "cancelled", "deleted": "ended, because the semaphore was deleted"}
