@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 API = read_yaml(Path(__file__).parents[2] / "openapi.yaml")
 SCROLLS_MAX = 200
 TALL: ViewportSize = {"width": 1_280, "height": 5_000}
-"""A window that shows many calls at once, so that the end is reached after few scrolls."""
+"""A window that shows many calls at once: a few scrolls reach the end."""
 METHODS = ("get", "put", "post", "patch", "delete")
 
 

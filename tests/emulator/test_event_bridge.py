@@ -318,8 +318,10 @@ async def delivering(bridge: Bridge) -> AsyncIterator[Inbox]:
     deliverer = deliver.Deliverer(inbox, {"docs": bridge.target.url}, parse(""))
     async with aiohttp.ClientSession() as session:
         running = asyncio.create_task(deliverer.run(session))
-        yield inbox
-        running.cancel()
+        try:
+            yield inbox
+        finally:
+            running.cancel()
 
 
 def test_a_slow_function_does_not_block_other_deliveries_while_events_keep_coming(
@@ -347,11 +349,14 @@ def test_a_slow_function_does_not_block_other_deliveries_while_events_keep_comin
     asyncio.run(asyncio.wait_for(run(), SECONDS_MAX / 3))
 
 
-def test_while_events_keep_coming_no_more_are_delivered_at_once_than_the_limit(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("always", "while_receiving"), [(16, 2), (2, 8)])
+def test_while_events_keep_coming_no_more_than_the_limits_are_delivered_at_once(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch, always: int, while_receiving: int
 ) -> None:
-    monkeypatch.setattr(deliver, "CONCURRENT_WHILE_RECEIVING", 2)
+    monkeypatch.setattr(deliver, "CONCURRENT_MAX", always)
+    monkeypatch.setattr(deliver, "CONCURRENT_WHILE_RECEIVING", while_receiving)
     monkeypatch.setattr(deliver, "RECEIVING_SECONDS", 60)
+    monkeypatch.setattr(deliver, "POLL_SECONDS", 60)  # the next delivery starts when one has ended, not at a poll
     monkeypatch.setattr(deliver, "BUSY_SECONDS", 60)
     inside, most, lock = 0, 0, threading.Lock()
 
@@ -376,3 +381,24 @@ def test_while_events_keep_coming_no_more_are_delivered_at_once_than_the_limit(
 
     asyncio.run(asyncio.wait_for(run(), SECONDS_MAX))
     assert most == 2
+
+
+def test_a_delivery_that_raises_is_retried(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted, failed = deliver.Deliverer._accepted, threading.Event()
+
+    async def raising_once(deliverer: deliver.Deliverer, *what: Any) -> bool:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError
+        return await accepted(deliverer, *what)
+
+    monkeypatch.setattr(deliver.Deliverer, "_accepted", raising_once)
+
+    async def run() -> None:
+        async with delivering(bridge) as inbox:
+            await add(inbox, "event-1")
+            while inbox.counts().delivered < 1:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS_MAX))
+    assert failed.is_set()

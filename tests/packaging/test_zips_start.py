@@ -102,7 +102,7 @@ class Unpacked:
 
 @pytest.fixture(scope="module")
 def unpacked(function: Function, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
-    """Return the files of a function's zip. Its second test finds them compiled."""
+    """Unpack a function's zip once for its two tests. The second finds the files compiled."""
     folder = tmp_path_factory.mktemp(function.name)
     zipfile.ZipFile(io.BytesIO(package(function, PROJECT).zipped())).extractall(folder)
     return Unpacked(folder, clean_python(function.folder))

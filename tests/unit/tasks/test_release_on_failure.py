@@ -6,7 +6,7 @@ import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
 from signalbox.core.problems import Unavailable
-from signalbox.semaphores.service import leases, waits
+from signalbox.semaphores.service import leases, views, waits
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.functions.test_functions import _away
@@ -103,6 +103,22 @@ def test_a_process_that_dies_before_the_release_leaves_it_to_the_next_delivery(
         assert harness.deliver_task(task).status == 503
     assert harness.deliver_task(task, executions=1).status == 204
     assert sheets() == [("a", 1)], "the attempt that waits is the next"
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2)]
+
+
+def test_a_next_wait_that_was_made_alone_and_not_confirmed_is_found_although_the_semaphore_opened(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process read that the semaphore was closed, and made the wait only after it had opened."""
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task = harness.take("stamp")
+    with monkeypatch.context() as patch:
+        patch.setattr(waits, "wait", waits.combine)
+        patch.setattr(waits, "confirm", _away)
+        assert harness.deliver_task(task).status == 500
+    assert views.get(harness.ports, "press").semaphore.mode == "open"
+    assert harness.deliver_task(task, executions=1).status == 204
     harness.run(raise_errors=False)
     assert sheets() == [("a", 1), ("a", 2)]
 

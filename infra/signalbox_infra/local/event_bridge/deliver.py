@@ -52,7 +52,7 @@ class Deliverer:
         self._due: deque[int] = deque()  # in the order in which they became due
         self._newest_next = True
         self._attempts: dict[int, int] = {}
-        self._running: dict[asyncio.Task[None], float] = {}  # and when each began, in monotonic seconds
+        self._running: dict[asyncio.Task[None], float] = {}  # when each delivery began, in monotonic seconds
         self._last_id = 0
         self._received_at = 0.0
         self._woken = asyncio.Event()

@@ -153,7 +153,7 @@ def gave_up(ports: Ports, attempt: Attempt, retry_limits: RetryLimits) -> GaveUp
 def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], object]) -> None:
     granted = attempt.context["lease"]
     if attempt.is_repeated and is_resumed(ports, granted):
-        leases.release(ports, granted)  # the delivery that made the next wait may have ended before its release
+        _confirm_and_release(ports, attempt)
         return
     claimed = leases.claim(ports, granted)
     if claimed is None:
@@ -163,6 +163,17 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
         returned = run_or_wait_again(ports, attempt, claimed, code)
     if returned and is_released_on_return(granted):
         leases.release(ports, claimed)
+
+
+def _confirm_and_release(ports: Ports, attempt: Attempt) -> None:
+    """Release the permit of an attempt that has made the next wait, after this wait is confirmed.
+
+    The delivery that made it may have ended before both. A wait that is not confirmed may be in the wait queue of a
+    semaphore that is open, where no operation would find it.
+    """
+    granted = attempt.context["lease"]
+    waits.wait(ports, granted["semaphore"], next_wait(attempt))
+    leases.release(ports, granted)
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 In some of these, an operator changes the limits, cancels a wait, or deletes the rate and perhaps creates it again.
 Checked when a unit's code starts: it has permits, and no other task runs this attempt of the unit. Checked at each
 grant: no attempt of a unit takes permits twice, and no wait that a batch had at its cancel takes any after the task
-that ends them. Checked when a unit is recorded: it does not fail for a deleted rate whose permits it has. Checked at
-rest: no wait is left, and that task ran for each cancelled batch.
+that ends them. Checked when a unit's outcome is recorded: a unit that has permits does not fail because the rate was
+deleted. Checked at rest: no wait is left, and that task ran for each cancelled batch.
 
-A unit that has failed may take permits still: an expand run that is delivered again a day later enqueues its task
-again, and the rate may be back by then. The permits are lost, and the unit does not run.
+A unit that has failed may still take permits: an expand run that is delivered again a day later enqueues the unit's
+task again, and the rate may exist again by then. These permits are lost, and the unit does not run.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Rated:
         sweep.sweep(ports)
 
     def check_rest(self) -> None:
-        """Check that no wait is left, of a cancelled batch neither."""
+        """Check that no wait is left, and that for each cancelled batch the task ran that ends its waits."""
         left = self._ended.keys() - self._dropped
         may_be_lost = self._batches.emptied or self._world.versions is not None  # the last release has no such task
         if left and not may_be_lost:

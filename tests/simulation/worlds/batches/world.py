@@ -128,7 +128,7 @@ class BatchesWorld:
         self.rated = None if has_none or permits or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
         if self.rated:
             self.callers.rated = {"rate": rate_permits.NAME, "weight": self.rated.weight}
-        if (self.keyed or self.kind.failing) and (limiter := self.permits or self.rated):
+        if self.kind.failing and (limiter := self.permits or self.rated):
             self.world.sweeper = lambda ports: (outbox.sweep(ports), limiter.sweep(ports))
         self.world.task_handlers["batch_expand"] = _run_batch_task
         self.world.task_handlers["painter"] = self._paint
