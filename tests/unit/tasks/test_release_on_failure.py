@@ -6,6 +6,7 @@ import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
 from signalbox.core.problems import Unavailable
+from signalbox.semaphores import sweep
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -118,6 +119,26 @@ def test_a_next_wait_that_was_made_alone_and_not_confirmed_is_found_although_the
         patch.setattr(waits, "confirm", _away)
         assert harness.deliver_task(task).status == 500
     assert views.get(harness.ports, "press").semaphore.mode == "open"
+    assert harness.deliver_task(task, executions=1).status == 204
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2)]
+
+
+def test_a_late_delivery_makes_no_wait_in_a_semaphore_that_was_created_again(
+    harness: Harness, press: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt has returned. Its record is left until the clean-up of the deleted semaphore."""
+    semaphore("press").ensure(permits=2, lease_seconds=600)
+    wait(press.call(sheet="a", after=1), release_on_failure=True)
+    task = harness.take("stamp")
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "release", _away)
+        assert harness.deliver_task(task).status == 503
+    harness.advance(30)
+    assert harness.deliver_task(harness.take("stamp")).status == 204
+    harness.advance(1)
+    sweep.delete(harness.ports, "press")
+    semaphore("press").ensure(permits=2, lease_seconds=600)
     assert harness.deliver_task(task, executions=1).status == 204
     harness.run(raise_errors=False)
     assert sheets() == [("a", 1), ("a", 2)]

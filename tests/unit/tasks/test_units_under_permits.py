@@ -10,10 +10,12 @@ import pytest
 from signalbox import Call, Completion, Function, Problem, SubBatch, Unit, batch, semaphore, sub_batch
 from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import Cost, measure
+from signalbox.batches import api
 from signalbox.batches.requests import BatchSpec
 from signalbox.batches.service import population
 from signalbox.batches.tasks import run_batch_task
 from signalbox.core.effects import Effect
+from signalbox.semaphores import sweep
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.semaphores.service import settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits, with_unit
@@ -24,6 +26,7 @@ from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from tests.unit.batches.batch_harness import BatchHarness
 from tests.unit.cost_table import FIGURES, row_cost
+from tests.unit.functions.test_functions import _away
 
 PERMITS = 2
 RAN: list[int] = []
@@ -335,6 +338,57 @@ def test_a_repeated_delivery_that_does_not_run_its_unit_leaves_a_permit_under_wh
     runs.run(harness.ports, attempt, RetryLimits(2), lambda _: True, lambda *_: None)
     runs.run(harness.ports, replace(attempt, retries=1), RetryLimits(2), lambda _: False, lambda *_: None)
     assert len(views.get(harness.ports, "printers").semaphore.leases) == 1
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_a_unit_whose_sub_batch_runs_does_not_fail_when_its_next_wait_ends(
+    harness: Harness, shop: Any, cancels: bool
+) -> None:
+    """Its lease is ended by hand while its code runs, a second delivery waits again, and the code returns a batch."""
+    shop.sheets(1)
+    run_kit(harness)
+    deliver(harness)
+    granted = harness.take("print_sheet")
+
+    def code() -> object:
+        if len(RAN) == 1:
+            [lease] = harness.get("semaphores/printers").json["leases"]
+            harness.post("semaphore-signal/printers", json={"lease": lease["id"]})
+            assert semaphore("printers").acquire(permits=PERMITS)
+            harness.deliver_task(granted, executions=1)
+        return sub_batch([shop.sheet.call(n=5)])
+
+    DOES[0] = code
+    assert harness.deliver_task(granted).status == 204
+    [waiting] = views.get(harness.ports, "printers").waiters or ()
+    if cancels:
+        waits.cancel(harness.ports, "printers", waiting.id)
+    harness.deliver_task(granted, executions=2)
+    harness.run()
+    assert (units()[0]["state"], units()[0]["succeeded"]) == ("completed", 1)
+
+
+def test_both_waits_of_a_unit_whose_lease_was_lost_are_withdrawn(
+    harness: Harness, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The semaphore is created again, and the unit's wait is made again in it, alone, under its old id."""
+    shop.sheets(1)
+    run_kit(harness)
+    deliver(harness)
+    granted = harness.take("print_sheet")
+    harness.advance(1)
+    sweep.delete(harness.ports, "printers")
+    run_kit(harness)
+    semaphore("printers").ensure(permits=PERMITS, lease_seconds=60)
+    with monkeypatch.context() as patch:
+        patch.setattr(waits, "wait", waits.combine)
+        patch.setattr(waits, "confirm", _away)
+        assert harness.deliver_task(granted).status == 503
+    assert views.get(harness.ports, "printers").waiters
+    batch("b").cancel()
+    api.forget_liveness()
+    assert harness.deliver_task(granted, executions=1).status == 204
+    assert not views.get(harness.ports, "printers").waiters
 
 
 def test_the_semaphore_is_part_of_what_a_repeat_must_repeat(harness: Harness, shop: Any) -> None:

@@ -236,6 +236,14 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     return _close(loaded, waiter.lane)
 
 
+def confirm_again(loaded: Loaded) -> Transition[WaitAnswer | None]:
+    """Close the semaphore for a wait that is in its queue, and may have been created alone. None if it is not there."""
+    waiter = loaded.wait
+    if waiter is None or waiter.incarnation != loaded.incarnation or waiter.state != "waiting":
+        return unchanged(loaded, None)
+    return replace(_close(loaded, waiter.lane), answer=WAITING)
+
+
 def may_join(loaded: Loaded, lane: str) -> bool:
     """Return whether a waiter that is created alone is found in its lane."""
     return lanes.is_closed(loaded.semaphore, lane)
@@ -292,6 +300,13 @@ def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
         return None
     tasks = (*unit_task(name, waiter, "cancelled", now), *departure_task(name, waiter, now))
     return Departure(leave(waiter, "cancelled"), tasks)
+
+
+def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
+    """Take the wait of a unit that does not run out of the wait queue: as `cancel`, but its unit does not fail."""
+    if waiter.state != "waiting":
+        return None
+    return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))
 
 
 def time_out(name: str, waiter: Waiter, now: datetime) -> Departure | None:

@@ -9,8 +9,10 @@ A wait reaches the wait queue in one of two ways:
                 does
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from signalbox.core import outbox
@@ -28,6 +30,9 @@ from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service.leases import end_or_leave
 from signalbox.semaphores.storage import SemaphoreReads, change, load, put_waiter, read_waiter, waiter_write
+
+DepartureOf = Callable[[str, Waiter, datetime], waits.Departure | None]
+"""Decides how a wait leaves the wait queue of a named semaphore."""
 
 
 def wait(ports: Ports, name: str, request: WaitRequest) -> WaitAnswer:
@@ -133,6 +138,11 @@ def confirm(ports: Ports, name: str, waiter: Waiter) -> WaitAnswer:
         raise
 
 
+def confirm_again(ports: Ports, name: str, id_: str) -> None:
+    """Close the semaphore for a wait that an earlier call has made, perhaps alone. Raises `NoSemaphore`."""
+    change(ports, SemaphoreReads(name, wait_id=id_), waits.confirm_again)
+
+
 def time_out(ports: Ports, name: str, id_: str) -> None:
     """End a wait at its deadline, if it still waits. Raises `Unavailable` if it is too early."""
 
@@ -151,25 +161,30 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
 
     Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
     """
-    waiter, committed = _leave_queue(ports, name, id_, by_flow=by_flow)
+    waiter, committed = _leave_queue(ports, name, id_, waits.cancel, by_flow=by_flow)
     return committed is not None or _cancel_granted(ports, name, waiter)
 
 
 def withdraw(ports: Ports, name: str, id_: str) -> None:
-    """Take a wait out of the wait queue if it is there. A lease that it was granted stays: its task may be running."""
+    """Take the wait of a unit that does not run out of the wait queue, if it is there. The unit does not fail.
+
+    If the wait was granted, its lease stays: its task may be running, and will end it.
+    """
     with suppress(NotFound):
-        _leave_queue(ports, name, id_)
+        _leave_queue(ports, name, id_, waits.withdraw)
 
 
-def _leave_queue(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> tuple[Waiter, Committed | None]:
-    """Cancel a wait if it is in the wait queue. Return it as it was read, and the commit."""
+def _leave_queue(
+    ports: Ports, name: str, id_: str, departure_of: DepartureOf, *, by_flow: bool = False
+) -> tuple[Waiter, Committed | None]:
+    """Take a wait out of the wait queue if it is there. Return it as it was read, and the commit."""
 
     def decide(loaded: Loaded) -> Decision[Writes, Waiter]:
         waiter = loaded.wait
         if waiter is None or waiter.incarnation != loaded.incarnation:
             raise NotFound(f"Semaphore {name!r} has no wait {id_!r}.", field="id")
         waiter.continuation.check_cancel(by_flow=by_flow)
-        departure = waits.cancel(name, waiter, loaded.now)
+        departure = departure_of(name, waiter, loaded.now)
         if departure is None:
             return Decision((), waiter)
         return Decision((waiter_write(name, departure.transition, loaded.now),), waiter, departure.effects)

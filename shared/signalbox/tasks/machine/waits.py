@@ -25,6 +25,12 @@ def unit_wait(attempt: Attempt) -> WaitRequest:
     return WaitRequest(operation, attempt.call, release_on_return=True, resumes=operation, unit=unit)
 
 
+def unit_wait_ids(attempt: Attempt) -> tuple[str, ...]:
+    """Return the ids of the waits that a delivery of a unit may make: without a grant, or after its lease is lost."""
+    granted = attempt.context.get("lease")
+    return (parse_lease_id(granted["id"])[0], next_wait_id(granted)) if granted else (attempt.operation,)
+
+
 def unit_rate_wait(unit: PlacedUnit, attempt: Attempt) -> RateWaitRequest:
     """Return the wait of a unit for its rate: the same in every delivery, and after the rate was deleted."""
     record = attempt.context["unit"]

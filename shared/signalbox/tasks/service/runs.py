@@ -49,7 +49,14 @@ from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.failures import explained, text_of
 from signalbox.tasks.machine.permit_release import is_released_at_once, is_released_on_return, may_wait_again
-from signalbox.tasks.machine.waits import next_wait, next_wait_id, repeated_wait, unit_rate_wait, unit_wait
+from signalbox.tasks.machine.waits import (
+    next_wait,
+    next_wait_id,
+    repeated_wait,
+    unit_rate_wait,
+    unit_wait,
+    unit_wait_ids,
+)
 from signalbox.tasks.model import FIRST, Attempt, ErrorNote, Start, TaskSubject, subject_of
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error, read_starts
@@ -166,13 +173,13 @@ def _run_with_lease(ports: Ports, attempt: Attempt, code: Callable[[Lease], obje
 
 
 def _confirm_and_release(ports: Ports, attempt: Attempt) -> None:
-    """Release the permit of an attempt that has made the next wait, after this wait is confirmed.
+    """Release the permit of an attempt whose next wait exists, once the semaphore is closed for that wait.
 
-    The delivery that made it may have ended before both. A wait that is not confirmed may be in the wait queue of a
-    semaphore that is open, where no operation would find it.
+    The delivery that made the wait may have died before it closed the semaphore. In an open semaphore, no operation
+    would find the wait.
     """
     granted = attempt.context["lease"]
-    waits.wait(ports, granted["semaphore"], next_wait(attempt))
+    waits.confirm_again(ports, granted["semaphore"], next_wait_id(granted))
     leases.release(ports, granted)
 
 
@@ -232,9 +239,10 @@ def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callabl
     """Run a unit that has no outcome and whose batch has not ended: at once, or when it has its permits."""
     record, granted = attempt.context["unit"], attempt.context.get("lease")
     unit = PlacedUnit.from_record(record)
-    may_have_run = attempt.is_repeated or granted is not None or record.get("granted", False)
+    had_permits = granted is not None or "wait_ended" in record or record.get("granted", False)
+    may_have_run = attempt.is_repeated or had_permits
     if not is_live(unit) or units.need_not_run(ports, unit, is_repeated=may_have_run):
-        _end_permit(ports, attempt)
+        _release_and_withdraw(ports, attempt)
     elif ended := record.get("wait_ended"):
         _fail(ports, unit, f"The wait for a permit of {_limiter(record)} was {_ENDED[ended]}.")
     elif granted is not None:
@@ -247,16 +255,18 @@ def _deliver_unit(ports: Ports, attempt: Attempt, is_live: IsLive, code: Callabl
         _run_unit(ports, unit, code)
 
 
-def _end_permit(ports: Ports, attempt: Attempt) -> None:
-    """Release the permit of a unit that does not run, and end the wait that an earlier delivery may have made.
+def _release_and_withdraw(ports: Ports, attempt: Attempt) -> None:
+    """Release the permit of a unit that does not run, and withdraw the waits that an earlier delivery may have made.
 
-    If that delivery died before it closed the semaphore, no operation would find the wait.
+    If that delivery died after it had created a wait, and before it had closed the semaphore, no operation finds the
+    wait.
     """
     granted, semaphore = attempt.context.get("lease"), attempt.context["unit"].get("semaphore")
     if granted is not None:
         _release(ports, granted)
     if semaphore and attempt.is_repeated:
-        waits.withdraw(ports, semaphore, next_wait_id(granted) if granted else attempt.operation)
+        for id_ in unit_wait_ids(attempt):
+            waits.withdraw(ports, semaphore, id_)
 
 
 _ENDED = {"cancelled": "cancelled", "deleted": "ended, because the semaphore was deleted"}
