@@ -296,10 +296,9 @@ class Departure:
 
 def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
     """Take a cancelled wait out of the wait queue; None if it no longer waits."""
-    if waiter.state != "waiting":
-        return None
-    tasks = (*unit_task(name, waiter, "cancelled", now), *departure_task(name, waiter, now))
-    return Departure(leave(waiter, "cancelled"), tasks)
+    departure = withdraw(name, waiter, now)
+    unit = unit_task(name, waiter, "cancelled", now)
+    return departure and replace(departure, effects=(*unit, *departure.effects))
 
 
 def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
