@@ -36,6 +36,7 @@ from tests.simulation.reached_counts import (
     GROUPS_AGAIN,
     INLINE_STEPS_RUN,
     LANES_SHARED,
+    LATE_WAITS,
     LISTED_BY_COPIES,
     NAMES_REUSED,
     OUTAGES,
@@ -129,7 +130,7 @@ REACHED_IN = {
     ),
     "grouped_batches": (CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, NAMES_REUSED, OUTAGES, TASKS_PURGED, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
-    "attempts": (CALLS_AWAY, GIVEN_UP, RESUMED, TASKS_REFUSED),
+    "attempts": (CALLS_AWAY, GIVEN_UP, LATE_WAITS, RESUMED, TASKS_REFUSED),
     "document_events": (
         DEAD_LETTERS,
         EVENTS_LATE,

@@ -97,6 +97,11 @@ def _released_first(ports: Ports, attempt: Attempt, lease: Lease, code: Callable
     return True
 
 
+def _not_confirmed(ports: Ports, attempt: Attempt) -> None:
+    """The permit is released, whether or not the semaphore is closed for the next wait."""
+    leases.release(ports, attempt.context["lease"])
+
+
 def _counted_anew(attempt: Attempt) -> WaitRequest:
     """The next attempt is a separate task."""
     return replace(next_wait(attempt), resumes="", resumed=0)
@@ -112,5 +117,6 @@ FAULTS = (
     _attempts("task-3", "a first delivery that may not have started", "tasks.start", _first_taken_for_a_start),
     _attempts("task-4", "releasing the lease of a task that is given up", "tasks._kept_or_released", _kept),
     _attempts("task-11", "the next wait before the release", "tasks.run_or_wait_again", _released_first),
+    _attempts("task-11", "closing for the next wait", "tasks._confirm_and_release", _not_confirmed),
     _attempts("task-11", "the count of the attempts before", "tasks.next_wait", _counted_anew),
 )

@@ -470,6 +470,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "tasks._GroupRun.end": "signalbox.tasks.service.runs:_GroupRun.end",
     "tasks._GroupRun.run": "signalbox.tasks.service.runs:_GroupRun.run",
     "tasks._attempt_of_unit": "signalbox.tasks.service.runs:_attempt_of_unit",
+    "tasks._confirm_and_release": "signalbox.tasks.service.runs:_confirm_and_release",
     "tasks._is_complete_already": "signalbox.tasks.service.runs:_is_complete_already",
     "tasks._is_failed": "signalbox.tasks.service.failures:_is_failed",
     "tasks._kept_or_released": "signalbox.tasks.service.runs:_kept_or_released",

@@ -2,8 +2,9 @@
 
 Tasks of several contexts: continuations of one semaphore, some of which release their permit between their attempts,
 units of one batch, and tasks without a context. The code of a task returns, raises every time, or kills its process
-every time. Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more
-than once too often, every task returned or was given up, every unit has an outcome, and no permit is held.
+every time. In half of the worlds, a wait is created alone when all else has ended, by a process that then dies.
+Whenever a task is given up, its code was started as often as is allowed. At rest, no code was started more than once
+too often, every task returned or was given up, every unit has an outcome, and no permit is held.
 
 No answer is lost in this world: a count whose answer is lost costs its task a start (docs/protocols/tasks.md).
 """
@@ -25,12 +26,12 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
-from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write
+from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.queries import Field
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
-from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits, resumed
@@ -39,7 +40,7 @@ from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, REACHED, RESUMED
+from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LATE_WAITS, REACHED, RESUMED
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
@@ -50,6 +51,7 @@ PAUSE_SECONDS = 0.2
 FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
+LATE_STEPS_MAX = 400
 TASKS_LONG = 5
 """Tasks of each context in a long world."""
 
@@ -64,9 +66,13 @@ def run(seed: int, trace: Callable[[str], None] | None = None) -> None:
 
 
 class AwayStore(SimulatedStore):
-    """A store that refuses the next `refuses` calls."""
+    """A store that refuses the next `refuses` calls. The next `late` waits that are created alone are created late.
+
+    A process that creates a wait late dies at once. By then, everything else has ended.
+    """
 
     refuses = 0
+    late = 0
 
     def read(self, *paths: str, fields: Sequence[Field] | None = None) -> tuple[Snapshot, ...]:
         self._refuse()
@@ -82,7 +88,21 @@ class AwayStore(SimulatedStore):
 
     def commit(self, writes: Sequence[Write]) -> Committed:
         self._refuse()
+        if self.late and _creates_wait_alone(writes):
+            self.late -= 1
+            self._commit_late(writes)
         return super().commit(writes)
+
+    def _commit_late(self, writes: Sequence[Write]) -> None:
+        world = self._world
+        for _ in range(LATE_STEPS_MAX):
+            if len(world.processes.running) == 1 and not world.tasks:
+                break
+            world.pass_time(PAUSE_SECONDS)
+            world.step("the commit is late")
+        super().commit(writes)
+        REACHED[LATE_WAITS] += 1
+        raise Killed
 
     def _refuse(self) -> None:
         if self.refuses:
@@ -106,6 +126,7 @@ class AttemptsWorld:
             lambda ports, task, payload: semaphores_tasks.TASKS[task](ports, payload)
         )
         self.world.observers.append(self._check_write)
+        self.store.late = self.world.random.randint(0, 1)
         self.away_at = self.world.random.randint(0, DELIVERIES_BEFORE_MAX)
         self.deliveries: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
@@ -127,8 +148,8 @@ class AttemptsWorld:
         """Enqueue tasks of all contexts; nothing fails yet."""
         random, ports, faults = self.world.random, self.world.reliable_ports(), self.world.fault_rates.left
         self.world.fault_rates.left = 0
-        settings.put(ports, NAME, SemaphoreSettings(1, LEASE_SECONDS))
-        for index in range(random.randint(0, operations_max(2, TASKS_LONG))):
+        settings.put(ports, NAME, SemaphoreSettings(random.randint(1, 2), LEASE_SECONDS))
+        for index in range(random.randint(0, operations_max(4, TASKS_LONG))):
             call = Call("user", "continue", self._payload(f"continuation {index}"))
             between = random.random() < 0.5
             wait = WaitRequest(f"w{index}", call, release_on_return=True, release_on_failure=between)
@@ -219,6 +240,11 @@ class AttemptsWorld:
         leases = Semaphore.from_record(stored).leases
         if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
+
+
+def _creates_wait_alone(writes: Sequence[Write]) -> bool:
+    """Return whether this is the first of the two commits of a wait that is not guarded."""
+    return len(writes) == 1 and isinstance(writes[0], Put) and writes[0].path.startswith(waiter_path(NAME, ""))
 
 
 def _sweep(ports: Ports) -> None:
