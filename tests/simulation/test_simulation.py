@@ -37,6 +37,7 @@ from tests.simulation.reached_counts import (
     INLINE_STEPS_RUN,
     LANES_SHARED,
     LATE_WAITS,
+    LEASES_OUTLIVED,
     LISTED_BY_COPIES,
     NAMES_REUSED,
     OUTAGES,
@@ -130,7 +131,7 @@ REACHED_IN = {
     ),
     "grouped_batches": (CUT_GROUPS, GIVEN_UP, GROUPS_AGAIN, NAMES_REUSED, OUTAGES, TASKS_PURGED, TASKS_REFUSED),
     "verify": (NAMES_REUSED, EVENTS_LATE, OUTAGES, TASKS_REFUSED),
-    "attempts": (CALLS_AWAY, GIVEN_UP, LATE_WAITS, RESUMED, TASKS_REFUSED),
+    "attempts": (CALLS_AWAY, GIVEN_UP, LATE_WAITS, LEASES_OUTLIVED, RESUMED, TASKS_REFUSED),
     "document_events": (
         DEAD_LETTERS,
         EVENTS_LATE,

@@ -367,8 +367,7 @@ def leave(path: str, waiter: Waiter, now: datetime) -> Write:
 def requeue(path: str, waiter: Waiter) -> Change:
     """Put a waiter back into its old place."""
     fields = {"state": waiter.state, "grant": waiter.grant, "expires_at": REMOVE, **_place(waiter, waiter.since)}
-    fields["deadline_at"] = waiter.deadline_at
-    fields |= {"resumed": waiter.resumed} if waiter.resumes else {}
+    fields |= {name: getattr(waiter, name) for name in ("deadline_at", "resumes", "resumed")}
     return _change(path, fields, waiter.version)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from signalbox.core.ports import Ports
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.semaphores.model.leases import Lease
+from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases
 from signalbox.tasks import storage
@@ -102,6 +103,11 @@ def _not_confirmed(ports: Ports, attempt: Attempt) -> None:
     leases.release(ports, attempt.context["lease"])
 
 
+def _counted_by_grant(_: str, waiter: Waiter) -> Waiter:
+    """The task of the next grant is a separate one."""
+    return waiter
+
+
 def _counted_anew(attempt: Attempt) -> WaitRequest:
     """The next attempt is a separate task."""
     return replace(next_wait(attempt), resumes="", resumed=0)
@@ -112,6 +118,7 @@ next_wait = waits.next_wait
 FAULTS = (
     _attempts("task-1", "counting starts, not deliveries", "tasks.start", _by_deliveries),
     _attempts("task-1", "counting at all", "tasks.start", _uncounted),
+    _attempts("task-1", "one count for all grants", "semaphores.waiter_resumed", _counted_by_grant),
     _attempts("task-2", "counting right before the code", "tasks.run", _counted_on_arrival),
     _attempts("task-2", "no start that is not counted", "tasks.start", _started_all_the_same),
     _attempts("task-3", "a first delivery that may not have started", "tasks.start", _first_taken_for_a_start),

@@ -12,7 +12,9 @@ from signalbox.core.ports import Committed, Must, Ports, Put, Write
 from signalbox.core.times import microseconds
 from signalbox.core.wake_ups import complete_wake_ups
 from signalbox.rates import machine
-from signalbox.rates.model import Rate, RateWait
+from signalbox.rates.model import Rate, RateWait, WaitAnswer, path_of
+from signalbox.rates.requests import RateWaitRequest
+from signalbox.rates.storage import rate_of
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import rates as rates_world
@@ -22,6 +24,7 @@ admit_writes = original("rates.admit_writes")
 leave = original("rates.leave")
 take = original("rates.take")
 grant = original("rates._grant")
+wait = original("rates.wait")
 
 
 def _rates(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -89,6 +92,14 @@ def _by_since(page: Sequence[RateWait], *, more: bool) -> tuple[RateWait, ...]:
     return tuple(page)
 
 
+def without_the_receipt_first(ports: Ports, name: str, request: RateWaitRequest) -> WaitAnswer:
+    """Look for the rate before the receipt of a wait."""
+    [read] = ports.store.read(path_of(name))
+    rate_of(name, read)
+    answer: WaitAnswer = wait(ports, name, request)
+    return answer
+
+
 def _tasks_afterwards(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()) -> Committed:
     committed = ports.store.commit(writes)
     ports.queue.create(complete_wake_ups(effects, committed.commit_time))
@@ -111,6 +122,7 @@ FAULTS = (
     _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),
     _rates("rate-8", "the order of create times", "rates.head_of", _by_since),
     _rates("rate-9", "the incarnation", "rates._is_stale", lambda *_: False),
+    _rates("rate-9", "the receipt before the rate", "rates.wait", without_the_receipt_first),
     _rates("rate-10", "refusing acquires in a pause", "rates.acquire", _in_a_pause),
     _rates("rate-10", "admit runs that sleep in a pause", "rates.is_asleep", machine._waits_for_alarm),
     _rates("rate-10", "the admit run of a resume", "rates.resume", _without_a_run),

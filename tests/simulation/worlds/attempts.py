@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from signalbox.batches import tasks
@@ -29,6 +30,7 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.core.queries import Field
+from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
@@ -40,7 +42,7 @@ from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
 from tests.simulation.processes import Killed
-from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LATE_WAITS, REACHED, RESUMED
+from tests.simulation.reached_counts import CALLS_AWAY, GIVEN_UP, LATE_WAITS, LEASES_OUTLIVED, REACHED, RESUMED
 from tests.simulation.world import Violation, World
 from tests.simulation.world_lengths import operations_max
 
@@ -52,6 +54,9 @@ FINE, RAISING, DEADLY = "fine", "raising", "deadly"
 CALLS_AWAY_MAX = 60
 DELIVERIES_BEFORE_MAX = 6
 LATE_STEPS_MAX = 400
+OUTLIVE_RATE = 0.2
+"""The share of worlds in which a continuation that fails has run for longer than its lease."""
+
 TASKS_LONG = 5
 """Tasks of each context in a long world."""
 
@@ -126,7 +131,8 @@ class AttemptsWorld:
             lambda ports, task, payload: semaphores_tasks.TASKS[task](ports, payload)
         )
         self.world.observers.append(self._check_write)
-        self.store.late = self.world.random.randint(0, 1)
+        self.store.late = 0 if self.world.versions else self.world.random.randint(0, 1)  # the last release loses tasks
+        self.outlive = not self.world.versions and Random(f"outlive {seed}").random() < OUTLIVE_RATE
         self.away_at = self.world.random.randint(0, DELIVERIES_BEFORE_MAX)
         self.deliveries: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
@@ -200,6 +206,9 @@ class AttemptsWorld:
         REACHED[RESUMED] += bool(effect.context.get("lease", {}).get("resumes"))
         self.starts[id_] += 1
         self.world.step(f"the code of {id_} is started, {does}")
+        if does != FINE and self.outlive and "lease" in effect.context:
+            self.world.pass_time(LEASE_SECONDS + 1)
+            REACHED[LEASES_OUTLIVED] += 1
         if does == DEADLY:
             raise Killed
         if does == RAISING:
@@ -249,7 +258,4 @@ def _creates_wait_alone(writes: Sequence[Write]) -> bool:
 
 def _sweep(ports: Ports) -> None:
     outbox.sweep(ports)
-
-
-def _admit_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
-    semaphores_tasks.TASKS[task](ports, payload)
+    semaphores_sweep.sweep(ports)

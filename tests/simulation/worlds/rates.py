@@ -3,9 +3,10 @@
 Checked at each grant, by the server's time: in no window more than the burst and what has come back in it; each wait is
 granted once, by the rate that it waits for, and overtakes no wait that was answered before it began; no acquire is
 granted while waits are known to be left, or before its time; nothing is granted while the rate is paused. Checked at
-each commit: what is owed is at most what the burst, one wait and the grants ahead can owe. Checked at rest: each wait
-that was answered has run, unless it was cancelled or its rate was deleted, and a cancelled one has not. In calm worlds,
-the rate is reached.
+each answer: the repeat of a wait that was granted or cancelled is not refused, also after its rate was deleted. Checked
+at each commit: what is owed is at most what the burst, one wait and the grants ahead can owe. Checked at rest: each
+wait that was answered has run, unless it was cancelled or its rate was deleted, and a cancelled one has not. In calm
+worlds, the rate is reached.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.ports import Ports, Query, Snapshot
+from signalbox.core.ports import Ports, Query, Snapshot, Store
 from signalbox.core.problems import NotFound
 from signalbox.core.times import microseconds
 from signalbox.rates import machine, service, sweep, tasks
@@ -152,7 +153,9 @@ class RatesWorld:
             try:
                 service.wait(self.world.ports, NAME, request)
                 self.seen.answered_at[id_] = self.world.now()
-            except (NoRate, BadRate):
+            except (NoRate, BadRate) as problem:
+                if id_ in self.seen.granted | self.seen.cancelled:
+                    raise Violation(f"{id_} has a receipt, and its repeat is refused: {problem}") from problem
                 self.seen.ended.add(id_)
 
         self._repeated(f"wait {id_}", act)
@@ -274,17 +277,13 @@ class RatesWorld:
             self.seen.cancelled.add(new.id)
         if new.state != "granted" or (old and old.state == "granted"):
             return
-        [read] = self.world.store.read(path_of(NAME))
-        if read.data and read.data.get("paused_at"):
-            raise Violation(f"{new.id} was granted in a pause")
-        if read.data is None or new.incarnation != incarnation_of(read):
-            raise Violation(f"{new.id} was granted by a rate that it does not wait for")
+        rate = check_granting(self.world.store, new)
         if new.id in self.seen.granted:
             raise Violation(f"{new.id} was granted twice")
         assert new.granted_at is not None
         self.seen.granted.add(new.id)
         self._check_order(new)
-        self._note_grant(Rate.from_record(read.data), new.granted_at, new.weight)
+        self._note_grant(rate, new.granted_at, new.weight)
 
     def _check_order(self, granted: RateWait) -> None:
         for snapshot in self.world.store.query(Query(waits_of(NAME))):
@@ -331,6 +330,17 @@ class RatesWorld:
         seconds = (max(times) - min(times)) / timedelta(seconds=1)
         if seconds > len(times) * 60 / FAST.per_minute + CALM_SECONDS:
             raise Violation(f"{len(times)} waits were granted in {seconds:.3f} s")
+
+
+def check_granting(store: Store, wait: RateWait) -> Rate:
+    """Return the rate that grants a wait. Raises `Violation` if it is paused, or the wait was made for another."""
+    [read] = store.read(path_of(NAME))
+    if read.data is None or wait.incarnation != incarnation_of(read):
+        raise Violation(f"{wait.id} was granted by a rate that it does not wait for")
+    rate = Rate.from_record(read.data)
+    if rate.paused_at:
+        raise Violation(f"{wait.id} was granted in a pause")
+    return rate
 
 
 def _limits(rate: Rate) -> tuple[float, int]:

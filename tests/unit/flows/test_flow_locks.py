@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
-from signalbox.core.effects import name_of
-from signalbox.core.problems import LeaseEnded, Problem, WaitOfFlow
+from signalbox.core.effects import Effect, name_of
+from signalbox.core.problems import LeaseEnded, Problem, Unavailable, WaitOfFlow
 from signalbox.flows import sweep
 from signalbox.flows.api import flow
 from signalbox.flows.model.addresses import FlowAddress
@@ -303,6 +303,72 @@ def test_the_wait_of_a_flow_is_ended_by_its_flow_only() -> None:
     messages.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
     shop.settle()
     assert not views.get(shop.ports, "printer").waiters
+
+
+def dies(*_: Any) -> Any:
+    raise Unavailable("the process has died")
+
+
+def shop_whose_semaphore_is_new(code: Any, *, posted: bool = False) -> tuple[Shop, Effect]:
+    """Return a shop whose flow was granted a lock of an earlier semaphore, and the task; `posted`: it was delivered."""
+    shop = shop_of(code)
+    shop.tasks |= {name: partial(task, shop.ports) for name, task in semaphore_tasks.TASKS.items()}
+    settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    shop.start(code.__name__)
+    shop.deliver(shop.take("flow_command"))
+    granted = shop.take("flow_result")
+    if posted:
+        shop.deliver(granted)
+    shop.world.pass_time(1)
+    semaphore_sweep.delete(shop.ports, "printer")
+    shop.deliver(shop.take("clean"))
+    settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
+    return shop, granted
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_a_wait_that_its_flow_does_not_need_is_not_left_in_an_open_semaphore(
+    posted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery makes it anew, alone, and dies. An earlier one has posted a lease, or the flow is cancelled."""
+    shop, granted = shop_whose_semaphore_is_new(two_pages, posted=posted)
+
+    def late(*call: Any) -> Any:
+        if not posted:
+            messages.cancel(shop.ports, FlowAddress("two_pages", "1"), "", None)
+            shop.settle()  # the command to leave the queue finds no wait
+        return waits.combine(*call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(waits, "wait", late)
+        patch.setattr(waits, "confirm", dies)
+        with pytest.raises(Unavailable):
+            shop.deliver(granted, int(posted))
+    shop.settle()
+    view = views.get(shop.ports, "printer")
+    assert (view.semaphore.mode, len(view.waiters or ())) == ("open", 1)
+    shop.deliver(granted, 1 + posted)
+    shop.settle()
+    assert not views.get(shop.ports, "printer").waiters
+    assert shop.status("two_pages")["state"] == ("completed" if posted else "cancelled")
+
+
+def test_a_late_delivery_of_an_earlier_grant_leaves_the_lease_that_the_flow_holds() -> None:
+    """That lease was granted to the same wait, which the delivery before has repeated."""
+
+    def holding() -> Any:
+        with (yield flow.lock("printer", permits=2)):
+            yield flow.event("done")
+
+    shop, granted = shop_whose_semaphore_is_new(holding)
+    shop.deliver(granted)
+    shop.settle()
+    shop.deliver(granted, 1)
+    shop.settle()
+    assert views.get(shop.ports, "printer").free == 0
+    shop.event("holding", "done")
+    shop.settle()
+    assert views.get(shop.ports, "printer").free == 2
 
 
 @pytest.mark.parametrize("posted", [False, True])

@@ -21,13 +21,16 @@ class Refused(Problem):
 
 @pytest.fixture
 def press(harness: Harness) -> Any:
-    """A press with one permit, and a task that raises until `after` starts."""
+    """A press with one permit, and a task that takes `seconds` and raises until `after` starts."""
     RAN.clear()
     app = Function("press")
 
     @app.task(attempts_max=3)
-    def stamp(lease: Lease, context: TaskContext, sheet: str, after: int = 0, refused: bool = False) -> None:
+    def stamp(
+        lease: Lease, context: TaskContext, sheet: str, after: int = 0, refused: bool = False, seconds: int = 0
+    ) -> None:
         RAN.append((sheet, context.attempt, context.operation))
+        harness.advance(seconds)
         if refused:
             raise Refused("no")
         if context.attempt <= after:
@@ -84,6 +87,20 @@ def test_a_task_that_fails_at_every_attempt_is_given_up_under_its_first_operatio
     assert sheets() == [("a", 1), ("a", 2), ("a", 3)]
     [failure] = harness.get("failures").json["failures"]
     assert (failure["id"], failure["attempts"]) == (RAN[0][2], 3)
+    assert semaphore("press").acquire() is not None
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_task_that_outlives_its_lease_every_time_and_raises_is_given_up(
+    harness: Harness, press: Any, between: bool
+) -> None:
+    """After each lost lease its next task continues the count, under one operation."""
+    wait(press.call(sheet="a", after=99, seconds=700), release_on_failure=between)
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2), ("a", 3)]
+    assert len({operation for _, _, operation in RAN}) == 1
+    [failure] = harness.get("failures").json["failures"]
+    assert failure["attempts"] == 3
     assert semaphore("press").acquire() is not None
 
 

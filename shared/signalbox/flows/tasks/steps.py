@@ -175,12 +175,16 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str,
     """Post the result in the context of a task.
 
     If the lease in it has ended, an earlier delivery may have posted it before it died, so the flow is woken. If none
-    has, an operator may have ended it, so the wait is repeated.
+    has, an operator may have ended it, so the wait is repeated. If the flow does not wait any more, an earlier delivery
+    may have repeated the wait, and died before it had closed the semaphore, so the wait is taken out of the queue. A
+    lease that it was granted in the meantime stays: the flow may hold it.
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is None:
         if _is_awaited(ports, payload):
             _wait_for_lock(ports, {"permits": 1, "lease_seconds": None, **context["lease"], **payload, "act": "wait"})
+        else:
+            waits.withdraw(ports, context["lease"]["semaphore"], _child_id(payload), by_flow=True)
         _wake(ports, payload["flow"], payload["function"])
     else:
         post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))

@@ -217,11 +217,16 @@ def clean_up_task(name: str, incarnation: int) -> Effect:
 
 
 def continuation_task(name: str, waiter: Waiter, lease: LeaseRecord, now: datetime) -> Effect:
-    """Return the continuation of a grant. Its name is different for each grant."""
-    task = name_of(path_of(name), waiter.incarnation, waiter.id, lease.grant, "continuation")
+    """Return the continuation of a grant."""
+    task = continuation_name(name, waiter, lease.grant)
     held = lease.held(name)
     context = {part: getattr(held, part) for part in held.__slots__} | waiter.options()
     return waiter.continuation.effect(task, now, lease=context)
+
+
+def continuation_name(name: str, waiter: Waiter, grant: int | None) -> str:
+    """Return the name of a grant's continuation: another one for each grant."""
+    return name_of(path_of(name), waiter.incarnation, waiter.id, grant, "continuation")
 
 
 def refuse_task(loaded: Loaded, last: Waiter) -> Effect:

@@ -65,6 +65,7 @@ from signalbox.semaphores.machine.decision_types import (
     Transition,
     Undecided,
     WaiterTransition,
+    continuation_name,
     deadline_task,
     leave,
     timeout_task,
@@ -253,9 +254,8 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
     if waiter.is_late(loaded.now):
         timeout = timeout_task(loaded.name, waiter, loaded.now)
         return Transition(semaphore, None, (leave(waiter, "timed_out"),), taken, effects=timeout)
-    resumed = waiter.resumed + bool(waiter.resumes)  # the next task continues the attempts of this one
     lane = lane_of(semaphore, waiter.key, waiter.priority)
-    in_queue = replace(waiter, state="waiting", grant=None, since=waiter.joined, lane=lane, resumed=resumed)
+    in_queue = replace(waiter_resumed(loaded.name, waiter), state="waiting", grant=None, since=waiter.joined, lane=lane)
     deadline = deadline_task(loaded.name, waiter)
     closed = lanes.without_known_head(lanes.closed(semaphore, lane, loaded.now), lane)
     back = WaiterTransition("requeued", in_queue)
@@ -265,6 +265,12 @@ def claim_lost(loaded: Loaded, lease: LeaseRecord | None, grant: int) -> Transit
 def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
     """Return the waiter of a lost lease. If the lease was claimed, the wait was granted in time: it cannot time out."""
     return replace(waiter, deadline_at=None) if lease is not None and lease.claimed else waiter
+
+
+def waiter_resumed(name: str, waiter: Waiter) -> Waiter:
+    """Return a granted waiter whose next task continues the attempts of this grant's: one operation for all of them."""
+    operation = waiter.resumes or continuation_name(name, waiter, waiter.grant)
+    return replace(waiter, resumes=operation, resumed=waiter.resumed + 1)
 
 
 def take_over(loaded: Loaded, lease: LeaseRecord) -> tuple[Release, ...]:

@@ -302,7 +302,7 @@ def cancel(name: str, waiter: Waiter, now: datetime) -> Departure | None:
 
 
 def withdraw(name: str, waiter: Waiter, now: datetime) -> Departure | None:
-    """Take the wait of a unit that does not run out of the wait queue: as `cancel`, but its unit does not fail."""
+    """Take a wait that its unit or flow does not need out of the wait queue: as `cancel`, but no unit fails."""
     if waiter.state != "waiting":
         return None
     return Departure(leave(waiter, "cancelled"), departure_task(name, waiter, now))

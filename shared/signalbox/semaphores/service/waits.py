@@ -165,13 +165,14 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
     return committed is not None or _cancel_granted(ports, name, waiter)
 
 
-def withdraw(ports: Ports, name: str, id_: str) -> None:
-    """Take the wait of a unit that does not run out of the wait queue, if it is there. The unit does not fail.
+def withdraw(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> None:
+    """Take the wait of a unit or flow that does not need it out of the wait queue, if it is there. No unit fails.
 
-    If the wait was granted, its lease stays: its task may be running, and will end it.
+    If the wait was granted, its lease stays: the unit's task or the flow may hold it, and will end it. Raises
+    `WaitOfFlow` for a flow's wait, unless it is called for that flow (`by_flow`).
     """
     with suppress(NotFound):
-        _leave_queue(ports, name, id_, waits.withdraw)
+        _leave_queue(ports, name, id_, waits.withdraw, by_flow=by_flow)
 
 
 def _leave_queue(

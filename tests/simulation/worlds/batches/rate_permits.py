@@ -2,9 +2,10 @@
 
 In some of these, an operator changes the limits, cancels a wait, or deletes the rate and perhaps creates it again.
 Checked when a unit's code starts: it has permits, and no other task runs this attempt of the unit. Checked at each
-grant: no attempt of a unit takes permits twice, and no wait that a batch had at its cancel takes any after the task
-that ends them. Checked when a unit's outcome is recorded: a unit that has permits does not fail because the rate was
-deleted. Checked at rest: no wait is left, and that task ran for each cancelled batch.
+grant: the rate is the one that the wait was made for, and is not paused; no attempt of a unit takes permits twice, and
+no wait that a batch had at its cancel takes any after the task that ends them. Checked when a unit's outcome is
+recorded: a unit that has permits does not fail because the rate was deleted. Checked at rest: no wait is left, and that
+task ran for each cancelled batch.
 
 A unit that has failed may still take permits: an expand run that is delivered again a day later enqueues the unit's
 task again, and the rate may exist again by then. These permits are lost, and the unit does not run.
@@ -33,6 +34,7 @@ from signalbox.rates.requests import RateSettings
 from signalbox.rates.storage import wait_of
 from tests.simulation.reached_counts import RATED_UNITS, RATES_AGAIN, RATES_PAUSED, REACHED, UNITS_FAILED_BY_HAND
 from tests.simulation.world import Violation
+from tests.simulation.worlds.rates import check_granting
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.batches.world import BatchesWorld
@@ -51,6 +53,12 @@ STEPS_MAX = 60
 PAUSED_HOURS = (3, 8, 30)
 """The hours for which an operator may pause the rate."""
 
+DELETED_RATE = 0.5
+"""The share of the others, without a special event, in which the rate is deleted between grants."""
+
+DELETED_SECONDS = (0.3, 1.5)
+"""The time after which this happens: an admit run has granted ahead by then."""
+
 OPERATOR = "operator"
 
 FAST, SLOWER, SLOW = RateSettings(600, 2), RateSettings(60, 1), RateSettings(1 / 4, 1)
@@ -68,6 +76,7 @@ class Rated:
     def __init__(self, batches: BatchesWorld, seed: int) -> None:
         self._batches, self._world = batches, batches.world
         self._random = Random(f"rated by hand {seed}")
+        self._deleted = Random(f"rated and deleted {seed}")
         self._granted: dict[str, str] = {}
         self._ended: dict[str, datetime] = {}
         self._dropped: set[str] = set()
@@ -76,7 +85,7 @@ class Rated:
         slow = RateSettings(SLOW.per_minute, self.weight)
         service.put(self._world.reliable_ports(), NAME, slow if batches.kind.cancelled else FAST)
         self._world.task_handlers["semaphore_admit"] = self._admit
-        self._world.task_handlers[OPERATOR] = self._resume
+        self._world.task_handlers[OPERATOR] = self._operate
         self._world.observers.append(self._observe)
 
     # --- units ---
@@ -106,6 +115,7 @@ class Rated:
         if new is None or new.state != "granted" or (old and old.state == "granted"):
             return
         assert old is not None, "a wait was granted"
+        check_granting(self._world.store, new)
         operation = PlacedUnit.from_record(_unit(old.unit)).operation
         if self._granted.setdefault(operation, new.id) != new.id or old.state != "waiting":
             raise Violation(f"{new.id} and {self._granted[operation]} take permits for one attempt of a unit")
@@ -125,8 +135,10 @@ class Rated:
 
     def by_hand(self) -> list[Callable[[], None]]:
         """Return the operator's actions."""
-        if not self._batches.kind.calm or self._random.random() >= BY_HAND_RATE:
+        if not self._batches.kind.calm:
             return []
+        if self._random.random() >= BY_HAND_RATE:
+            return [self._delete_between_grants] if self._deleted.random() < DELETED_RATE else []
         actions = [self._lower, self._cancel_a_wait, self._delete, self._delete_and_create]
         return self._random.sample(actions, self._random.randint(1, 2))
 
@@ -142,8 +154,11 @@ class Rated:
         REACHED[RATES_PAUSED] += 1
         self._world.start("pauses the rate", act)
 
-    def _resume(self, ports: Ports, _: Effect) -> None:
-        service.resume(ports, NAME)
+    def _operate(self, ports: Ports, effect: Effect) -> None:
+        if effect.task == "delete":
+            self._delete_now()
+        else:
+            service.resume(ports, NAME)
 
     def _lower(self) -> None:
         def act() -> None:
@@ -163,13 +178,18 @@ class Rated:
         self._later("cancels a wait", act)
 
     def _delete(self) -> None:
-        def act() -> None:
-            with suppress(NoRate):
-                service.delete(self._world.ports, NAME)
-            own = [task for task in self._batches.unit_tasks if task.name in self._granted]
-            self._world.tasks.extend(own[-1:])  # a late delivery of a unit's own task, whose permits were granted
+        self._later("deletes the rate", self._delete_now)
 
-        self._later("deletes the rate", act)
+    def _delete_now(self) -> None:
+        with suppress(NoRate):
+            service.delete(self._world.ports, NAME)
+        own = [task for task in self._batches.unit_tasks if task.name in self._granted]
+        self._world.tasks.extend(own[-1:])  # a late delivery of a unit's own task, whose permits were granted
+
+    def _delete_between_grants(self) -> None:
+        """Have an operator delete the rate when some units have run, and others have permits for times soon after."""
+        at = self._world.now() + timedelta(seconds=self._deleted.uniform(*DELETED_SECONDS))
+        self._world.tasks.append(Effect("delete the rate", "people", OPERATOR, "delete", {}, not_before=at))
 
     def _delete_and_create(self) -> None:
         def act() -> None:
@@ -203,8 +223,7 @@ class Rated:
     def check_rest(self) -> None:
         """Check that no wait is left, and that for each cancelled batch the task ran that ends its waits."""
         left = self._ended.keys() - self._dropped
-        may_be_lost = self._batches.emptied or self._world.versions is not None  # the last release has no such task
-        if left and not may_be_lost:
+        if left and not self._batches.emptied:
             raise Violation(f"the batches {left} were cancelled, and no task ended their waits")
         if waiting := self._waiting():
             raise Violation(f"{waiting} wait for a rate for ever")

@@ -125,7 +125,8 @@ class BatchesWorld:
         permits = 0 if has_none else permits_of(seed)
         self.permits = Permits(self, seed, permits) if permits else None
         self.callers.semaphore = NAME if permits else ""
-        self.rated = None if has_none or permits or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
+        has_no_rate = has_none or permits or self.world.versions is not None  # the last release has no rates
+        self.rated = None if has_no_rate or not rate_permits.is_rated(seed) else rate_permits.Rated(self, seed)
         if self.rated:
             self.callers.rated = {"rate": rate_permits.NAME, "weight": self.rated.weight}
         if self.kind.failing and (limiter := self.permits or self.rated):
