@@ -75,10 +75,10 @@ OF_THE_KIT = ("resumes", "resumed", "unit")
 class WaitRequest:
     """A wait for permits. Without a continuation it is answered at once, with a lease or without.
 
-    `holder` names the caller, so that deadlocks between several waits can be found. A task with `release_on_failure`
-    waits again between its attempts: `resumes` is its operation, and `resumed` the number of its earlier waits. `unit`
-    is the JSON of the batch's unit that the task runs for. No caller's wait has these three. `key` and `priority` say
-    whose share of the permits the wait is for; None is the normal priority.
+    `holder` names the caller, so that deadlocks between several waits can be found. A task waits again after a lost
+    lease, and with `release_on_failure` between its attempts: `resumes` is then its operation, and `resumed` the number
+    of its earlier grants. `unit` is the JSON of the batch's unit that the task runs for. No caller's wait has these
+    three. `key` and `priority` say whose share of the permits the wait is for; None is the normal priority.
     """
 
     id: str

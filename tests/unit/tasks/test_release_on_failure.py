@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from signalbox import Call, Function, Lease, Problem, TaskContext, semaphore
+from signalbox.core.effects import Effect
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
+from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.service import leases, views, waits
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
@@ -102,6 +104,66 @@ def test_a_task_that_outlives_its_lease_every_time_and_raises_is_given_up(
     [failure] = harness.get("failures").json["failures"]
     assert failure["attempts"] == 3
     assert semaphore("press").acquire() is not None
+
+
+def admitted(harness: Harness) -> Effect:
+    """Run the admit runs that are due, and return the task of the grant."""
+    harness.advance(3)
+    for task in list(harness.tasks):
+        if task.task == "admit" and harness.queue.due_at(task) <= harness.clock.now:
+            harness.deliver_task(task)
+    return harness.take("stamp")
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_grants_that_expire_before_their_task_comes_are_no_starts_and_keep_the_operation(
+    harness: Harness, press: Any, between: bool
+) -> None:
+    wait(press.call(sheet="a", after=99), release_on_failure=between)
+    task = first = harness.take("stamp")
+    for _ in range(4):  # more than `attempts_max`
+        harness.advance(LIMITS.claim_seconds + 1)
+        assert harness.deliver_task(task).status == 204
+        task = admitted(harness)
+    assert RAN == []
+    harness.queue.tasks.append(task)
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2), ("a", 3)]
+    assert {operation for _, _, operation in RAN} == {first.name}
+
+
+def test_a_call_that_was_made_before_the_lease_was_lost_is_recognised(harness: Harness) -> None:
+    app, printed = Function("press"), list[int]()
+
+    @app.task
+    def page(number: int) -> None:
+        printed.append(number)
+
+    @app.task
+    def stamp(lease: Lease, context: TaskContext) -> None:
+        page.call(number=1).enqueue()
+        semaphore("other").wait(page.call(number=2), release_on_return=True)
+        harness.advance(700)
+        if context.attempt < 3:
+            raise RuntimeError
+
+    harness.add(app)
+    semaphore("press").ensure(permits=1, lease_seconds=600)
+    semaphore("other").ensure(permits=2)
+    wait(stamp.call())
+    harness.run(raise_errors=False)
+    assert sorted(printed) == [1, 2]
+
+
+def test_the_retry_of_a_task_that_lost_its_leases_begins_a_new_count(harness: Harness, press: Any) -> None:
+    wait(press.call(sheet="a", after=99, seconds=700))
+    harness.run(raise_errors=False)
+    [failure] = harness.get("failures").json["failures"]
+    RAN.clear()
+    harness.post(f"failures/{failure['id']}/retry")
+    harness.run(raise_errors=False)
+    assert sheets() == [("a", 1), ("a", 2), ("a", 3)]
+    assert failure["id"] not in {operation for _, _, operation in RAN}
 
 
 def test_a_problem_gives_it_up_at_once(harness: Harness, press: Any) -> None:

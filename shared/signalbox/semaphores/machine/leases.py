@@ -268,7 +268,7 @@ def waiter_after(waiter: Waiter, lease: LeaseRecord | None) -> Waiter:
 
 
 def waiter_resumed(name: str, waiter: Waiter) -> Waiter:
-    """Return a granted waiter whose next task continues the attempts of this grant's: one operation for all of them."""
+    """Return a granted waiter. Its next grant's task has the operation of this grant's task and continues its count."""
     operation = waiter.resumes or continuation_name(name, waiter, waiter.grant)
     return replace(waiter, resumes=operation, resumed=waiter.resumed + 1)
 

@@ -33,7 +33,7 @@ from signalbox.tasks.model import Attempt, Start
 
 
 def resumed(operation: str, context: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the operation whose attempts a delivery continues, and the number of waits for its earlier attempts."""
+    """Return the operation whose attempts a delivery continues, and the number of its earlier grants."""
     lease = context.get("lease")
     known = lease if isinstance(lease, dict) else {}
     return str(known.get("resumes") or operation), int(known.get("resumed", 0))
