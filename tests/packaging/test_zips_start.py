@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import Function, load
+from signalbox_infra.local.child_processes import free_port
 from signalbox_infra.packaging.requirements import joined
 from signalbox_infra.packaging.source_zip import package
 
@@ -111,7 +112,7 @@ def unpacked(function: Function, tmp_path_factory: pytest.TempPathFactory) -> Un
 @contextmanager
 def serving(unpacked: Unpacked, function: Function) -> Iterator[int]:
     """Serve a function as the cloud does, and yield its port. What it wrote is in ``server.log`` of its folder."""
-    port = _free_port()
+    port = free_port()
     options = ("--target", function.name, "--signature-type", function.signature_type, "--host", "127.0.0.1")
     with (unpacked.folder / "server.log").open("wb") as log:
         arguments = ("-m", "functions_framework", "--source", "main.py", "--port", str(port), *options)
@@ -122,12 +123,6 @@ def serving(unpacked: Unpacked, function: Function) -> Iterator[int]:
         finally:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _wait_until_open(port: int, server: subprocess.Popen[bytes], unpacked: Unpacked) -> None:

@@ -9,6 +9,7 @@ behind.
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,14 +25,25 @@ ENDS_WITH_ITS_PARENT = str(Path(__file__).resolve().with_name("ends_with_its_par
 SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
 
+CHOSEN_PORTS = range(20_000, 32_768)
+"""Ports below those of outgoing connections, which begin at 32,768 on Linux, and at 49,152 on macOS."""
+
 
 def free_ports(count: int) -> list[int]:
-    """Choose TCP ports of 127.0.0.1 that no process listens on, all different."""
+    """Choose TCP ports of 127.0.0.1 that no process listens on, all different.
+
+    An outgoing connection never has one of them, so none can take a port before its server opens it.
+    """
     with contextlib.ExitStack() as sockets:
-        probes = [sockets.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+        return [_bound_port(sockets.enter_context(socket.socket())) for _ in range(count)]
+
+
+def _bound_port(probe: socket.socket) -> int:
+    while True:
+        port = secrets.choice(CHOSEN_PORTS)
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def free_port() -> int:
