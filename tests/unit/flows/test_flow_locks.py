@@ -310,7 +310,10 @@ def dies(*_: Any) -> Any:
 
 
 def shop_whose_semaphore_is_new(code: Any, *, posted: bool = False) -> tuple[Shop, Effect]:
-    """Return a shop whose flow was granted a lock of an earlier semaphore, and the task; `posted`: it was delivered."""
+    """Return a shop whose flow was granted a lock of a semaphore that was created again since, and the grant's task.
+
+    `posted`: that task was delivered once.
+    """
     shop = shop_of(code)
     shop.tasks |= {name: partial(task, shop.ports) for name, task in semaphore_tasks.TASKS.items()}
     settings.put(shop.ports, "printer", SemaphoreSettings(2, 600))
@@ -330,7 +333,10 @@ def shop_whose_semaphore_is_new(code: Any, *, posted: bool = False) -> tuple[Sho
 def test_a_wait_that_its_flow_does_not_need_is_not_left_in_an_open_semaphore(
     posted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delivery makes it anew, alone, and dies. An earlier one has posted a lease, or the flow is cancelled."""
+    """A delivery repeats the wait and dies before it has closed the semaphore.
+
+    The flow does not need the wait: an earlier delivery has posted its lock (`posted`), or it is cancelled meanwhile.
+    """
     shop, granted = shop_whose_semaphore_is_new(two_pages, posted=posted)
 
     def late(*call: Any) -> Any:
@@ -354,7 +360,7 @@ def test_a_wait_that_its_flow_does_not_need_is_not_left_in_an_open_semaphore(
 
 
 def test_a_late_delivery_of_an_earlier_grant_leaves_the_lease_that_the_flow_holds() -> None:
-    """That lease was granted to the same wait, which the delivery before has repeated."""
+    """The delivery before has repeated the same wait, which was granted that lease."""
 
     def holding() -> Any:
         with (yield flow.lock("printer", permits=2)):
