@@ -21,11 +21,11 @@ PROJECT :=
 REGION :=
 export YES CONFIRM
 # The folders of a user's own functions, as the catalogue names them: checked and tested with the rest.
-OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_infra.setup.own_folders)
+OWN_FOLDERS = $(shell $(PYTHON_IN_VENV) -m signalbox_tools.setup.own_folders)
 TEST_FOLDERS = $(if $(OWN_FOLDERS),-o testpaths="tests $(OWN_FOLDERS)")
 # Types are checked where they are written: a function of your own need not have any.
 TYPES_OF_OWN := --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --allow-untyped-decorators --allow-any-generics --no-warn-return-any
-SIGNALBOX := $(PYTHON_IN_VENV) -m signalbox_infra
+SIGNALBOX := $(PYTHON_IN_VENV) -m signalbox_tools
 TO_CLOUD = $(SIGNALBOX) $@ --project=$(or $(PROJECT),$(error Name the project: make $@ PROJECT=my-project)) \
 	--environment=$(ENV) --region=$(REGION)
 OF_WHICH = $(if $(PROJECT),--project=$(PROJECT) --environment=$(ENV) --region=$(REGION))
@@ -132,21 +132,21 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 	@status=0; \
 	$(PYTHON_IN_VENV) -m ruff check || status=1; \
 	$(PYTHON_IN_VENV) -m ruff format --check || status=1; \
-	$(PYTHON_IN_VENV) -m mypy shared/signalbox infra/signalbox_infra examples tests $(wildcard functions/*/*.py) || status=1; \
+	$(PYTHON_IN_VENV) -m mypy shared/signalbox shared/signalbox_tools examples tests $(wildcard functions/*/*.py) || status=1; \
 	for own in $(OWN_FOLDERS); do \
 		MYPYPATH=$$own $(PYTHON_IN_VENV) -m mypy $(TYPES_OF_OWN) $$own || status=1; \
 	done; \
-	$(PYTHON_IN_VENV) -m signalbox_infra.setup.tracked_files || status=1; \
+	$(PYTHON_IN_VENV) -m signalbox_tools.setup.tracked_files || status=1; \
 	exit $$status
 
 client: $(READY) ## Generate the blocking client from the asynchronous one
-	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.blocking_client
+	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.blocking_client
 
 docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
-	@$(PYTHON_IN_VENV) -m signalbox_infra.setup.generated_pages
+	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
 
 cost: $(READY) ## Compute a month's bill (PUTS= COPIES= PAIRS= UNITS= CALLS= STEPS= STORED_GIB= FREE=1; ARGS="--writers kit --multi-region --json")
-	@$(PYTHON_IN_VENV) -m signalbox_infra.costs $(if $(PUTS),--puts=$(PUTS)) $(if $(filter-out file,$(origin COPIES)),--copies=$(COPIES)) \
+	@$(PYTHON_IN_VENV) -m signalbox_tools.costs $(if $(PUTS),--puts=$(PUTS)) $(if $(filter-out file,$(origin COPIES)),--copies=$(COPIES)) \
 		$(if $(PAIRS),--pairs=$(PAIRS)) $(if $(UNITS),--units=$(UNITS)) $(if $(CALLS),--calls=$(CALLS)) $(if $(STEPS),--steps=$(STEPS)) \
 		$(if $(STORED_GIB),--stored-gib=$(STORED_GIB)) $(if $(FREE),--free-tier) $(ARGS)
 
@@ -215,6 +215,6 @@ clean: ## Delete everything that make created, including .venv
 	@rm -rf .venv .local dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): $(LOCKS) infra/signalbox_infra/setup/environment.sh
-	@sh infra/signalbox_infra/setup/environment.sh $(LOCKS)
+$(READY): $(LOCKS) shared/signalbox_tools/setup/environment.sh
+	@sh shared/signalbox_tools/setup/environment.sh $(LOCKS)
 	@touch $@

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from signalbox_infra.local.stack import Stack, StackError
+from signalbox_tools.local.stack import Stack, StackError
 
 
 def on_a_stack(

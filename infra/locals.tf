@@ -69,7 +69,7 @@ locals {
   has_secrets = anytrue([for function in local.functions : length(function.secrets) > 0])
 
   # A function that is open and has tasks is deployed twice: NAME serves everything but tasks, and NAME-tasks serves only tasks.
-  # Only the tasks' account may call NAME-tasks, so Cloud Run verifies it (also in infra/signalbox_infra/function_deployments.py).
+  # Only the tasks' account may call NAME-tasks, so Cloud Run verifies it (also in shared/signalbox_tools/function_deployments.py).
   split = toset([for name, entry in local.entries : name if contains(entry.invoked_by, "queue") && (lookup(entry, "public", false) || lookup(entry, "auth", "") != "")])
 
   segments_deployed = concat(values(local.segments), [for name in local.split : "${local.segments[name]}-tasks"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from signalbox_infra.local.store import firestore_emulator as emulators
+from signalbox_tools.local.store import firestore_emulator as emulators
 from tests.required_programs import CHROMIUM, EMULATOR
 
 if TYPE_CHECKING:

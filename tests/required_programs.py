@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.store import firestore_emulator
 from tests import chromium
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from signalbox_infra.local.stack import Stack
+    from signalbox_tools.local.stack import Stack
 
 
 class CannotRun(Exception):
@@ -40,7 +40,7 @@ class RemoteSite:
 @contextmanager
 def local_stack(folder: Path) -> Iterator["Stack"]:
     """Start a local stack on free ports, with its databases and logs in `folder`. Raises `CannotRun`."""
-    from signalbox_infra.local.stack import (  # a copy of these files that only calls the cloud has no use for it
+    from signalbox_tools.local.stack import (  # a copy of these files that only calls the cloud has no use for it
         Stack,
         StackError,
     )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from examples.local_stack import on_a_stack
-from signalbox_infra import http_client
+from signalbox_tools import http_client
 
 QUILTS = ({"quilt": "small", "side": 8, "torn": 2}, {"quilt": "large", "side": 32, "torn": 9})
 SECONDS_TO_OPEN = 5.0

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from examples.local_stack import on_a_stack
-from signalbox_infra import http_client
+from signalbox_tools import http_client
 
 KINDS = ("code", "tests", "acceptance")
 FUNCTIONS = {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from examples.local_stack import on_a_stack
-from signalbox_infra import http_client
+from signalbox_tools import http_client
 
 TEXTS = ("buy tea", "write to Ann", "water the plants")
 RESPONSE_SECONDS_MAX = 30.0

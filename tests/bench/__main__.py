@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench import measured_table
 from tests.bench.bench_stack import Stage
 from tests.bench.documents_a_second import rates

@@ -30,8 +30,8 @@ import yaml
 
 from examples.demo.batches import order
 from signalbox.catalogue import reading as catalogues
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench import bare_task_function
 from tests.bench.bare_tasks import FUNCTION, BareTasks
 from tests.bench.bench_stack import Stage
@@ -39,7 +39,7 @@ from tests.bench.figures import Figure
 from tests.bench.idle_stack import family, used
 from tests.bench.rivals import rival_processes
 
-PARTS = {"functions": "-m gunicorn", "queue": "signalbox_infra.local.cloud_tasks", "emulator": "java -XX"}
+PARTS = {"functions": "-m gunicorn", "queue": "signalbox_tools.local.cloud_tasks", "emulator": "java -XX"}
 """A part of the stack by what the commands of its processes hold."""
 
 SECONDS_MAX = 1_800.0

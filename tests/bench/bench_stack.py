@@ -23,9 +23,9 @@ from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model
 from signalbox.documents.model.stamped_contents import Content
-from signalbox_infra.local.logs.call_totals import LogStats
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store.emulator_triggers import EmulatorEvents
+from signalbox_tools.local.logs.call_totals import LogStats
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
 
 SEED_PAGE = 400
 IDLE_SECONDS_MAX = 600.0

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.local.child_processes import free_port
-from signalbox_infra.packaging.source_zip import package
+from signalbox_tools.local.child_processes import free_port
+from signalbox_tools.packaging.source_zip import package
 from tests.bench.figures import Figure
 
 BARE = """\

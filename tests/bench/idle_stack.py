@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.figures import Figure
 
 SETTLE_SECONDS = 35

@@ -40,8 +40,8 @@ from signalbox.objects.machine.classes import ObjectClass
 from signalbox.objects.model import CallPlace, CallRecord, Message, method_call
 from signalbox.objects.service import Code
 from signalbox.testing.recorded_log import RecordedLog
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench import durable_entities, restate_server
 from tests.bench.bench_stack import SEED_PAGE, Stage
 from tests.bench.due_tasks import DueTasks

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from signalbox.catalogue.project import Project
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.semaphores.kit_waits import Reports, catalogue
 
 SECONDS = 60

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from signalbox_infra.local import child_processes
+from signalbox_tools.local import child_processes
 from tests.emulator.polling_until import eventually
 
 FOLDER = Path(__file__).parent / "rivals"

@@ -33,8 +33,8 @@ from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.yokes import YOKES, StandingKey, Yoke, YokeKey
 from signalbox.standings.service import reads, yokes
 from signalbox.testing.recorded_log import RecordedLog
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench import leaderboards
 from tests.bench.bench_stack import Stage
 from tests.bench.due_tasks import DueTasks

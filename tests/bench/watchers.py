@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
 

@@ -12,7 +12,7 @@ from werkzeug.test import Client
 
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.serving import serving
 from tests.yaml_files import read_yaml
 

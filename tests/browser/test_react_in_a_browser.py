@@ -14,7 +14,7 @@ from werkzeug.middleware.shared_data import SharedDataMiddleware
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.required_programs import NPM
 from tests.serving import serving
 

@@ -12,7 +12,7 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.serving import serving
 
 pytestmark = pytest.mark.slow

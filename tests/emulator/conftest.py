@@ -11,7 +11,7 @@ import yaml
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.required_programs import EMULATOR
 
 HERE = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Kill a service of a running stack."""
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 
 

@@ -20,7 +20,7 @@ import pytest
 from google.cloud import tasks_v2
 from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 
-from signalbox_infra.local.child_processes import free_port
+from signalbox_tools.local.child_processes import free_port
 
 LOCATION = "projects/p/locations/l"
 QUICK = {"min_backoff": timedelta(seconds=0.05), "max_backoff": timedelta(seconds=0.05), "max_attempts": -1}
@@ -108,7 +108,7 @@ class Server:
         command = [
             sys.executable,
             "-m",
-            "signalbox_infra.local.cloud_tasks",
+            "signalbox_tools.local.cloud_tasks",
             *ports,
             "--database",
             str(database),

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from signalbox_infra.local import child_processes
+from signalbox_tools.local import child_processes
 from tests.required_programs import CURL
 
 PROJECT = Path(__file__).parents[2]

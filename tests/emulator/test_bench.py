@@ -10,7 +10,7 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost
 from signalbox.catalogue import reading as catalogues
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench import batches, leaderboards, measured_table, objects, standings, watchers
 from tests.bench.__main__ import lines, sizes
 from tests.bench.bench_stack import TARGET, Stage, country

@@ -7,7 +7,7 @@ from threading import Semaphore
 
 import pytest
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.bench_stack import Stage
 from tests.bench.figures import Figure
 from tests.bench.semaphores import __main__ as bench_module

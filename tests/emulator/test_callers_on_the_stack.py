@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from signalbox_infra.local.cloud_tasks.__main__ import PRIVATE_KEY
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
-from signalbox_infra.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.cloud_tasks.__main__ import PRIVATE_KEY
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.store import firestore_emulator
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

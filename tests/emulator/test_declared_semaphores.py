@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.local import queue_pauses
-from signalbox_infra.local.folder.running_stack import RunningStack
-from signalbox_infra.local.scheduler import PAUSED_FILE
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local import queue_pauses
+from signalbox_tools.local.folder.running_stack import RunningStack
+from signalbox_tools.local.scheduler import PAUSED_FILE
+from signalbox_tools.local.stack import Stack
 
 pytestmark = pytest.mark.slow
 

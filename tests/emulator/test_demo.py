@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox.core.ports import Put
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

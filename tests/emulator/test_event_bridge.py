@@ -20,12 +20,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from signalbox_infra.local import child_processes
-from signalbox_infra.local.event_bridge import cloudevent, deliver
-from signalbox_infra.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
-from signalbox_infra.local.event_bridge.inbox import COUNT, SCHEMA, Inbox
-from signalbox_infra.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
-from signalbox_infra.local.injected_faults import parse
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.event_bridge import cloudevent, deliver
+from signalbox_tools.local.event_bridge.cloudevent import DOCUMENT_EVENT_DATA
+from signalbox_tools.local.event_bridge.inbox import COUNT, SCHEMA, Inbox
+from signalbox_tools.local.event_bridge.receive import MARKER_FIELD, MARKER_TRIGGER
+from signalbox_tools.local.injected_faults import parse
 from tests.emulator.polling_until import eventually
 
 SECONDS_MAX = 15.0
@@ -116,7 +116,7 @@ class Bridge:
 
     def launch(self, half: str, *more: str) -> None:
         where = (f"--port={self.ports[half]}", f"--database={self.database}", f"--route=docs={self.target.url}")
-        command = [sys.executable, "-m", "signalbox_infra.local.event_bridge", half, *where, *more]
+        command = [sys.executable, "-m", "signalbox_tools.local.event_bridge", half, *where, *more]
         self.running[half] = child_processes.start(command, output=subprocess.DEVNULL)
 
     def wait(self, half: str) -> None:

@@ -11,7 +11,7 @@ from signalbox.core.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model.stamped_contents import COLLECTION, Content
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.bench_stack import TARGET, Stage, city, country, key_of
 from tests.required_programs import EMULATOR
 

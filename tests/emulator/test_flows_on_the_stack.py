@@ -9,8 +9,8 @@ import pytest
 
 from signalbox.adapters.settings import EMBEDDED
 from signalbox.catalogue.project import Project
-from signalbox_infra.cli.main import main
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.cli.main import main
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from examples.gazetteer.job import Job, Phase
 from examples.gazetteer.sites import LocalSite
 from examples.gazetteer.steps import Step, plan
 from signalbox.client import Client
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox_infra.local import child_processes
-from signalbox_infra.local.stack import Stack, StackError
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.stack import Stack, StackError
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 from examples.demo import batches
 from signalbox.client import Client
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.emulator.killed_services import kill
 from tests.emulator.polling_until import eventually
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signalbox.client import Client
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.emulator.killed_services import kill
 from tests.emulator.polling_until import eventually
 

@@ -10,7 +10,7 @@ import yaml
 from examples.demo import batches
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.emulator.killed_services import kill
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR

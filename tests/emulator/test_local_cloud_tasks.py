@@ -11,11 +11,11 @@ import pytest
 from google.api_core import exceptions
 from google.auth import jwt
 
-from signalbox_infra.local.child_processes import free_port
-from signalbox_infra.local.cloud_tasks.http_delivery import Dispatcher
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
-from signalbox_infra.local.cloud_tasks.protobuf_messages import Task
-from signalbox_infra.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
+from signalbox_tools.local.child_processes import free_port
+from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Task
+from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
 from tests.emulator.local_cloud_tasks import LOCATION, QUICK, Server, Worker, serving
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server

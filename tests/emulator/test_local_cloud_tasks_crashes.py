@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from google.api_core import exceptions
 
-from signalbox_infra.local.child_processes import free_port
+from signalbox_tools.local.child_processes import free_port
 from tests.emulator.local_cloud_tasks import LOCATION, Worker, running
 from tests.emulator.local_cloud_tasks import queue as queue
 from tests.emulator.local_cloud_tasks import server as server
@@ -106,7 +106,7 @@ def settings(rate: float) -> dict[str, float]:
 
 def test_a_second_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
     with running(tmp_path / "tasks.db") as server:
-        command = [sys.executable, "-m", "signalbox_infra.local.cloud_tasks", "--port", str(free_port())]
+        command = [sys.executable, "-m", "signalbox_tools.local.cloud_tasks", "--port", str(free_port())]
         second = subprocess.run(
             [*command, "--database", str(server.database)], capture_output=True, text=True, check=False, timeout=20
         )

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local import child_processes
-from signalbox_infra.local.services.supervisor import Service, Supervisor
-from signalbox_infra.local.stack import Stack, StackError
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.services.supervisor import Service, Supervisor
+from signalbox_tools.local.stack import Stack, StackError
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 
@@ -282,7 +282,7 @@ def test_nothing_stays_behind_after_the_end_and_the_embedded_store_does_the_same
 def test_the_services_end_with_a_stack_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     script = (
         "import json, pathlib, sys, time; here = pathlib.Path(sys.argv[1])\n"
-        "from signalbox_infra.local.stack import Stack\n"
+        "from signalbox_tools.local.stack import Stack\n"
         "with Stack(folder=here, catalogue=here / 'infra' / 'catalogue.yaml') as stack:\n"
         "    print(json.dumps([stack.pid(name) for name in stack.service_names]), flush=True); time.sleep(60)\n"
     )

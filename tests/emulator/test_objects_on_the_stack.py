@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from signalbox.testing import user_token
-from signalbox_infra.local.reloading.dev_loop import DevLoop
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 

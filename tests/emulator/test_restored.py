@@ -19,9 +19,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 
 from signalbox.catalogue import reading as catalogues
-from signalbox_infra.local.folder.data_folder import STATE_FILE, DataFolder
-from signalbox_infra.local.services.function_settings import settings_of
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.folder.data_folder import STATE_FILE, DataFolder
+from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.local.stack import Stack
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 

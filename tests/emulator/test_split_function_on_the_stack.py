@@ -9,7 +9,7 @@ import yaml
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.testing import user_token
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 
 ADDRESS = {
     "type": "Address",

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signalbox_infra.local import child_processes
+from signalbox_tools.local import child_processes
 from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.marathon  # it sets up a clone

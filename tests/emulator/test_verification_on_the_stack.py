@@ -11,7 +11,7 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.client import ApiError, Client
 from signalbox.core.ports import REMOVE, Change, Put
 from signalbox.documents.model.stamped_contents import RESERVED, digest_of
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.required_programs import EMULATOR
 
 pytestmark = pytest.mark.slow

@@ -49,7 +49,7 @@ from signalbox.testing import Harness, simulated_cloud
 from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.requests import PutTransformRequest
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.unit.test_openapi import allows, optional_fields, parameters_of, resolve
 from tests.unit.test_openapi import described as described_calls
 

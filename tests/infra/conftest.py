@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.packaging.zip_building import build
+from signalbox_tools.packaging.zip_building import build
 from tests.infra.applied_once import applied, folder_of_the_run, one_at_a_time
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Resource, Workspace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.costs.bill import METRIC_REFERENCES
+from signalbox_tools.costs.bill import METRIC_REFERENCES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.packaging.zip_building import build
+from signalbox_tools.packaging.zip_building import build
 from tests.infra.workspace import Workspace
 from tests.packaging.sources import copy_of_the_project
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy.deployment_target import Target
+from signalbox_tools.deploy.deployment_target import Target
 from tests.infra.conftest import DOMAIN
 from tests.infra.workspace import INFRA, Resource, Workspace
 

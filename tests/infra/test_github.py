@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = INFRA.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-NEW_PROJECTS = INFRA / "signalbox_infra" / "setup" / "templates" / "test.yaml.txt"
+NEW_PROJECTS = ROOT / "shared" / "signalbox_tools" / "setup" / "templates" / "test.yaml.txt"
 PINNED = re.compile(r"uses: ([\w.-]+/[\w.-]+)@[0-9a-f]{40} # v(\d+)\.[\w.]+")
 """An action at a commit, and the commit's tag, which Dependabot reads and renews."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from signalbox_infra.local.child_processes import free_ports
+from signalbox_tools.local.child_processes import free_ports
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import Workspace
 

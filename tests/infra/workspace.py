@@ -26,7 +26,7 @@ VARIABLES = {
     "deployer": "user:ann@example.com",
     "alert_email": "ops@example.com",
 }
-OTHERS = (".terraform", ".terraform.lock.hcl", "signalbox_infra")
+OTHERS = (".terraform", ".terraform.lock.hcl")
 SECONDS_MAX = 110  # ends a run that hangs; no statement about how quick a run should be
 NOTHING_TO_DO = 0
 SOMETHING_TO_DO = 2

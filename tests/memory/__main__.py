@@ -2,7 +2,7 @@
 
 import sys
 
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.store import firestore_emulator
 from tests.memory.largest_requests import REQUESTS
 from tests.memory.peak_memory import measured
 

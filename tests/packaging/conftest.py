@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.packaging.source_zip import Package, package
+from signalbox_tools.packaging.source_zip import Package, package
 
 LOCKED = "flask==3.1.3 \\\n    --hash=sha256:00\n"
 

@@ -7,9 +7,9 @@ import pytest
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.reading import load
-from signalbox_infra.local.stack import Stack, StackError
-from signalbox_infra.packaging.function_checks import check, check_all
-from signalbox_infra.packaging.imported_modules import PackagingError
+from signalbox_tools.local.stack import Stack, StackError
+from signalbox_tools.packaging.function_checks import check, check_all
+from signalbox_tools.packaging.imported_modules import PackagingError
 from tests.packaging.conftest import LOCKED, Project
 
 TASKS = """from signalbox import Function, Unit, batch, critical_section, invoke, semaphore, standings

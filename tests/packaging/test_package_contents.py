@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.catalogue.catalogue_errors import CatalogueError
-from signalbox_infra.packaging.imported_modules import PackagingError, library_files
+from signalbox_tools.packaging.imported_modules import PackagingError, library_files
 from tests.packaging.conftest import LOCKED, Packaged, Project
 
 
@@ -89,7 +89,7 @@ def test_modules_that_import_each_other_end_the_search(project: Project, package
     [
         ("import signalbox.rules.missing", "imports signalbox.rules.missing, which does not exist"),
         ("from signalbox.rules import *", "imports * from a package"),
-        ("from signalbox_infra import catalogue", "imports signalbox_infra/, which is not in the zip"),
+        ("from signalbox_tools import catalogue", "imports signalbox_tools/, which is not in the zip"),
         ("import tests.simulation", "imports tests/, which is not in the zip"),
         ("from ... import sibling", "imports from above the zip's root"),
         (

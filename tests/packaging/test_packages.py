@@ -16,8 +16,8 @@ from unittest import mock
 import pytest
 
 from signalbox.catalogue.reading import Function, load
-from signalbox_infra.cli.main import main
-from signalbox_infra.packaging.source_zip import OPTIONAL, Package, package
+from signalbox_tools.cli.main import main
+from signalbox_tools.packaging.source_zip import OPTIONAL, Package, package
 from tests.packaging.conftest import Packaged, Project
 from tests.packaging.sources import PROJECT, copy_of_the_project
 
@@ -54,7 +54,7 @@ def packaged_elsewhere(project: Path, out: Path, *, umask: int, time_zone: str, 
         "TZ": time_zone,
         "PYTHONHASHSEED": hash_seed,
     }
-    command = [sys.executable, "-m", "signalbox_infra", "package", "--out", str(out)]
+    command = [sys.executable, "-m", "signalbox_tools", "package", "--out", str(out)]
     subprocess.run(command, cwd=out.parent, env=environment, umask=umask, check=True, capture_output=True)
     return {path.name: path.read_bytes() for path in out.iterdir()}
 

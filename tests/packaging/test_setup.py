@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.setup.tracked_files import complaints, machine_paths
+from signalbox_tools.setup.tracked_files import complaints, machine_paths
 
 PROJECT = Path(__file__).resolve().parents[2]
-SCRIPT = PROJECT / "infra" / "signalbox_infra" / "setup" / "environment.sh"
+SCRIPT = PROJECT / "shared" / "signalbox_tools" / "setup" / "environment.sh"
 CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 
 

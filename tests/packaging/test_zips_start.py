@@ -25,9 +25,9 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import Function, load
-from signalbox_infra.local.child_processes import free_port
-from signalbox_infra.packaging.requirements import joined
-from signalbox_infra.packaging.source_zip import package
+from signalbox_tools.local.child_processes import free_port
+from signalbox_tools.packaging.requirements import joined
+from signalbox_tools.packaging.source_zip import package
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = load()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.setup.generated_pages import PROTOCOLS, clauses
+from signalbox_tools.setup.generated_pages import PROTOCOLS, clauses
 from tests.simulation.faults import points
 from tests.simulation.faults.points import FAULT_POINTS, place
 from tests.simulation.planted import FAULTS

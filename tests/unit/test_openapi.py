@@ -15,7 +15,7 @@ from signalbox.flows import http as flows_http
 from signalbox.flows.model.definitions import Flows
 from signalbox.objects import http
 from signalbox.objects.api import NO_CLASSES
-from signalbox_infra.setup.generated_pages import OF_EVERY_CALL
+from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).parents[2]

@@ -170,8 +170,8 @@ def test_functions_import_only_the_library() -> None:
     assert strangers(paths, sys.stdlib_module_names, ("signalbox.",)) == []
 
 
-def test_the_library_imports_no_package_of_infra() -> None:
-    assert [path for path in LIBRARY.rglob("*.py") if any("_infra" in name for name in imports(path))] == []
+def test_the_library_does_not_import_the_tools_package() -> None:
+    assert [path for path in LIBRARY.rglob("*.py") if any("signalbox_tools" in name for name in imports(path))] == []
 
 
 def test_the_library_imports_no_public_name_of_its_own_and_nothing_deployed_imports_the_tools() -> None:

@@ -21,7 +21,7 @@ FILE = "signalbox.yaml"
 PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that contains the package `signalbox`: `shared/` in the repository, else `site-packages`."""
 
-_PACKAGED = PACKAGES / "signalbox_infra" / "kit"
+_PACKAGED = PACKAGES / "signalbox_tools" / "kit"
 
 
 class NotAProject(LookupError):
@@ -30,7 +30,7 @@ class NotAProject(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The kit's own files, below `root` as in the repository; a wheel has a copy of them in `signalbox_infra/kit`."""
+    """The kit's own files, below `root` as in the repository; a wheel has a copy of them in `signalbox_tools/kit`."""
 
     root: Path
 
@@ -62,7 +62,7 @@ class Kit:
     @property
     def source_paths(self) -> tuple[Path, ...]:
         """The folders that Python needs on its path to import the kit; empty if the kit is installed."""
-        return () if self.is_packaged else (self.root, PACKAGES, self.infra)
+        return () if self.is_packaged else (self.root, PACKAGES)
 
 
 KIT = Kit(_PACKAGED if _PACKAGED.is_dir() else PACKAGES.parent)

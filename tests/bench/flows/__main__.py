@@ -26,7 +26,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench import restate_server
 from tests.bench.flows import postgresql, restate_flows
 from tests.bench.flows.kit_flows import measure, stepping

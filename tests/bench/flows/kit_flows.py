@@ -13,7 +13,7 @@ import httpx
 import yaml
 
 from signalbox.catalogue import reading as catalogues
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.bench.flows.measures import Measures
 
 CLIENTS = 16

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from signalbox_infra.local import child_processes
+from signalbox_tools.local import child_processes
 from tests.emulator.polling_until import eventually
 
 DEBIAN = "/usr/lib/postgresql"

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from signalbox.semaphores.limits import LIMITS
-from signalbox_infra.local.logs.call_totals import LogStats
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.store import firestore_emulator
+from signalbox_tools.local.logs.call_totals import LogStats
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.store import firestore_emulator
 from tests.bench.bench_stack import Stage
 from tests.bench.figures import CHECK_FAILED, Figure
 from tests.bench.semaphores import redis_and_zookeeper

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.local.child_processes import free_port, listens
+from signalbox_tools.local.child_processes import free_port, listens
 from tests.bench.semaphores.visits import Act, visit
 from tests.emulator.polling_until import eventually
 

@@ -10,7 +10,7 @@ import pytest
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
 from signalbox.testing.replaced_limits import replaced
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.browser.console.console_page import Console
 from tests.serving import serving
 

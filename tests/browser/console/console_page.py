@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from signalbox.testing import Harness
-from signalbox_infra.console.serving import server_of
-from signalbox_infra.deploy.deployment_target import Target
-from signalbox_infra.deploy.programs import Outcome
+from signalbox_tools.console.serving import server_of
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

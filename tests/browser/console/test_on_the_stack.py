@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from signalbox.client import Client, NotFound, call
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.local.stack import Stack
 from tests.browser.console.console_page import Console
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ from werkzeug.test import Client
 from signalbox import Function, Problem, flow, flows
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.console.routes import FOLDER
-from signalbox_infra.console.security_headers import POLICY
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.console.routes import FOLDER
+from signalbox_tools.console.security_headers import POLICY
+from signalbox_tools.local.functions.server import mounted
 from tests.browser.console.console_page import Console, HeldRequests, deadlock, relaying
 from tests.serving import serving
 

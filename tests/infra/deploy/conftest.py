@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from signalbox_infra.deploy import deployment_steps, deployment_target, smoke
+from signalbox_tools.deploy import deployment_steps, deployment_target, smoke
 from tests.infra.deploy.deployed_site import PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.identity_gate import gate

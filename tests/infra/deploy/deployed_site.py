@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.catalogue.reading import load
-from signalbox_infra import applied_state
-from signalbox_infra.deploy import deployment_target
-from signalbox_infra.local.stack import Stack
-from signalbox_infra.local.stack_from_state import stack_of
+from signalbox_tools import applied_state
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.local.stack import Stack
+from signalbox_tools.local.stack_from_state import stack_of
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.user_clone import Clone
 from tests.infra.google_provider.server import GoogleProvider

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from signalbox_infra.deploy import smoke
+from signalbox_tools.deploy import smoke
 from tests.infra.deploy.gcloud import TOKEN
 
 Body = dict[str, Any]

@@ -25,12 +25,12 @@ from unittest import mock
 import httpx
 
 from signalbox.catalogue.reading import load
-from signalbox_infra import http_client
-from signalbox_infra.deploy import deployment_steps
-from signalbox_infra.deploy.deployment_steps import Flow
-from signalbox_infra.deploy.google_refusals import UNKNOWN
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.packaging.zip_building import build
+from signalbox_tools import http_client
+from signalbox_tools.deploy import deployment_steps
+from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.google_refusals import UNKNOWN
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.packaging.zip_building import build
 from tests.infra.deploy.deployment_in_memory import Deployment
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project_copy import Project

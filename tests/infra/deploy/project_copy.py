@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.deploy import deployment_target, programs
-from signalbox_infra.deploy.deployment_steps import Flow
-from signalbox_infra.deploy.programs import Outcome
-from signalbox_infra.deploy.waiting_clock import Clock
+from signalbox_tools.deploy import deployment_target, programs
+from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.programs import Outcome
+from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider

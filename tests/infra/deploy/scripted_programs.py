@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from signalbox_infra.deploy.programs import NOT_FOUND, Outcome
+from signalbox_tools.deploy.programs import NOT_FOUND, Outcome
 from tests.infra.deploy import gcloud
 
 CREATES_ONE = '{"resource_changes": [{"address": "a.b", "change": {"actions": ["create"]}}]}'

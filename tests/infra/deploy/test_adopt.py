@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import deployment_steps, resource_adoption, smoke
-from signalbox_infra.deploy.plan_summary import Plan, read
-from signalbox_infra.deploy.programs import CommandFailed
+from signalbox_tools.deploy import deployment_steps, resource_adoption, smoke
+from signalbox_tools.deploy.plan_summary import Plan, read
+from signalbox_tools.deploy.programs import CommandFailed
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project_copy import Project
 from tests.infra.deploy.scripted_programs import Script

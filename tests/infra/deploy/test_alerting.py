@@ -2,9 +2,9 @@
 
 import pytest
 
-from signalbox_infra.deploy import deployment_target
-from signalbox_infra.deploy.alert_address import offer
-from signalbox_infra.deploy.confirmation import Aborted
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.deploy.alert_address import offer
+from signalbox_tools.deploy.confirmation import Aborted
 from tests.infra.deploy.gcloud import PROJECT
 
 

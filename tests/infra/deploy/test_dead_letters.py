@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import dead_letter_subscriptions, deployment_target
-from signalbox_infra.deploy.deployment_steps import Flow
-from signalbox_infra.deploy.programs import Outcome
+from signalbox_tools.deploy import dead_letter_subscriptions, deployment_target
+from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.programs import Outcome
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.google_provider.server import GoogleProvider

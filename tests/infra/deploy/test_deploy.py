@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from signalbox_infra.deploy import deployment_target
+from signalbox_tools.deploy import deployment_target
 from tests.infra.deploy.gcloud import PROJECT, Gcloud
 from tests.infra.deploy.user_clone import PROJECT as ROOT
 from tests.infra.deploy.user_clone import Clone

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import deployment_target, prerequisites, project_facts
-from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.deployment_steps import Flow
+from signalbox_tools.deploy import deployment_target, prerequisites, project_facts
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.deployment_steps import Flow
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA

@@ -7,11 +7,11 @@ import httpx
 import pytest
 
 from signalbox.catalogue.reading import Semaphore, load
-from signalbox_infra import http_client
-from signalbox_infra.deploy import declared_limits, deployment_client, deployment_target, smoke
-from signalbox_infra.deploy.deployment_client import SmokeTestFailed, poll, tokens
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.deploy.waiting_clock import Clock
+from signalbox_tools import http_client
+from signalbox_tools.deploy import declared_limits, deployment_client, deployment_target, smoke
+from signalbox_tools.deploy.deployment_client import SmokeTestFailed, poll, tokens
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy.deployment_in_memory import Deployment
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT, REGION
 from tests.infra.deploy.scripted_programs import Script

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from signalbox_infra.deploy import alert_address, deployment_target, prerequisites
-from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.deployment_steps import Flow, confirmation
-from signalbox_infra.deploy.plan_summary import Plan, read
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.deploy.waiting_clock import Clock
+from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.deployment_steps import Flow, confirmation
+from signalbox_tools.deploy.plan_summary import Plan, read
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import CREATES_ONE, Script
 

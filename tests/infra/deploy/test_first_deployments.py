@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import deployment_steps
-from signalbox_infra.deploy.apply_attempts import APPLIES_MAX
+from signalbox_tools.deploy import deployment_steps
+from signalbox_tools.deploy.apply_attempts import APPLIES_MAX
 from tests.infra.deploy.first_deployments import KEPT, PAGE, Ended, first_deployment, table
 
 pytestmark = pytest.mark.slow

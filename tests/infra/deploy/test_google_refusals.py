@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from signalbox_infra.deploy import deployment_target, google_refusals
-from signalbox_infra.deploy.apply_attempts import Attempts
-from signalbox_infra.deploy.google_refusals import FOR_A_WHILE, FOR_GOOD, TABLE
-from signalbox_infra.deploy.plan_summary import Plan
-from signalbox_infra.deploy.programs import CommandFailed
-from signalbox_infra.deploy.waiting_clock import Clock
+from signalbox_tools.deploy import deployment_target, google_refusals
+from signalbox_tools.deploy.apply_attempts import Attempts
+from signalbox_tools.deploy.google_refusals import FOR_A_WHILE, FOR_GOOD, TABLE
+from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
 
 DEV = deployment_target.read(PROJECT, "dev")

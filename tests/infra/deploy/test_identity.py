@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.deploy import deployment_target, terraform, working_copy
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.deploy.terraform_identity import GIVEN, credentials
+from signalbox_tools.deploy import deployment_target, terraform, working_copy
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.terraform_identity import GIVEN, credentials
 from tests.infra.deploy.gcloud import ACCOUNT, PROJECT
 from tests.infra.deploy.scripted_programs import Script
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import deployment_steps, deployment_target, resource_adoption, smoke
-from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.deployment_steps import Flow
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.deploy.state_lock import described
-from signalbox_infra.deploy.terraform import LOCKED
+from signalbox_tools.deploy import deployment_steps, deployment_target, resource_adoption, smoke
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.deploy.state_lock import described
+from signalbox_tools.deploy.terraform import LOCKED
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.project_copy import Project
 from tests.infra.deploy.scripted_programs import Script

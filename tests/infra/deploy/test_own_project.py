@@ -21,8 +21,8 @@ import pytest
 
 from signalbox.catalogue.reading import load
 from signalbox.catalogue.version import VERSION
-from signalbox_infra.local import child_processes
-from signalbox_infra.packaging.zip_building import build
+from signalbox_tools.local import child_processes
+from signalbox_tools.packaging.zip_building import build
 from tests.infra.deploy.gcloud import PROJECT, TOKEN, Gcloud
 from tests.infra.deploy.identity_gate import gate
 from tests.infra.deploy.user_clone import PROJECT as ROOT
@@ -128,7 +128,7 @@ def test_the_wheel_has_all_that_the_repository_deploys(wheel: Path) -> None:
         if re.match(r"(shared|infra)/signal", path)
     ]
     kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/[^s].*\.(tf|tfvars)$|openapi", path)]
-    wanted = {*code, *(f"signalbox_infra/kit/{path}" for path in kits)}
+    wanted = {*code, *(f"signalbox_tools/kit/{path}" for path in kits)}
     assert {path for path in wanted if "/tests/" not in path} - inside == set()
     assert wheel.name == f"signalbox-{VERSION}-py3-none-any.whl"
 

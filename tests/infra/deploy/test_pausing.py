@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.cli.main import main
-from signalbox_infra.deploy import deployment_target, programs
-from signalbox_infra.deploy.programs import CommandFailed
-from signalbox_infra.deploy.queue_pauses import Stillness
-from signalbox_infra.local import queue_pauses as local
-from signalbox_infra.local.folder.running_stack import RunningStack
+from signalbox_tools.cli.main import main
+from signalbox_tools.deploy import deployment_target, programs
+from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.deploy.queue_pauses import Stillness
+from signalbox_tools.local import queue_pauses as local
+from signalbox_tools.local.folder.running_stack import RunningStack
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 

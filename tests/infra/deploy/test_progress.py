@@ -1,7 +1,7 @@
 """An apply reports how far it is, in functions and minutes, and passes errors on."""
 
-from signalbox_infra.deploy.apply_progress import EVERY_SECONDS, Progress
-from signalbox_infra.deploy.plan_summary import Plan
+from signalbox_tools.deploy.apply_progress import EVERY_SECONDS, Progress
+from signalbox_tools.deploy.plan_summary import Plan
 
 FUNCTIONS = [f'module.function["{name}"].google_cloudfunctions2_function.function' for name in "ab"]
 QUEUE = 'google_cloud_tasks_queue.queue["tasks"]'

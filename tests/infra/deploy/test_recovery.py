@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy import deployment_target, rollback_and_restore
-from signalbox_infra.deploy.confirmation import Aborted
-from signalbox_infra.deploy.rollback_and_restore import Move, Recovery, moves, newest
+from signalbox_tools.deploy import deployment_target, rollback_and_restore
+from signalbox_tools.deploy.confirmation import Aborted
+from signalbox_tools.deploy.rollback_and_restore import Move, Recovery, moves, newest
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import deployment_steps, deployment_target, smoke
-from signalbox_infra.deploy.programs import CommandFailed
-from signalbox_infra.deploy.queue_pauses import Stillness
-from signalbox_infra.deploy.rollback_and_restore import Recovery
+from signalbox_tools.deploy import deployment_steps, deployment_target, smoke
+from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.deploy.queue_pauses import Stillness
+from signalbox_tools.deploy.rollback_and_restore import Recovery
 from tests.infra.deploy.gcloud import PROJECT, REGION
 from tests.infra.deploy.project_copy import Project
 from tests.infra.deploy.scripted_programs import Script

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.deploy.deployment_client import SmokeTestFailed
-from signalbox_infra.deploy.smoke_large import LARGE_BYTES, large_copy_follows
+from signalbox_tools.deploy.deployment_client import SmokeTestFailed
+from signalbox_tools.deploy.smoke_large import LARGE_BYTES, large_copy_follows
 
 
 class Documents:

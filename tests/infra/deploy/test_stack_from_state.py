@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.deploy import deployment_target
-from signalbox_infra.deploy.deployment_client import poll
-from signalbox_infra.local.services.command_lines import stats
-from signalbox_infra.local.stack import Stack
+from signalbox_tools.deploy import deployment_target
+from signalbox_tools.deploy.deployment_client import poll
+from signalbox_tools.local.services.command_lines import stats
+from signalbox_tools.local.stack import Stack
 from tests.infra.deploy.cloud_build import build
 from tests.infra.deploy.deployed_site import ENVIRONMENT, PREFIX, Site
 from tests.infra.deploy.gcloud import PROJECT

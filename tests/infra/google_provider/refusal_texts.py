@@ -1,6 +1,6 @@
 """What Google's services answer while something is not known everywhere yet, or is forbidden, in their own words.
 
-`infra/signalbox_infra/deploy/google_refusals.py` names where each was documented or reported.
+`shared/signalbox_tools/deploy/google_refusals.py` names where each was documented or reported.
 """
 
 API = (

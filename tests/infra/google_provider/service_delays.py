@@ -1,7 +1,7 @@
 """Transient refusals of Google's services: a schedule of delays, drawn from a seed, on a virtual clock.
 
 Rights, APIs and agents take effect some time after they were granted, enabled or made. Until then the answers are
-Google's: their texts are from the documentation and threads that `google_refusals.py` of `signalbox_infra.deploy`
+Google's: their texts are from the documentation and threads that `google_refusals.py` of `signalbox_tools.deploy`
 names. Some seeds have a project in which a deployment cannot succeed, because an organisation forbids it or a queue's
 name is taken.
 """

@@ -14,7 +14,7 @@ from signalbox.adapters.http.task_deliveries import schedule_entry, task_entry
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.problems import PermissionDenied, Unauthenticated, Unavailable
 from signalbox.core.token_claims import Expected, check_claims
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 TASKS, SCHEDULER, ADDRESS = "tasks@p.example", "scheduler@p.example", "https://link-refresh.example"
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())

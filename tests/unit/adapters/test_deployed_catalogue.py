@@ -26,7 +26,7 @@ from signalbox.objects.api import local_classes
 from signalbox.testing import Harness
 from signalbox.testing.recorded_log import RecordedLog
 from signalbox.testing.simulated_cloud import application
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 CONTENT: dict[str, Any] = {
     "format": 1,

@@ -24,8 +24,8 @@ from signalbox.catalogue.reading import load
 from signalbox.flows.api.warnings import FlowWarning
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox_infra.local.functions import server
-from signalbox_infra.local.functions.iam import _current
+from signalbox_tools.local.functions import server
+from signalbox_tools.local.functions.iam import _current
 from tests.serving import serving
 
 ADD = {"sources": [], "tests": "check(1 + 2 == 3)"}

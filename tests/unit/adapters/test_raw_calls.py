@@ -24,7 +24,7 @@ from signalbox.adapters.firestore import store as adapters_store
 from signalbox.adapters.firestore.store import CHANNEL_OPTIONS, READ_SECONDS, FirestoreCalls, FirestoreStore
 from signalbox.core.ports import AlreadyExists, Must, Put, Query
 from signalbox.core.problems import Unavailable
-from signalbox_infra.local import child_processes
+from signalbox_tools.local import child_processes
 
 DATABASE = "projects/p/databases/(default)"
 

@@ -16,7 +16,7 @@ from signalbox.adapters import row_files, settings
 from signalbox.adapters.row_files import LINE_BYTES_MAX, BadRows, write_archive
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
-from signalbox_infra.local.child_processes import free_ports
+from signalbox_tools.local.child_processes import free_ports
 
 ROWS = [{"n": 1, "name": "Grüße"}, {"n": 2, "name": "a\nb"}]
 

@@ -11,7 +11,7 @@ from signalbox.adapters import settings as adapters_settings
 from signalbox.adapters.http import caller_auth
 from signalbox.adapters.http.caller_auth import FetchedKeys, IdentityTokens, PublicKeys
 from signalbox.testing import Harness
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())
 SCHEDULER, ANN = "scheduler@p.example", "ann@p.example"

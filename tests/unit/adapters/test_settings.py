@@ -6,7 +6,7 @@ import pytest
 
 from signalbox.adapters.settings import EMBEDDED, from_environment
 from signalbox.core.composite_indexes import parse
-from signalbox_infra.local.services.function_settings import environment_of
+from signalbox_tools.local.services.function_settings import environment_of
 
 
 def test_an_empty_environment_yields_the_local_settings() -> None:

@@ -21,7 +21,7 @@ from signalbox.core.problems import Unauthenticated
 from signalbox.core.token_claims import user_from_claims
 from signalbox.testing.simulated_cloud import application
 from signalbox.testing.users import user_token
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
 PRIVATE, STRANGERS = new_private_key(), new_private_key()
 FIREBASE = Identity(PRIVATE).public

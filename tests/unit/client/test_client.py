@@ -23,8 +23,8 @@ from signalbox.client.identity import NoIdentity, Tokens, default_token, expiry
 from signalbox.client.load_groups import LOAD_DOCUMENTS_MAX, Group
 from signalbox.client.retries import Answered, Attempts, Patience
 from signalbox.testing import Harness
-from signalbox_infra.local.functions.server import mounted
-from signalbox_infra.setup.blocking_client import generated
+from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.setup.blocking_client import generated
 from tests.serving import serving
 
 Answers = list[httpx.Response | Exception]

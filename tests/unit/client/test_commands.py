@@ -21,10 +21,10 @@ from signalbox.catalogue.reading import load
 from signalbox.client import Client, call
 from signalbox.client.blocking.objects_and_flows import Run
 from signalbox.testing import Harness
-from signalbox_infra.cli import flow_replay
-from signalbox_infra.cli.main import main
-from signalbox_infra.deploy.programs import CommandFailed
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.cli import flow_replay
+from signalbox_tools.cli.main import main
+from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.local.functions.server import mounted
 from tests.serving import serving
 
 PYTHON = sys.executable
@@ -92,7 +92,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(client: Client, tmp_path:
         "while not got: time.sleep(.05)\n"
         f"time.sleep(.5); pathlib.Path({str(counted)!r}).write_text(str(len(got)))"
     )
-    command = [PYTHON, "-m", "signalbox_infra", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
     process, terminal = pty.fork()
     if not process:
         os.execv(PYTHON, command)  # noqa: S606 (a test's own command)
@@ -128,7 +128,7 @@ def test_of_two_commands_one_waits_for_the_other(client: Client, tmp_path: Path)
     client.semaphore("till").ensure(permits=1)
     file = tmp_path / "order"
     script = f"import time; f = open({str(file)!r}, 'a'); f.write('<'); f.flush(); time.sleep(.3); f.write('>')"
-    command = [PYTHON, "-m", "signalbox_infra", "semaphores", "run", "till", "--", PYTHON, "-c", script]
+    command = [PYTHON, "-m", "signalbox_tools", "semaphores", "run", "till", "--", PYTHON, "-c", script]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [one.wait(60) for one in both] == [0, 0]
     assert file.read_text() == "<><>"
@@ -243,7 +243,7 @@ def test_runs_that_match_are_counted_confirmed_and_acted_on(
         labelled = checkout.with_(labels={"tenant": "ab"[number % 2]})
         labelled.start(f"o-{number}", order=f"o-{number}", item="tea", count=1, amount=5_000)
     ab = ("shop", "checkout", "--label", "tenant:a")
-    monkeypatch.setattr("signalbox_infra.cli.flow_commands.sleep", lambda _: harness.run())
+    monkeypatch.setattr("signalbox_tools.cli.flow_commands.sleep", lambda _: harness.run())
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert main(["flows", "suspend", *ab]) == 1
     assert "2 runs match." in capsys.readouterr().out
@@ -272,7 +272,7 @@ def test_a_batch_of_runs_that_is_cancelled_has_not_acted_on_all(
         [batch] = client.batches.list(state="sealed")
         client.batch(batch["id"]).cancel()
 
-    monkeypatch.setattr("signalbox_infra.cli.flow_commands.sleep", cancel)
+    monkeypatch.setattr("signalbox_tools.cli.flow_commands.sleep", cancel)
     assert main(["flows", "terminate", "shop", "checkout", "--state", "running", "--yes"]) == 1
     assert "0 of 1 done." in capsys.readouterr().err
 
@@ -391,9 +391,9 @@ def test_a_command_that_runs_for_longer_than_a_token_gets_another(
         seen.append(request.headers["Authorization"])
         return httpx.Response(200, json={"items": [], "semaphores": [], "next_page_token": "more"})
 
-    monkeypatch.setattr("signalbox_infra.deploy.deployment_client.tokens", lambda *_: cache(token))
-    monkeypatch.setattr("signalbox_infra.deploy.project_facts.signed_in", lambda *_: "ann@example.com")
-    monkeypatch.setattr("signalbox_infra.console.identity_tokens.SECONDS_MAX", -1)
+    monkeypatch.setattr("signalbox_tools.deploy.deployment_client.tokens", lambda *_: cache(token))
+    monkeypatch.setattr("signalbox_tools.deploy.project_facts.signed_in", lambda *_: "ann@example.com")
+    monkeypatch.setattr("signalbox_tools.console.identity_tokens.SECONDS_MAX", -1)
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
     assert main(["semaphores", "ls", "-p", "demo-project"]) == 1
     assert "sign in again" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 from signalbox.catalogue.reading import load
 from signalbox.client import ApiError, AsyncClient, CallFailed, Client, Conflict, NotFound, PreconditionFailed, call
 from signalbox.testing import Harness
-from signalbox_infra.local.functions.server import mounted
+from signalbox_tools.local.functions.server import mounted
 from tests.serving import serving
 from tests.yaml_files import read_yaml
 

@@ -3,7 +3,7 @@
 import pytest
 
 from signalbox.core.effects import NO_BACKOFF, Backoff
-from signalbox_infra.local.cloud_tasks.queue_rules import RetryPolicy
+from signalbox_tools.local.cloud_tasks.queue_rules import RetryPolicy
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3, 4, 5, 9, 40])

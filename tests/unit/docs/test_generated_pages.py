@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signalbox_infra.setup.generated_pages import _body, _table, calls, page_with
+from signalbox_tools.setup.generated_pages import _body, _table, calls, page_with
 
 API: dict[str, Any] = {
     "schemas": {

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_infra.setup.generated_pages import TABLES, page_with
+from signalbox_tools.setup.generated_pages import TABLES, page_with
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]

@@ -15,10 +15,10 @@ from signalbox import Access, Function, Problem, Request, documents, flow
 from signalbox.adapters import settings as adapters_settings
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load
 from signalbox.testing import Harness, user_token
-from signalbox_infra.local.functions.server import mounted
-from signalbox_infra.local.services.function_settings import settings_of
-from signalbox_infra.packaging.function_checks import check
-from signalbox_infra.packaging.imported_modules import PackagingError
+from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.packaging.function_checks import check
+from signalbox_tools.packaging.imported_modules import PackagingError
 
 MAIN = """
 from signalbox import Access, Function, documents, flow

@@ -25,9 +25,9 @@ from signalbox.catalogue.reading import Catalogue, load
 from signalbox.core.effects import Effect, TaskEnvelope
 from signalbox.testing import Harness, user_token
 from signalbox.testing.simulated_cloud import application
-from signalbox_infra.local.cloud_tasks.oidc_tokens import Identity, new_private_key
-from signalbox_infra.local.functions.server import mounted
-from signalbox_infra.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT, settings_of
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.local.services.function_settings import SCHEDULER_ACCOUNT, TASKS_ACCOUNT, settings_of
 
 MAIN = """
 from signalbox import Function, Request, documents

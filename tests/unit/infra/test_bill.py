@@ -9,8 +9,8 @@ from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import load
 from signalbox.core import names
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox_infra.costs.__main__ import main
-from signalbox_infra.costs.bill import (
+from signalbox_tools.costs.__main__ import main
+from signalbox_tools.costs.bill import (
     METRIC_REFERENCES,
     SCHEDULES,
     Usage,

@@ -14,7 +14,7 @@ from signalbox.catalogue.reading import CATALOGUE, CatalogueError, Queue, Schedu
 from signalbox.core.composite_indexes import Index, IndexField
 from signalbox.core.names import LINK_FAN_OUT
 from signalbox.history.model import HistoryRule
-from signalbox_infra.function_deployments import deployments_of
+from signalbox_tools.function_deployments import deployments_of
 
 QUEUE: dict[str, Any] = {
     "dispatches_per_second": 100,

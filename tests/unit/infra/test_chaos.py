@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.cloud.tasks_v2.types import cloudtasks
 
-from signalbox_infra.local.injected_faults import Chaos, parse
+from signalbox_tools.local.injected_faults import Chaos, parse
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
 

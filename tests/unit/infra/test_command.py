@@ -16,10 +16,10 @@ from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import Kit
 from signalbox.catalogue.version import VERSION
 from signalbox.testing import Harness
-from signalbox_infra.cli.main import cli, main
-from signalbox_infra.deploy import plan_summary
-from signalbox_infra.deploy.terraform import Terraform
-from signalbox_infra.setup import new_project
+from signalbox_tools.cli.main import cli, main
+from signalbox_tools.deploy import plan_summary
+from signalbox_tools.deploy.terraform import Terraform
+from signalbox_tools.setup import new_project
 
 
 @pytest.fixture
@@ -131,8 +131,8 @@ def test_without_the_packages_of_a_laptop_a_command_names_the_extra(
 WITHOUT_DEV = """
 import sys
 sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
-from signalbox_infra.cli.main import main
-from signalbox_infra.setup import new_project
+from signalbox_tools.cli.main import main
+from signalbox_tools.setup import new_project
 new_project._wheel = lambda: None
 sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 """

@@ -14,13 +14,13 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
 from signalbox.catalogue.project import Project
-from signalbox_infra.cli.main import main
-from signalbox_infra.console.actions import ACTIONS, REASON_HEADER
-from signalbox_infra.console.relay import KEY_HEADER, Relay
-from signalbox_infra.console.serving import server_of, write_line
-from signalbox_infra.deploy.deployment_target import Target
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.status.status_lines import QueueNow
+from signalbox_tools.cli.main import main
+from signalbox_tools.console.actions import ACTIONS, REASON_HEADER
+from signalbox_tools.console.relay import KEY_HEADER, Relay
+from signalbox_tools.console.serving import server_of, write_line
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.status.status_lines import QueueNow
 from tests.serving import serving
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev"})

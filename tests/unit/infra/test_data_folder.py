@@ -15,13 +15,13 @@ import pytest
 from signalbox.catalogue.project import KIT
 from signalbox.core.ports import Must, Put
 from signalbox.testing.memory_store import MemoryStore
-from signalbox_infra.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
-from signalbox_infra.local.services.service_process import StackError
+from signalbox_tools.local.folder.data_folder import EMBEDDED, EMULATOR, STATE_FILE, DataFolder, create_again
+from signalbox_tools.local.services.service_process import StackError
 
 SAVE = """import sys
 from pathlib import Path
 from types import SimpleNamespace
-from signalbox_infra.local.folder.data_folder import DataFolder
+from signalbox_tools.local.folder.data_folder import DataFolder
 DataFolder(Path(sys.argv[1])).save(SimpleNamespace(project="p", database="d", firestore_emulator=sys.argv[2]))
 """
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from signalbox_infra import http_client
-from signalbox_infra.cli.main import cli
-from signalbox_infra.deploy.deployment_target import Target
-from signalbox_infra.deploy.programs import CommandFailed, Outcome
-from signalbox_infra.status import failures
-from signalbox_infra.status.dead_events import ADDED, DeadEvents
+from signalbox_tools import http_client
+from signalbox_tools.cli.main import cli
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import CommandFailed, Outcome
+from signalbox_tools.status import failures
+from signalbox_tools.status.dead_events import ADDED, DeadEvents
 
 TARGET = Target("demo-project", "dev", "us-central1", {"prefix": "dev", "database_location": "nam5"})
 DEAD = "projects/demo-project/subscriptions/dev-signalbox-dead-events"

@@ -9,9 +9,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from signalbox_infra.local.reloading.dev_loop import DevLoop
-from signalbox_infra.local.reloading.source_errors import source_errors
-from signalbox_infra.local.stack import StackError
+from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.reloading.source_errors import source_errors
+from signalbox_tools.local.stack import StackError
 from tests.unit.infra.test_local_command import SECONDS_MAX
 
 CATALOGUE = """

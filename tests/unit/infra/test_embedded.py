@@ -12,7 +12,7 @@ from cloudevents.http import from_http
 from signalbox.adapters.http.event_deliveries import document_event
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.core.ports import Delete, DocumentEvent, Put, Store
-from signalbox_infra.local.store.embedded_store import embedded_store
+from signalbox_tools.local.store.embedded_store import embedded_store
 
 
 class Bridge:

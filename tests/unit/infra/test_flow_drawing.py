@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import Catalogue, parse
-from signalbox_infra.status.flow_drawing import drawn
-from signalbox_infra.status.show_flow import NoRun, lines_of
+from signalbox_tools.status.flow_drawing import drawn
+from signalbox_tools.status.show_flow import NoRun, lines_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LOG: list[dict[str, Any]] = [

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.local.folder.folder_lock import locked
-from signalbox_infra.local.stack import Stack, StackError
+from signalbox_tools.local.folder.folder_lock import locked
+from signalbox_tools.local.stack import Stack, StackError
 
 HOLDER = """
 import pathlib, sys, time
-from signalbox_infra.local.folder.folder_lock import locked
+from signalbox_tools.local.folder.folder_lock import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.local.store import firestore_emulator
-from signalbox_infra.local.store.firestore_emulator import (
+from signalbox_tools.local.store import firestore_emulator
+from signalbox_tools.local.store.firestore_emulator import (
     JAR_IN_SDK,
     MAIN_CLASS,
     Emulator,

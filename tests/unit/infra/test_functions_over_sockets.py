@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from signalbox.adapters.settings import EMBEDDED
-from signalbox_infra.local.services.command_lines import SERVER_OPTIONS
+from signalbox_tools.local.services.command_lines import SERVER_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-APPLICATION = f"signalbox_infra.local.functions.server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
+APPLICATION = f"signalbox_tools.local.functions.server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
 
 HEAD = b"PUT /documents/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n"
 LENGTH, CHUNKED = b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n"

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from signalbox_infra.http_client import HttpError, send
-from signalbox_infra.local.child_processes import free_port
+from signalbox_tools.http_client import HttpError, send
+from signalbox_tools.local.child_processes import free_port
 
 
 class Echo(BaseHTTPRequestHandler):

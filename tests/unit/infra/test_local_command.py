@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from signalbox_infra.cli.main import main
-from signalbox_infra.local import serving as command
-from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
-from signalbox_infra.local.reloading.watcher import Watcher
+from signalbox_tools.cli.main import main
+from signalbox_tools.local import serving as command
+from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.local.reloading.watcher import Watcher
 
 ADDRESS = "http://127.0.0.1:8080/"
 SECONDS_MAX = 20.0

@@ -11,7 +11,7 @@ from signalbox.adapters.logs import JsonLog
 from signalbox.catalogue.reading import Function
 from signalbox.core.effects import Effect
 from signalbox.core.problems import DeploymentCannotEnqueue
-from signalbox_infra.local.functions.iam import AuthorizedQueue, invokers_enforced
+from signalbox_tools.local.functions.iam import AuthorizedQueue, invokers_enforced
 
 HEADERS: dict[str, dict[str, str]] = {
     "people": {},

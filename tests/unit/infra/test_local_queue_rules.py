@@ -9,9 +9,9 @@ from google.cloud.tasks_v2.types import cloudtasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signalbox_infra.local.cloud_tasks.http_delivery import headers_of
-from signalbox_infra.local.cloud_tasks.protobuf_messages import Task
-from signalbox_infra.local.cloud_tasks.queue_rules import (
+from signalbox_tools.local.cloud_tasks.http_delivery import headers_of
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Task
+from signalbox_tools.local.cloud_tasks.queue_rules import (
     RETENTION_SECONDS,
     RETRY_AFTER_SECONDS_MAX,
     SHARE_MIN,
@@ -22,7 +22,7 @@ from signalbox_infra.local.cloud_tasks.queue_rules import (
     Tombstones,
     retry_after_seconds,
 )
-from signalbox_infra.local.cloud_tasks.task_attempts import (
+from signalbox_tools.local.cloud_tasks.task_attempts import (
     DEADLINE_EXCEEDED,
     UNAVAILABLE,
     DispatchResult,

@@ -10,18 +10,18 @@ import grpc
 import pytest
 from google.cloud.tasks_v2.types import cloudtasks
 
-from signalbox_infra.local.cloud_tasks.api_errors import RpcError
-from signalbox_infra.local.cloud_tasks.api_methods import TaskMethods
-from signalbox_infra.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
-from signalbox_infra.local.cloud_tasks.protobuf_messages import Queue, Task
-from signalbox_infra.local.cloud_tasks.queue_configuration import read_queues
-from signalbox_infra.local.cloud_tasks.queue_registry import QueueRegistry
-from signalbox_infra.local.cloud_tasks.queue_rules import Tombstones
-from signalbox_infra.local.cloud_tasks.request_validation import validate_queue, validate_task
-from signalbox_infra.local.cloud_tasks.shared_by_queues import QueueContext
-from signalbox_infra.local.cloud_tasks.sqlite_storage import TaskStorage
-from signalbox_infra.local.cloud_tasks.task_attempts import DispatchResult, Executions, Progress
-from signalbox_infra.local.injected_faults import Chaos
+from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+from signalbox_tools.local.cloud_tasks.api_methods import TaskMethods
+from signalbox_tools.local.cloud_tasks.due_tasks import DueTasks, QueuedTask
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Queue, Task
+from signalbox_tools.local.cloud_tasks.queue_configuration import read_queues
+from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
+from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
+from signalbox_tools.local.cloud_tasks.request_validation import validate_queue, validate_task
+from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
+from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Executions, Progress
+from signalbox_tools.local.injected_faults import Chaos
 
 CreateTaskRequest: Any = cloudtasks.CreateTaskRequest.pb()
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from signalbox_infra.local.logs.call_totals import LogStats
+from signalbox_tools.local.logs.call_totals import LogStats
 
 
 def handled(**values: object) -> str:

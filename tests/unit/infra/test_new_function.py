@@ -9,11 +9,11 @@ import pytest
 
 from signalbox.catalogue import reading as catalogues
 from signalbox.catalogue.project import Project, own_files
-from signalbox_infra.local.folder.running_stack import RunningStack
-from signalbox_infra.packaging.function_checks import check
-from signalbox_infra.setup.new_function import make
-from signalbox_infra.setup.new_function_templates import CannotMake
-from signalbox_infra.setup.own_folders import own_folders
+from signalbox_tools.local.folder.running_stack import RunningStack
+from signalbox_tools.packaging.function_checks import check
+from signalbox_tools.setup.new_function import make
+from signalbox_tools.setup.new_function_templates import CannotMake
+from signalbox_tools.setup.own_folders import own_folders
 
 ROOT = Path(__file__).parents[3]
 

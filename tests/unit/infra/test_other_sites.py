@@ -14,9 +14,9 @@ from werkzeug.test import Client
 from signalbox.adapters import settings as adapters_settings
 from signalbox.catalogue.reading import load
 from signalbox.testing import Harness
-from signalbox_infra.local.functions.server import mounted
-from signalbox_infra.local.loopback import programs_only
-from signalbox_infra.local.services.function_settings import settings_of
+from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.local.loopback import programs_only
+from signalbox_tools.local.services.function_settings import settings_of
 
 MAIN = """
 from signalbox import Function, Request

@@ -8,7 +8,7 @@ import pytest
 
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox.flows.machine.callbacks import keys_of
-from signalbox_infra.local.user_variables import own_environment
+from signalbox_tools.local.user_variables import own_environment
 
 
 def changed(**entries: dict[str, Any]) -> Catalogue:

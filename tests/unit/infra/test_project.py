@@ -10,8 +10,8 @@ from signalbox.catalogue.project import KIT, Kit, NotAProject, Project
 from signalbox.catalogue.reading import CatalogueError, load
 from signalbox.catalogue.writing import lock
 from signalbox.testing import Harness
-from signalbox_infra.deploy import deployment_target, working_copy
-from signalbox_infra.packaging.zip_building import build
+from signalbox_tools.deploy import deployment_target, working_copy
+from signalbox_tools.packaging.zip_building import build
 
 MAIN = """from signalbox import Function, Request, Response
 

@@ -9,9 +9,9 @@ import yaml
 
 from signalbox.adapters.settings import Settings
 from signalbox.catalogue.reading import Catalogue, load
-from signalbox_infra.local.services.command_lines import services
-from signalbox_infra.local.services.function_settings import environment_of, settings_of
-from signalbox_infra.local.services.ports_and_sockets import StackLayout, plan, with_catalogue
+from signalbox_tools.local.services.command_lines import services
+from signalbox_tools.local.services.function_settings import environment_of, settings_of
+from signalbox_tools.local.services.ports_and_sockets import StackLayout, plan, with_catalogue
 
 QUEUE = {
     "dispatches_per_second": 1,

@@ -11,7 +11,7 @@ from signalbox.adapters import runtime
 from signalbox.core.ports import Ports
 from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.recorded_log import RecordedLog
-from signalbox_infra.local.functions.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
+from signalbox_tools.local.functions.request_labels import LabelledLog, MarkedOutput, labelled, labels_of
 
 
 def task(body: object, **headers: str) -> dict[str, Any]:

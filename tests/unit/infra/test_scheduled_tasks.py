@@ -8,8 +8,8 @@ import yaml
 
 from signalbox.catalogue.reading import Schedule
 from signalbox.testing import Harness
-from signalbox_infra import http_client
-from signalbox_infra.local.scheduler import Caller
+from signalbox_tools import http_client
+from signalbox_tools.local.scheduler import Caller
 
 ROOT = Path(__file__).parents[3]
 QUEUE = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.catalogue.reading import Schedule
-from signalbox_infra.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
+from signalbox_tools.local.scheduler import PAUSED_FILE, QUIET_CALLS, QUIET_FACTOR, Caller, Pace
 
 
 def schedule(function: str) -> Schedule:

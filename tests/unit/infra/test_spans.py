@@ -8,8 +8,8 @@ import pytest
 from signalbox import Function, documents, flow, flows
 from signalbox.adapters import tracing
 from signalbox.testing import Harness
-from signalbox_infra.local.functions import spans
-from signalbox_infra.local.functions.spans import SpanFile, SpanReader
+from signalbox_tools.local.functions import spans
+from signalbox_tools.local.functions.spans import SpanFile, SpanReader
 
 app = Function("till")
 GIVEN = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"

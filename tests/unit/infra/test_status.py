@@ -12,14 +12,14 @@ import pytest
 from signalbox.catalogue.reading import load
 from signalbox.core.times import rfc3339
 from signalbox.objects.model import method_call
-from signalbox_infra.cli.main import main
-from signalbox_infra.deploy.deployment_target import Target
-from signalbox_infra.deploy.programs import Outcome
-from signalbox_infra.local.folder.running_stack import NoStack, RunningStack
-from signalbox_infra.status import local_status
-from signalbox_infra.status.cloud_status import CloudQueues, CloudSource
-from signalbox_infra.status.local_status import LocalSource
-from signalbox_infra.status.status_lines import Objects, QueueNow, lines_of
+from signalbox_tools.cli.main import main
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import Outcome
+from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.status import local_status
+from signalbox_tools.status.cloud_status import CloudQueues, CloudSource
+from signalbox_tools.status.local_status import LocalSource
+from signalbox_tools.status.status_lines import Objects, QueueNow, lines_of
 from tests.unit.objects.accounts import Objects as ObjectsInMemory
 from tests.unit.operations_platform import OperationsPlatform
 

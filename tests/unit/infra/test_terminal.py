@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from signalbox.catalogue.project import KIT
-from signalbox_infra.local.logs.rendered_lines import KIND_FOLDED, Terminal
-from signalbox_infra.local.logs.tracebacks import cut, summary
-from signalbox_infra.local.services.command_lines import READY
+from signalbox_tools.local.logs.rendered_lines import KIND_FOLDED, Terminal
+from signalbox_tools.local.logs.tracebacks import cut, summary
+from signalbox_tools.local.services.command_lines import READY
 
 HANDLED: dict[str, Any] = {"message": "handled", "severity": "INFO", "status": 200, "milliseconds": 12.3, "writes": 0}
 

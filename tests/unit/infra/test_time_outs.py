@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from functions_framework.exceptions import RequestTimeoutException
 
-from signalbox_infra.local.functions.time_outs import TimeOuts
+from signalbox_tools.local.functions.time_outs import TimeOuts
 
 LONG_SECONDS, SHORT_SECONDS = 600.0, 0.05
 
@@ -81,10 +81,10 @@ def test_a_request_that_could_not_start_the_thread_is_forgotten_and_the_next_one
 
 def test_calls_within_a_call_that_end_at_the_same_time_are_interrupted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     outer, raised = TimeOuts(), list[int]()
-    monkeypatch.setattr("signalbox_infra.local.functions.time_outs._raise_in", raised.append)
-    monkeypatch.setattr("signalbox_infra.local.functions.time_outs.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("signalbox_tools.local.functions.time_outs._raise_in", raised.append)
+    monkeypatch.setattr("signalbox_tools.local.functions.time_outs.time.monotonic", lambda: 0.0)
     with outer.ended_after(SHORT_SECONDS), outer.ended_after(SHORT_SECONDS):
-        monkeypatch.setattr("signalbox_infra.local.functions.time_outs.time.monotonic", lambda: 1.0)
+        monkeypatch.setattr("signalbox_tools.local.functions.time_outs.time.monotonic", lambda: 1.0)
         while not raised:
             time.sleep(SHORT_SECONDS / 50)
         time.sleep(SHORT_SECONDS)

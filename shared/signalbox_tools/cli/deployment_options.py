@@ -1,0 +1,42 @@
+"""The options that name a deployment, and the deployment that they name."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from signalbox_tools.deploy.deployment_target import Target
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
+    """Add the options that name a deployment. Without a project, a command uses the local stack."""
+    where = "the Google Cloud project's id" + ("" if required else "; without it, the local stack")
+
+    def added(command: Command) -> Command:
+        for option in (
+            click.option("--region", default="", help="Region (default: the environment's, else us-central1)."),
+            click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars."),
+            click.option("--project", "-p", default="", required=required, help=f"{where[0].upper()}{where[1:]}."),
+        ):
+            command = option(command)
+        return command
+
+    return added
+
+
+def target_of(project: str, environment: str, region: str) -> "Target":
+    from signalbox_tools.deploy import deployment_target
+
+    return deployment_target.read(project, environment, region)
+
+
+def reachable(project: str, environment: str, region: str) -> "Target":
+    """Return a deployment to read. Raises `CommandFailed` if gcloud has no account."""
+    from signalbox_tools.deploy import programs, project_facts
+
+    place = target_of(project, environment, region)
+    project_facts.signed_in(place, programs.run)
+    return place

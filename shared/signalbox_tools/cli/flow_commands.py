@@ -1,0 +1,305 @@
+"""The commands that start, watch and change runs of flows. They use the package's client."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from signalbox_tools.cli.function_commands import (
+    JSON_LINES,
+    Command,
+    arguments_of,
+    json_of,
+    of_a_place,
+    on_each,
+    opened,
+    show,
+    show_each,
+    time_of,
+)
+from signalbox_tools.terminal_text import visible, visible_lines
+
+if TYPE_CHECKING:
+    from signalbox.client.blocking.batches import Batch
+    from signalbox.client.blocking.objects_and_flows import Run
+
+FOLLOWED_SECONDS = 1.0
+"""How often the progress of a batch is read."""
+
+
+@click.group()
+def flows() -> None:
+    """Start runs of flows, and act on them. (`signalbox flow FLOW/ID` draws one.)"""
+
+
+@flows.command("ls")
+@click.argument("function")
+@click.argument("flow")
+@click.option("--state", help="Only runs in this state: running, suspended, stuck, completed, failed, cancelled.")
+@click.option("--label", help="Only runs with this label, as name:value.")
+@click.option(
+    "--since", help="Only runs started since then: 30m, 2h or 7d ago, or a time such as 2026-01-31T09:30:00Z."
+)
+@click.option("--until", help="Only runs started before then, as --since.")
+@click.option("--newest-first", is_flag=True, help="Sort by the start, the newest first, as --since and --until do.")
+@JSON_LINES
+@of_a_place
+def list_runs(
+    function: str,
+    flow: str,
+    state: str | None,
+    label: str | None,
+    since: str | None,
+    until: str | None,
+    newest_first: bool,
+    as_json: bool,
+    **place: str,
+) -> None:
+    """List the runs of a flow: id and state."""
+    after, before = (time_of(text) if text else None for text in (since, until))
+    with opened(**place) as client:
+        runs = client.flow(function, flow).runs(state, label, None, after, before, newest_first=newest_first)
+        show_each(runs, ("id", "state"), as_json=as_json)
+
+
+@flows.command("show")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@of_a_place
+def show_run(function: str, flow: str, id: str, **place: str) -> None:
+    """Print a run's state and what it waits for."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).show())
+
+
+@flows.command("start")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@of_a_place
+def start_run(function: str, flow: str, id: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run. A value that is JSON is that JSON, any other one is a text."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        started = client.flow(function, flow).start(id, **given)
+        show(started.result(wait) if wait else started.show())
+
+
+@flows.command("start-new")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--wait", type=float, default=0.0, help="Seconds to wait for the result, which is printed.")
+@of_a_place
+def start_new_run(function: str, flow: str, arguments: tuple[str, ...], wait: float, **place: str) -> None:
+    """Start a run under a drawn id, which is printed with its status."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        started = client.flow(function, flow).start_new(**given)
+        show(started.result(wait) if wait else started.show())
+
+
+@flows.command("event")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", default="null")
+@of_a_place
+def send_event(function: str, flow: str, id: str, name: str, value: str, **place: str) -> None:
+    """Send an event with VALUE (JSON) to a run."""
+    with opened(**place) as client:
+        client.flow(function, flow).run(id).send(name, json_of(value))
+
+
+@flows.command("query")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("name", required=False)
+@click.argument("arguments", nargs=-1, metavar="[ARGUMENT=VALUE]...")
+@of_a_place
+def query_run(function: str, flow: str, id: str, name: str | None, arguments: tuple[str, ...], **place: str) -> None:
+    """Query the code of a run, which changes nothing. Without NAME, list the queries that it answers."""
+    given = arguments_of(arguments)
+    with opened(**place) as client:
+        run = client.flow(function, flow).run(id)
+        show(run.query(name, **given) if name else run.queries())
+
+
+def _of_runs(command: Command) -> Command:
+    """Add the arguments that name runs of a flow, and the options that choose them instead."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--label", help="All runs with this label, as name:value."),
+        click.option("--state", help="All runs in this state: running, suspended, stuck, failed …"),
+        click.argument("ids", metavar="[ID]...", nargs=-1),
+        click.argument("flow"),
+        click.argument("function"),
+    ):
+        command = option(command)
+    return command
+
+
+def _on_runs(
+    act: Callable[["Run"], object],
+    action: str,
+    place: Mapping[str, str],
+    function: str,
+    flow: str,
+    ids: Sequence[str],
+    state: str | None,
+    label: str | None,
+    yes: bool,
+    reason: str | None = None,
+) -> None:
+    """Act on the named runs, or on all that have a state or a label, which are counted and confirmed first.
+
+    The function acts on all that match, as a batch, if it has the `action`.
+    """
+    if bool(ids) == bool(state or label):
+        raise click.UsageError("Name runs, or choose them by --state or --label.")
+    with opened(**place) as client:
+        of = client.flow(function, flow)
+        if not ids:
+            count = of.count(state, label)
+            if not yes:
+                click.confirm(f"{count:,} runs match. Continue?", abort=True)
+            if action:
+                _follow(of.act_on_all(action, state=state, label=label, reason=reason))
+                return
+            ids = [each["id"] for each in of.runs(state, label)]
+        on_each(ids, lambda each: act(of.run(each)))
+
+
+def _follow(batch: "Batch") -> None:
+    """Show the progress of a batch on runs. The status is 1 if runs refuse the action, or if the batch is cancelled."""
+    click.echo(f"The batch {batch.id} acts on them, also if this command ends.", err=True)
+    shown = batch.show()
+    with click.progressbar(length=shown["size"], file=sys.stderr) as bar:
+        while True:
+            bar.update(shown["succeeded"] + shown["failed"] - bar.pos)
+            if shown["state"] in ("completed", "cancelled"):
+                break
+            sleep(FOLLOWED_SECONDS)
+            shown = batch.show()
+    for unit in batch.results("failed"):
+        click.echo(visible(unit["error"]), err=True)
+    skipped = sum(unit.get("result") == "skipped" for unit in batch.results("succeeded"))
+    click.echo(f"{shown['succeeded'] - skipped:,} of {shown['size']:,} done.", err=True)
+    if shown["failed"] or shown["state"] == "cancelled":
+        raise click.exceptions.Exit(1)
+
+
+@flows.command("cancel")
+@_of_runs
+@click.option("--reason", help="It is in the run's problem.")
+@of_a_place
+def cancel_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """Cancel runs, whose code can clean up."""
+    _on_runs(lambda run: run.cancel(reason), "cancel", place, function, flow, ids, state, label, yes, reason)
+
+
+@flows.command("terminate")
+@_of_runs
+@click.option("--reason", help="It is in the run's problem.")
+@of_a_place
+def terminate_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """End runs at once, without a clean-up of their code."""
+    _on_runs(lambda run: run.terminate(reason), "terminate", place, function, flow, ids, state, label, yes, reason)
+
+
+@flows.command("suspend")
+@_of_runs
+@click.option("--reason", help="The status shows it.")
+@of_a_place
+def suspend_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, reason: str | None, **place: str
+) -> None:
+    """Let runs take no further step until they are resumed."""
+    _on_runs(lambda run: run.suspend(reason), "", place, function, flow, ids, state, label, yes)
+
+
+@flows.command("resume")
+@_of_runs
+@of_a_place
+def resume_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, **place: str
+) -> None:
+    """Let suspended runs continue, or replay stuck ones now."""
+    _on_runs(lambda run: run.resume(), "resume", place, function, flow, ids, state, label, yes)
+
+
+@flows.command("delete")
+@_of_runs
+@of_a_place
+def delete_runs(
+    function: str, flow: str, ids: tuple[str, ...], state: str, label: str, yes: bool, **place: str
+) -> None:
+    """Remove runs that have ended or are stuck, so that their ids are free."""
+    _on_runs(lambda run: run.delete(), "delete", place, function, flow, ids, state, label, yes)
+
+
+@flows.command("fork")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.argument("new_id")
+@click.option("--from-entry", type=int, required=True, help="How many entries of the log the new run takes over.")
+@of_a_place
+def fork_run(function: str, flow: str, id: str, new_id: str, from_entry: int, **place: str) -> None:
+    """Start the run NEW_ID from the first entries of a run's log, also of one that has failed."""
+    with opened(**place) as client:
+        show(client.flow(function, flow).run(id).fork(new_id, from_entry).show())
+
+
+@flows.command("tail")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@of_a_place
+def tail_run(function: str, flow: str, id: str, **place: str) -> int:
+    """Print a run's log entries as they are made, until it has ended. The status is 1 if it did not complete."""
+    status: Any = {}
+    with opened(**place) as client:
+        for event in client.flow(function, flow).run(id).watch():
+            if event["event"] == "entry":
+                show_each([event["data"]], (), as_json=True)
+            status = event["data"]
+    show(_outcome(status))
+    return 0 if status["state"] == "completed" else 1
+
+
+@flows.command("replay")
+@click.argument("function")
+@click.argument("flow")
+@click.argument("id")
+@click.option("--debug", is_flag=True, help="Stop in pdb at the first line of the flow's code.")
+@of_a_place
+def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> None:
+    """Replay a run's log with the project's code, in this process, where `breakpoint()` and an editor's stops work.
+
+    Nothing is sent or written. The status is 1 if the code diverges from the log.
+    """
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.cli import flow_replay
+
+    with opened(**place) as client:
+        log = client.flow(function, flow).run(id).whole_log()
+    try:
+        click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
+    except (AssertionError, CatalogueError, LookupError) as error:
+        raise click.ClickException(visible_lines(str(error))) from error
+
+
+def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: status[name] for name in ("state", "result", "error") if name in status}

@@ -1,0 +1,512 @@
+"""The commands that call functions with the package's client: documents, semaphores, rates, failures and batches."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from signalbox.catalogue.project import NotAProject, Project
+from signalbox_tools.cli.deployment_options import of_a_deployment, target_of
+from signalbox_tools.terminal_text import visible, visible_lines
+
+if TYPE_CHECKING:
+    from signalbox.client import Client
+    from signalbox.client.blocking.semaphores import HeldLease
+    from signalbox_tools.console.identity_tokens import Tokens
+
+LOOK_SECONDS = 0.5
+"""How often `semaphores run` looks whether its lease is lost."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def of_a_place(command: Command) -> Command:
+    """Add the options that name a deployment; without them, the local stack is called."""
+    url = click.option("--url", envvar="SIGNALBOX_URL", default="", help="A base URL, without a project folder.")
+    return of_a_deployment(required=False)(url(command))
+
+
+@contextmanager
+def opened(url: str, project: str, environment: str, region: str) -> Iterator["Client"]:
+    """Return a client of a place. An error of a call ends the command with its message."""
+    from signalbox.client import ApiError
+    from signalbox.client.identity import NoIdentity
+
+    try:
+        with _client_of(url, project, environment, region) as client:
+            yield client
+    except (ApiError, NoIdentity, NotAProject, OSError, ValueError) as error:
+        raise click.ClickException(visible_lines(str(error))) from error
+    except (KeyboardInterrupt, click.Abort) as error:
+        click.echo("Stopped. What was sent before has its effect.", err=True)
+        raise click.exceptions.Exit(1) from error
+
+
+def _client_of(url: str, project: str, environment: str, region: str) -> "Client":
+    from signalbox.client import Client
+    from signalbox_tools.console.identity_tokens import Tokens
+    from signalbox_tools.deploy import project_facts
+    from signalbox_tools.deploy.deployment_client import tokens
+    from signalbox_tools.deploy.programs import CommandFailed, run
+    from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+
+    if url:
+        return Client(url)
+    try:
+        if not project:
+            return Client(RunningStack.of(Project.find().state).base_url)
+        place = target_of(project, environment, region)
+        return Client(
+            place.base_url, token=_token_for(Tokens(partial(tokens, place, project_facts.signed_in(place, run), run)))
+        )
+    except (CommandFailed, NoStack) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _token_for(tokens: "Tokens") -> Callable[[str], str]:
+    """Return what gets tokens for a client, also of a command that runs for longer than a token is valid."""
+    from signalbox.client.identity import NoIdentity
+    from signalbox_tools.deploy.programs import CommandFailed
+
+    def token(url: str) -> str:
+        try:
+            return tokens.token(url)
+        except CommandFailed as error:
+            raise NoIdentity(str(error)) from error
+
+    return token
+
+
+def show(value: Any) -> None:
+    """Print a value as JSON: on a terminal with indents, else in one line."""
+    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    click.echo(visible_lines(text))
+
+
+def show_each(values: Iterable[Any], columns: tuple[str, ...], *, as_json: bool) -> None:
+    """Print values as lines of columns, or as JSON, one a line."""
+    for value in values:
+        text = json.dumps(value, ensure_ascii=False) if as_json else "  ".join(str(value.get(name)) for name in columns)
+        click.echo(visible(text))
+
+
+def json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not JSON: {error}") from error
+
+
+def arguments_of(pairs: Iterable[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE, where a value that is JSON is that JSON, and any other one a text."""
+    found = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} must be NAME=VALUE")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""The units of a time span in an option."""
+
+
+def time_of(text: str) -> datetime:
+    """Parse a time that is so long ago, as 2h, or one with a time zone."""
+    if text[:-1].isdecimal() and text[-1:] in SECONDS and len(text) <= 8:
+        return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * SECONDS[text[-1]])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} must be 30m, 2h or 7d, or a time with a zone, as 2026-01-31T09:30:00Z")
+    return moment
+
+
+def on_each(ids: Sequence[str], act: Callable[[str], object]) -> None:
+    """Act on each, with a progress bar. What a call refuses is printed, the others continue, and the status is 1."""
+    from signalbox.client import ApiError
+
+    refused = []
+    with click.progressbar(ids, file=sys.stderr) as bar:
+        for each in bar:
+            try:
+                act(each)
+            except ApiError as error:
+                refused.append(f"{each}: {error}")
+    for line in (*refused, f"{len(ids) - len(refused):,} of {len(ids):,} done."):
+        click.echo(visible(line), err=True)
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")
+
+
+# --- documents ---
+
+
+@click.group()
+def documents() -> None:
+    """Read, store and find documents."""
+
+
+@documents.command()
+@click.argument("key")
+@of_a_place
+def get(key: str, **place: str) -> None:
+    """Print a document."""
+    with opened(**place) as client:
+        show(dict(client.documents.get(key)))
+
+
+@documents.command()
+@click.argument("key")
+@click.argument("content", required=False)
+@of_a_place
+def put(key: str, content: str | None, **place: str) -> None:
+    """Store CONTENT, a JSON object, under KEY; without it, standard input."""
+    found = json_of(sys.stdin.read() if content is None else content)
+    if not isinstance(found, dict):
+        raise click.BadParameter("a document is a JSON object")
+    with opened(**place) as client:
+        show(dict(client.documents.put(key, found)))
+
+
+@documents.command()
+@click.argument("key")
+@of_a_place
+def delete(key: str, **place: str) -> None:
+    """Delete a document."""
+    with opened(**place) as client:
+        client.documents.delete(key)
+
+
+@documents.command()
+@click.argument("conditions", nargs=-1, metavar="[FIELD==VALUE]...")
+@click.option("--order-by", help="A field; -FIELD: the largest first.")
+@click.option("--count", is_flag=True, help="Print the number alone.")
+@of_a_place
+def query(conditions: tuple[str, ...], order_by: str | None, count: bool, **place: str) -> None:
+    """Print the documents that meet all conditions, one a line."""
+    with opened(**place) as client:
+        if count:
+            show(client.documents.count(*conditions))
+        else:
+            found = client.documents.find(*conditions, order_by=order_by)
+            show_each((dict(document) for document in found), (), as_json=True)
+
+
+@documents.command()
+@click.argument("file", type=click.File("r", encoding="utf-8-sig"), default="-")
+@of_a_place
+def load(file: IO[str], **place: str) -> int:
+    """Store the documents of FILE, one JSON object with a `key` a line.
+
+    Refused ones are printed, and the status is 1.
+    """
+    with opened(**place) as client, _progress(file) as lines:
+        report = client.documents.load(_documents(lines))
+    for key, problem in report.refused:
+        click.echo(visible(f"{key}: {problem.get('detail') or problem.get('title')}"), err=True)
+    click.echo(f"{report.stored:,} stored, {len(report.refused):,} refused", err=True)
+    return 1 if report.refused else 0
+
+
+def _documents(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Parse a document a line. Those before a wrong line may be stored already."""
+    done = 0
+    try:
+        for line in lines:
+            if line.strip():
+                yield _document(line)
+            done += 1
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"A line after line {done:,} is not UTF-8. {PARTLY}") from error
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"Line {done + 1:,} is not JSON, or no document: {error}. {PARTLY}") from error
+
+
+PARTLY = "Documents before it may be stored; to load the corrected file stores them again."
+
+
+def _document(text: str) -> dict[str, Any]:
+    found = json.loads(text, parse_constant=_no_number)
+    if not isinstance(found, dict):
+        raise ValueError(f"{text.strip()[:40]} is not an object")  # noqa: TRY004 (as JSON that cannot be parsed)
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+@contextmanager
+def _progress(file: IO[str]) -> Iterator[Iterable[str]]:
+    """Show how much of a file was read, if it has a size and standard error is a terminal."""
+    if not (file.seekable() and sys.stderr.isatty()):
+        yield file
+        return
+    with click.progressbar(length=os.fstat(file.fileno()).st_size, file=sys.stderr, label="Loading") as bar:
+
+        def counted() -> Iterator[str]:
+            for line in file:
+                yield line
+                bar.update(len(line.encode()))
+
+        yield counted()
+
+
+# --- semaphores ---
+
+
+@click.group()
+def semaphores() -> None:
+    """Show and pause semaphores, and run a command under a lease."""
+
+
+@semaphores.command("ls")
+@click.option("--waiting", is_flag=True, help="Only those that have waiters.")
+@JSON_LINES
+@of_a_place
+def list_semaphores(waiting: bool, as_json: bool, **place: str) -> None:
+    """List semaphores: name, permits, free ones, and waiters with --waiting."""
+    columns = ("name", "permits", "free", *(("waiting",) if waiting else ()))
+    with opened(**place) as client:
+        show_each(client.semaphores.list(waiting=waiting), columns, as_json=as_json)
+
+
+@semaphores.command("show")
+@click.argument("name")
+@of_a_place
+def show_semaphore(name: str, **place: str) -> None:
+    """Print a semaphore with its leases and waiters."""
+    with opened(**place) as client:
+        show(client.semaphore(name).show())
+
+
+@semaphores.command("pause")
+@click.argument("name")
+@of_a_place
+def pause_semaphore(name: str, **place: str) -> None:
+    """Grant no permits until `resume`. Leases continue, and waiters keep their places."""
+    with opened(**place) as client:
+        show(client.semaphore(name).pause())
+
+
+@semaphores.command("resume")
+@click.argument("name")
+@of_a_place
+def resume_semaphore(name: str, **place: str) -> None:
+    """Grant permits again, to those that wait first."""
+    with opened(**place) as client:
+        show(client.semaphore(name).resume())
+
+
+@semaphores.command("run", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--timeout", default=3_600.0, show_default=True, help="Seconds to wait for a permit.")
+@click.option("--lease", "lease_seconds", type=float, help="Seconds of the lease, which is renewed (default: its own).")
+@click.option("--permits", default=1, show_default=True, help="How many permits.")
+@of_a_place
+def run(
+    name: str, command: tuple[str, ...], timeout: float, lease_seconds: float | None, permits: int, **place: str
+) -> int:
+    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- make deploy`.
+
+    The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
+    lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.
+    """
+    from signalbox.client import LeaseLost
+
+    with opened(**place) as client:
+        try:
+            with client.semaphore(name).lease(timeout, permits=permits, lease_seconds=lease_seconds) as lease:
+                return _run_under(lease, command)
+        except (LeaseLost, TimeoutError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _run_under(lease: "HeldLease", command: tuple[str, ...]) -> int:
+    """Run a command until it ends or the lease is lost. Ctrl-C and SIGTERM go to the command first, once each."""
+    environment = {**os.environ, "SIGNALBOX_TOKEN": str(lease.token)}
+    with subprocess.Popen(command, env=environment) as process:  # noqa: S603 (the user's own command)
+
+        def pass_on(number: int, _: object) -> None:
+            if number != signal.SIGINT or not _is_in_the_foreground():
+                process.send_signal(number)
+
+        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+        try:
+            while True:
+                try:
+                    status = process.wait(LOOK_SECONDS)
+                    return status if status >= 0 else SIGNALLED - status
+                except subprocess.TimeoutExpired:
+                    if lease.is_lost:
+                        process.terminate()
+                        lease.check()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SIGNALLED = 128
+"""The status of a command that a signal ended is this with the signal's number, as in a shell."""
+
+
+def _is_in_the_foreground() -> bool:
+    """Return whether a terminal sends the command Ctrl-C, too; to many programs a second one means to die at once."""
+    try:
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
+# --- rates ---
+
+
+@click.group()
+def rates() -> None:
+    """Show and pause rates."""
+
+
+@rates.command("ls")
+@JSON_LINES
+@of_a_place
+def list_rates(as_json: bool, **place: str) -> None:
+    """List rates: name, permits a minute, burst, and free permits."""
+    with opened(**place) as client:
+        show_each(client.rates.list(), ("name", "per_minute", "burst", "free"), as_json=as_json)
+
+
+@rates.command("show")
+@click.argument("name")
+@of_a_place
+def show_rate(name: str, **place: str) -> None:
+    """Print a rate's limits, its free permits and the number of its waits."""
+    with opened(**place) as client:
+        show(client.rate(name).show())
+
+
+@rates.command("pause")
+@click.argument("name")
+@of_a_place
+def pause_rate(name: str, **place: str) -> None:
+    """Grant no permits until `resume`. Waits keep their places."""
+    with opened(**place) as client:
+        show(client.rate(name).pause())
+
+
+@rates.command("resume")
+@click.argument("name")
+@of_a_place
+def resume_rate(name: str, **place: str) -> None:
+    """Grant permits again, to those that wait first."""
+    with opened(**place) as client:
+        show(client.rate(name).resume())
+
+
+# --- failures ---
+
+
+@click.command("ls")
+@click.option("--state", type=click.Choice(["failed", "retrying"]), help="Only those.")
+@JSON_LINES
+@of_a_place
+def list_failures(state: str | None, as_json: bool, **place: str) -> None:
+    """List tasks that were given up or are being retried: id, state, function, task and problem."""
+    with opened(**place) as client:
+        show_each(client.failures.list(state), ("id", "state", "function", "task", "problem"), as_json=as_json)
+
+
+@click.command("retry")
+@click.argument("ids", metavar="ID...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All that there are when the command begins.")
+@of_a_place
+def retry_failures(ids: tuple[str, ...], every: bool, **place: str) -> None:
+    """Run tasks that were given up again: the named ones, or all."""
+    if bool(ids) == every:
+        raise click.UsageError("Name failures, or pass --all.")
+    with opened(**place) as client:
+        on_each(list(ids) or [each["id"] for each in client.failures.list()], client.failures.retry)
+
+
+# --- batches ---
+
+
+@click.group()
+def batches() -> None:
+    """List batches, watch one, and retry its failed units."""
+
+
+@batches.command("ls")
+@click.option("--state", type=click.Choice(["open", "sealed", "completed", "cancelled"]), help="Only those.")
+@JSON_LINES
+@of_a_place
+def list_batches(state: str | None, as_json: bool, **place: str) -> None:
+    """List batches: id, state and size."""
+    with opened(**place) as client:
+        show_each(client.batches.list(state=state), ("id", "state", "size"), as_json=as_json)
+
+
+@batches.command("show")
+@click.argument("id")
+@of_a_place
+def show_batch(id: str, **place: str) -> None:
+    """Print a batch's state and counts."""
+    with opened(**place) as client:
+        show(client.batch(id).show())
+
+
+@batches.command("watch")
+@click.argument("id")
+@of_a_place
+def watch_batch(id: str, **place: str) -> None:
+    """Print a batch's progress until it has ended, on a terminal as a bar."""
+    with opened(**place) as client:
+        counts = (event["data"] for event in client.batch(id).watch() if event["event"] != "unit")
+        for latest in _drawn(counts) if sys.stdout.isatty() else counts:
+            show(latest)
+
+
+def _drawn(counts: Iterable[Any]) -> Iterator[Any]:
+    """Draw the counts of a batch as a bar, and return the last ones."""
+    latest = None
+    with click.progressbar(length=1, file=sys.stderr, show_pos=True) as bar:
+        for latest in counts:
+            bar.length = latest["size"]
+            bar.update(latest["succeeded"] + latest["failed"] - bar.pos)
+    if latest is not None:
+        yield latest
+
+
+@batches.command("retry")
+@click.argument("id")
+@click.argument("units", nargs=-1, type=int)
+@of_a_place
+def retry_batch(id: str, units: tuple[int, ...], **place: str) -> None:
+    """Run failed units again: the named ones, or all."""
+    with opened(**place) as client:
+        client.batch(id).retry(list(units) or None)
+
+
+GROUPS = (documents, semaphores, rates, batches)

@@ -1,0 +1,443 @@
+"""The command `signalbox`: make, run, test and deploy a project. ``make`` in the repository calls the same commands.
+
+Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
+other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
+say what), and 2 for a wrong command line.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+
+from signalbox.catalogue.project import NotAProject, Project
+from signalbox.catalogue.version import VERSION
+from signalbox_tools.cli import flow_commands, function_commands
+from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
+from signalbox_tools.terminal_text import visible, visible_lines
+
+INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
+WITHOUT_DEV = (
+    "This command needs the package {name}, which comes with the extra `dev`: `uv add 'signalbox[dev]'`, "
+    "or `pip install 'signalbox[dev]'`."
+)
+OF_DEV = frozenset({"aiohttp", "flask_swagger_ui", "httpx", "rich", "watchdog", "yaml"})
+"""Modules that commands import and that only `signalbox[dev]` installs."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Refusal(click.ClickException):
+    """The end of a command that failed or was refused. Only its message is printed."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file or sys.stderr)
+
+
+class WrongInput(Refusal):
+    """The end of a command whose arguments are wrong."""
+
+    exit_code = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    try:
+        status = cli.main(arguments, prog_name="signalbox", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(INTERRUPTED, err=True)
+        return 1
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in OF_DEV:
+            raise
+        click.echo(WITHOUT_DEV.format(name=name), err=True)
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iterator[None]:
+    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`: their messages say what to do."""
+    caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
+    try:
+        yield
+    except caught as error:
+        raise refusal(visible_lines(str(error))) from error
+
+
+# --- options that several commands have ---
+
+
+def _as_json(help_: str) -> Callable[[Command], Command]:
+    return click.option("--json", "as_json", is_flag=True, help=help_)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(VERSION, prog_name="signalbox")
+def cli() -> None:
+    """Durable coordination for Python on Google Cloud without a server.
+
+    \b
+    signalbox new my-shop        make a project
+    signalbox dev                serve it on this machine
+    signalbox deploy -p ID       deploy it to a Google Cloud project
+
+    Completion: eval "$(_SIGNALBOX_COMPLETE=bash_source signalbox)"; for zsh and fish, zsh_source and fish_source.
+    """
+
+
+# --- a project and its code ---
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--github", is_flag=True, help="Add a workflow that tests every push.")
+def new(folder: Path, github: bool) -> None:
+    """Make a project, with a function and its test, in FOLDER."""
+    from signalbox_tools.setup import new_project
+    from signalbox_tools.setup.new_function_templates import CannotMake
+
+    with _refusals(CannotMake, refusal=WrongInput):
+        click.echo(new_project.make(folder, github=github), nl=False)
+
+
+@cli.command()
+@click.argument("name")
+def add(name: str) -> None:
+    """Make the function NAME, its test and its entry in the catalogue."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.setup import new_function
+    from signalbox_tools.setup.new_function_templates import CannotMake
+
+    with _refusals(CannotMake, CatalogueError, refusal=WrongInput):
+        click.echo(new_function.make(name, Project.find()), nl=False)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def test(arguments: tuple[str, ...]) -> int:
+    """Run the project's tests; all ARGUMENTS go to pytest."""
+    with _refusals():
+        root = Project.find().root
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=root, check=False).returncode  # noqa: S603 (a list, no shell)
+
+
+@cli.command()
+@_as_json("Print JSON.")
+def doctor(as_json: bool) -> int:
+    """Check this machine, the project, and what the cloud would refuse."""
+    from signalbox_tools.setup import doctor as examination
+
+    with _refusals():
+        found = examination.examine(Project.find())
+    click.echo(examination.to_json(found) if as_json else examination.table(found), nl=as_json)
+    return 0 if all(each.well for each in found) else 1
+
+
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def cost(arguments: tuple[str, ...]) -> int:
+    """Compute a month's bill; --help lists the options for numbers of operations."""
+    from signalbox_tools.costs import __main__ as costs
+
+    return costs.main(arguments)
+
+
+@cli.command()
+def catalogue() -> None:
+    """Print the whole catalogue with its origins in the code; write its lock."""
+    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox.catalogue.writing import lock, lock_of, written
+
+    with _refusals(CatalogueError):
+        file = Project.find().catalogue
+        click.echo(written(load(file), places=True), nl=False)
+        changed = lock(file)
+    click.echo(f"# {lock_of(file).name} {'has changed: commit it' if changed else 'is up to date'}")
+
+
+@cli.command()
+@click.option("--upgrade", is_flag=True, help="Choose the newest versions.")
+def lock(upgrade: bool) -> int:
+    """Lock each function's own requirements.in, with hashes."""
+    from signalbox_tools.setup import own_requirements
+
+    with _refusals():
+        return own_requirements.lock(Project.find(), upgrade=upgrade)
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the zips (default: dist in the project).")
+@click.option("--catalogue", type=click.Path(path_type=Path, exists=True), help="Another catalogue file.")
+@_as_json("Print JSON: a list of {name, files, size_bytes, sha256}.")
+def package(names: tuple[str, ...], out: Path | None, catalogue: Path | None, as_json: bool) -> None:
+    """Build the zips of the functions NAMES (default: all)."""
+    from signalbox.catalogue.reading import CatalogueError, load
+    from signalbox_tools.packaging import zip_building
+
+    with _refusals(CatalogueError):
+        content = load(catalogue)
+        if unknown := sorted(set(names) - set(content.functions)):
+            raise click.BadParameter(f"not in the catalogue: {', '.join(unknown)}", param_hint="NAMES")
+        zips = zip_building.build(content, names, out or content.root / "dist")
+    click.echo(zip_building.to_json(zips) if as_json else zip_building.table(zips), nl=as_json)
+
+
+# --- on this machine ---
+
+
+@cli.command()
+@click.option("--port", envvar="PORT", type=click.IntRange(1, 65_535), default=8080, show_default=True)
+@click.option("--data", envvar="DATA", type=click.Path(path_type=Path), help="Folder that keeps documents and queues.")
+@click.option("--log", envvar="LOG", default="", help="json: JSON lines; full: whole tracebacks.")
+@click.option("--chaos", envvar="CHAOS", default="", help="Faults of queues and events: twice=0.1,late=0.1")
+def dev(port: int, data: Path | None, log: str, chaos: str) -> None:
+    """Serve all functions on this machine until Ctrl-C."""
+    from signalbox.adapters.settings import EMBEDDED
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.local import injected_faults as faults
+    from signalbox_tools.local import serving
+    from signalbox_tools.local.stack import StackError
+
+    if (store := os.environ.get("SIGNALBOX_STORE", "")) not in ("", EMBEDDED):
+        raise click.UsageError(
+            f"SIGNALBOX_STORE is {store!r}: set it to {EMBEDDED}, or unset it to use the Firestore emulator"
+        )
+    try:
+        faults.parse(chaos)
+    except ValueError as error:
+        raise click.UsageError(f"CHAOS is {chaos!r}: {error}. Write CHAOS=twice=0.1,late=0.1") from error
+    with _refusals(StackError, CatalogueError):
+        serving.serve(port, data, log, chaos)
+
+
+@cli.command()
+@of_a_deployment(required=False)
+@_as_json("Print JSON.")
+def status(project: str, environment: str, region: str, as_json: bool) -> None:
+    """Show what runs and waits, and recent errors."""
+    from rich.console import Console
+
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+    from signalbox_tools.status import show_status
+    from signalbox_tools.status.cloud_status import CloudSource
+    from signalbox_tools.status.local_status import LocalSource
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        in_cloud = CloudSource(reachable(project, environment, region)) if project else None
+        source = in_cloud or LocalSource(RunningStack.of(Project.find().state))
+        if as_json:
+            click.echo(show_status.status_json(source))
+        else:
+            show_status.show_status(source, Console(highlight=False, markup=False, emoji=False))
+
+
+@cli.command()
+@of_a_deployment(required=False)
+@click.option("--lines", "-n", default=100, show_default=True, help="How many log lines.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines (local only).")
+@_as_json("Print log lines as they were written, as JSON.")
+def logs(project: str, environment: str, region: str, lines: int, follow: bool, as_json: bool) -> None:
+    """Show the last log lines."""
+    from rich.console import Console
+
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+    from signalbox_tools.local.logs.rendered_lines import Terminal
+    from signalbox_tools.status import show_status
+    from signalbox_tools.status.cloud_status import CloudSource
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        in_cloud = CloudSource(reachable(project, environment, region)) if project else None
+        source = in_cloud or RunningStack.of(Project.find().state)
+        terminal = Terminal(Console(highlight=False, markup=False, emoji=False), machine=as_json)
+        show_status.show_logs(source, terminal, lines, follow=follow)
+
+
+@cli.command()
+@click.argument("run", metavar="FLOW/ID")
+@of_a_deployment(required=False)
+def flow(run: str, project: str, environment: str, region: str) -> None:
+    """Draw the run FLOW/ID: its log and its pending commands."""
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy.deployment_client import SmokeTestFailed
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack
+    from signalbox_tools.status import show_flow as flows
+    from signalbox_tools.status.base_url import Absent
+
+    with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
+        for line in flows.drawing(run, target_of(project, environment, region) if project else None):
+            click.echo(visible(line))
+
+
+@cli.group(invoke_without_command=True)
+@of_a_deployment(required=False)
+@click.option("--replay", is_flag=True, help="Deliver the events again (in the cloud only).")
+@click.pass_context
+def failures(context: click.Context, project: str, environment: str, region: str, replay: bool) -> None:
+    """List what was given up: tasks, calls, and events of a deployment; or retry tasks and calls."""
+    if context.invoked_subcommand:
+        if project or replay:
+            raise click.UsageError(f"Write the options behind `{context.invoked_subcommand}`.")
+        return
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy.deployment_client import SmokeTestFailed
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack
+    from signalbox_tools.status import dead_events
+    from signalbox_tools.status import failures as listing
+    from signalbox_tools.status.base_url import Absent, getter
+
+    if replay and not project:
+        raise click.UsageError("The local stack delivers an event until it is handled. Name a project: --project ID")
+    with _refusals(Absent, NoStack, CommandFailed, SmokeTestFailed, CatalogueError):
+        place = reachable(project, environment, region) if project else None
+        events = dead_events.DeadEvents(place) if place else None
+        if replay and events:
+            found = events.replay()
+        else:
+            found = listing.lines_of(getter(place, "The deployment has no function `failures`."), events)
+        for line in found:
+            click.echo(visible(line))
+
+
+@cli.command()
+@of_a_deployment(required=False)
+@click.option("--port", envvar="PORT", type=int, default=0, help="Port of the pages (default: a free one).")
+@click.option("--act", is_flag=True, help="The pages can cancel, resume, retry and so on, as your account.")
+def console(project: str, environment: str, region: str, port: int, act: bool) -> None:
+    """Serve pages that show a deployment; read-only without `--act`.
+
+    Without a project: print the address of those that `signalbox dev` serves.
+    """
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.console import serving
+    from signalbox_tools.deploy.programs import CommandFailed
+    from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+
+    with _refusals(NoStack, CommandFailed, CatalogueError):
+        if project:
+            serving.serve(target_of(project, environment, region), port, acts=act)
+        else:
+            click.echo(f"{RunningStack.of(Project.find().state).base_url}console")
+
+
+def _still(name: str, text: str) -> None:
+    @cli.command(name, help=text)
+    @of_a_deployment(required=False)
+    @click.option("--schedule", "schedules", multiple=True, help="Only this schedule.")
+    @click.option("--queue", "queues", multiple=True, help="Only this queue of the catalogue.")
+    def still(project: str, environment: str, region: str, queues: tuple[str, ...], schedules: tuple[str, ...]) -> None:
+        from google.api_core.exceptions import GoogleAPICallError
+
+        from signalbox.catalogue.reading import CatalogueError, load
+        from signalbox_tools.deploy.programs import CommandFailed, run
+        from signalbox_tools.deploy.queue_pauses import Stillness
+        from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+
+        with _refusals(NoStack, CommandFailed, CatalogueError, GoogleAPICallError):
+            place = reachable(project, environment, region) if project else None
+            catalogue = place.catalogue if place else load()
+            is_chosen = bool(queues or schedules)
+            chosen = (
+                _among("queue", catalogue.queues, queues) if is_chosen else tuple(catalogue.queues),
+                _among("schedule", catalogue.schedules, schedules) if is_chosen else tuple(catalogue.schedules),
+            )
+            if place:
+                getattr(Stillness(place, *chosen, click.echo, run), name)()
+            else:
+                from signalbox_tools.local import queue_pauses
+
+                getattr(queue_pauses, name)(RunningStack.of(Project.find().state), *chosen)
+                counts = f"{len(chosen[1])} schedules and {len(chosen[0])} queues"
+                click.echo(f"{name.capitalize()}d {counts} of the local stack.")
+
+
+def _among(kind: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of the catalogue as they were given. An unknown one ends the command."""
+    for each in names:
+        if each not in known:
+            raise click.BadParameter(f"the catalogue has no {kind} {each!r}. It has {', '.join(sorted(known))}.")
+    return names
+
+
+_still("pause", "Pause all queues and schedules, or those that are named.")
+_still("resume", "Resume all queues and schedules, or those that are named.")
+
+
+# --- in the cloud ---
+
+
+GOALS = {
+    "bootstrap": "Prepare a Google Cloud project once, for Terraform and Cloud Build.",
+    "plan": "Show what a deployment would change, and save the plan.",
+    "smoke": "Smoke-test a deployment through its own URLs.",
+    "adopt": "Adopt what a killed deployment left, and create the rest.",
+    "unlock": "Release the lock that a killed command left.",
+    "rollback": "Send traffic back to the revisions before the last deployment.",
+    "restore": "Restore the newest backup into a database of its own.",
+}
+
+
+def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool = False) -> int:
+    from signalbox.catalogue.reading import CatalogueError
+    from signalbox_tools.deploy import deploy_commands
+    from signalbox_tools.deploy.confirmation import Aborted
+    from signalbox_tools.deploy.programs import CommandFailed
+
+    with _refusals(Aborted, CommandFailed, CatalogueError):
+        return 0 if deploy_commands.reach(goal, target_of(*place), planned, answer) else 1
+
+
+def _agreed(yes: bool) -> str:
+    return "yes" if yes or os.environ.get("YES") == "1" or os.environ.get("CI") else ""
+
+
+def _goal(name: str, text: str) -> None:
+    @cli.command(name, help=text)
+    @of_a_deployment(required=True)
+    @click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
+    def goal(project: str, environment: str, region: str, yes: bool) -> int:
+        return _reach(name, (project, environment, region), _agreed(yes))
+
+
+for each, summary in GOALS.items():
+    _goal(each, summary)
+
+
+@cli.command()
+@of_a_deployment(required=True)
+@click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
+@click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
+def deploy(project: str, environment: str, region: str, yes: bool, planned: bool) -> int:
+    """Prepare, package, plan, confirm, apply, smoke-test."""
+    return _reach("deploy", (project, environment, region), _agreed(yes), planned=planned)
+
+
+@cli.command()
+@of_a_deployment(required=True)
+@click.option("--confirm", envvar="CONFIRM", default="", help='Its name, in advance: dev, or "prod PROJECT".')
+def destroy(project: str, environment: str, region: str, confirm: str) -> int:
+    """Destroy a deployment after its name is typed."""
+    return _reach("destroy", (project, environment, region), confirm)
+
+
+for group in (*function_commands.GROUPS, flow_commands.flows):
+    cli.add_command(group)
+for command in (function_commands.list_failures, function_commands.retry_failures):
+    failures.add_command(command)

@@ -1,0 +1,100 @@
+"""Print what operations cost in a month (``make cost PUTS=10000000 COPIES=10 STEPS=1000000``).
+
+The exit status is 2 for an invalid number.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+
+from signalbox.catalogue.project import KIT
+from signalbox_tools.costs.bill import (
+    Line,
+    Usage,
+    WrongUsage,
+    dollars,
+    load_prices,
+    load_rows,
+    money_range,
+    month_of,
+    total,
+)
+
+HELP = {
+    "puts": "puts of documents",
+    "copies": "documents that embed each put document (at most 100)",
+    "pairs": "waits on semaphores that are granted, with their task and signal",
+    "units": "units of batches",
+    "calls": "calls of objects",
+    "steps": "steps of flows",
+    "stored_gib": "GiB in the database, with its indexes",
+    "writers": "anyone, or kit: only the kit writes documents",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m signalbox_tools.costs", description=__doc__)
+    for field in fields(Usage):
+        option = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
+    parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
+    parser.add_argument("--free-tier", action="store_true", help="take off what is free, as for a project of its own")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = vars(parser.parse_args(arguments))
+    choices = {name: given.pop(name) for name in ("multi_region", "free_tier")}
+    as_json = given.pop("json")
+    try:
+        lines = month_of(Usage(**given), load_prices(), load_rows(KIT.root / "docs" / "costs.yaml"), **choices)
+    except WrongUsage as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(json.dumps(_json(lines), indent=1) + "\n" if as_json else table(lines))
+    return 0
+
+
+def table(lines: list[Line]) -> str:
+    """Return a bill as text: a row for each of its lines, and the sum."""
+    rows = [HEAD, *map(_row, lines)]
+    low, high = total(lines)
+    rows.append(("total", *[""] * (len(HEAD) - 2), money_range(low, high)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*text, "", NOTE, *([EXAMPLE] if len(lines) == 1 else [])]) + "\n"
+
+
+HEAD = (
+    *("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events"),
+    *("other", "total"),
+)
+EXAMPLE = "No operations were given. Name some: make cost PUTS=1000000 COPIES=10 STEPS=1000000 STORED_GIB=5"
+NOTE = (
+    "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); FREE=1 takes off what is free.\n"
+    "Other: schedules, and the metrics of alerts, which are free until September 2027.\n"
+    "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
+    "own code is not included."
+)
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    money = (line.firestore, line.tasks, line.run)
+    computing, logs = money_range(*line.computing), dollars(line.logs_and_events)
+    counts = (f"{line.count:,}", f"{line.requests:,.0f}")
+    return (
+        line.name,
+        *counts,
+        *map(dollars, money),
+        computing,
+        logs,
+        *(money_range(*each) for each in (line.other, line.total)),
+    )
+
+
+def _json(lines: list[Line]) -> dict[str, object]:
+    return {"lines": [{**asdict(line), "total": line.total} for line in lines], "total": total(lines)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
+
+    deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
+                                                                               └ again and again, see apply_attempts.py
+
+After an apply, gcloud sets what Terraform cannot: the dead letters of triggers (dead_letter_subscriptions.py).
+
+Nothing is changed before it is confirmed: first what a fresh project lacks (APIs, the bootstrap), one question each,
+then the plan.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from signalbox.catalogue.writing import lock, lock_of
+from signalbox_tools.deploy import (
+    alert_address,
+    dead_letter_subscriptions,
+    declared_limits,
+    lost_tasks,
+    project_facts,
+    resource_adoption,
+    smoke,
+    state_bucket,
+    state_lock,
+    terraform,
+    working_copy,
+)
+from signalbox_tools.deploy.apply_attempts import Attempts, applied, planned
+from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.plan_summary import Plan
+from signalbox_tools.deploy.programs import CommandFailed, Run, run
+from signalbox_tools.deploy.project_readiness import Preparation
+from signalbox_tools.deploy.smoke import Site
+from signalbox_tools.deploy.waiting_clock import REAL, Clock
+from signalbox_tools.packaging.zip_building import build
+
+WORKS = """Everything works. A first call:
+  curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
+"""
+FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
+COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
+REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
+that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
+next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
+it stays as it is, with its indexes, times to live, backup schedules and backups: `make adopt` takes them up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The steps of one command, with functions that run programs, print and ask.
+
+    `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
+    """
+
+    target: Target
+    say: Callable[[str], None]
+    agree: Agree
+    run: Run = run
+    clock: Clock = REAL
+    base_url: str = ""
+
+    def plan(self) -> Plan:
+        """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
+        return self._planned(self._checked())
+
+    def deploy(self, saved: bool = False) -> bool:
+        """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
+        engine = self._terraform(self._preparation().prepared().account)
+        if saved:
+            plan = self._saved(engine)
+            self._refuse_lost_tasks(plan)
+            self._apply(engine, plan)
+        else:
+            alert_address.offer(self.target, self.say, self.agree)
+            plan = self._planned(engine)
+            if not plan.empty:
+                agreed(self.agree, "Apply it?")
+                self._apply(engine, plan)
+        kept = self._keep_dead_letters(engine)
+        return declared_limits.ensured(self._site(engine), self.say) and self._tested(engine) and kept
+
+    def smoke(self) -> bool:
+        """Smoke-test the deployment through its own URLs; return whether every step passed."""
+        return self._tested(self._checked())
+
+    def destroy(self) -> None:
+        """Destroy the environment after its name is typed; for prod also the project's name."""
+        words = confirmation(self.target)
+        if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
+            raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
+        engine = self._checked()
+        self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
+        plan = planned(engine, self._attempts(), "-destroy")
+        self.say(str(plan))
+        self._apply(engine, plan, "-destroy")
+        for queue in self.target.catalogue.queues:
+            self._emptied(self.target.service(queue))
+        self.say(REMAINS)
+
+    def _emptied(self, queue: str) -> None:
+        """Delete the tasks of a queue that stays."""
+        where = (f"--location={self.target.region}", f"--project={self.target.project}", "--quiet")
+        outcome = self.run(("gcloud", "tasks", "queues", "purge", queue, *where), folder=self.target.root)
+        if not outcome.ok:
+            self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
+
+    def adopt(self) -> bool:
+        """Import the resources that a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        engine = self._checked()
+        self._packaged()
+        plan = planned(engine, self._attempts())
+        ids = resource_adoption.importable(plan, self.target.project, self.target.region)
+        ids |= resource_adoption.indexes(plan, project_facts.indexes(self.target, self.run))
+        ids |= resource_adoption.backup_schedules(plan, project_facts.backup_schedules(self.target, self.run))
+        plan = resource_adoption.adopted(engine.folder, ids, engine.plan, CommandFailed)
+        self.say(str(plan))
+        if not plan.empty:
+            agreed(self.agree, "Apply it?")
+            self._apply(engine, plan)
+        return self._keep_dead_letters(engine)
+
+    def bootstrap(self) -> None:
+        """Bootstrap a project: the bucket for the state and the deploying account."""
+        self._preparation().bootstrap()
+
+    def unlock(self) -> None:
+        """Release the locks that killed commands left on the states of the environment and of the bootstrap."""
+        account = self._preparation().ready().account
+        bootstrap = terraform.of_project(self.target, account, self.run)
+        state_bucket.connect(bootstrap, self.target, self.run)
+        for name, engine in ((self.target.environment, self._terraform(account)), ("the bootstrap", bootstrap)):
+            state_lock.release(engine, name, self.say, self.agree)
+
+    def _checked(self) -> terraform.Terraform:
+        return self._terraform(self._preparation().ready().account)
+
+    def _planned(self, engine: terraform.Terraform) -> Plan:
+        self._packaged()
+        plan = self._with_queues(engine, planned(engine, self._attempts()))
+        self.say(str(plan))
+        self._refuse_lost_tasks(plan)
+        return plan
+
+    def _refuse_lost_tasks(self, plan: Plan) -> None:
+        for warning in lost_tasks.refuse_lost_tasks(self.target, plan, self.run):
+            self.say(warning)
+
+    def _with_queues(self, engine: terraform.Terraform, plan: Plan) -> Plan:
+        """Plan to take the queues that an earlier destroy kept, where the plan would create them."""
+        ids = resource_adoption.importable(plan, self.target.project, self.target.region)
+        if not any(resource_adoption.QUEUE in address for address in ids):
+            return plan
+        kept = resource_adoption.queues(ids, project_facts.queues(self.target, self.run))
+        return resource_adoption.adopted(engine.folder, kept, engine.plan, CommandFailed) if kept else plan
+
+    def _packaged(self) -> None:
+        project = self.target.folder
+        zips = build(self.target.catalogue, (), project.dist)
+        if lock(project.catalogue):
+            name = lock_of(project.catalogue).name
+            self.say(f"{name} has changed: commit it, so that a changed right shows in a diff.")
+        working_copy.renew(project)
+        self.say(f"Packaged {len(zips)} functions.")
+
+    def _saved(self, engine: terraform.Terraform) -> Plan:
+        if not engine.plan_file.exists():
+            raise Aborted("There is no saved plan to apply. Run make plan first.")
+        return engine.saved()
+
+    def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
+        applied(engine, plan, self._attempts(), *options)
+
+    def _keep_dead_letters(self, engine: terraform.Terraform) -> bool:
+        place = dead_letter_subscriptions.place_of(engine.output("dead_letters"))
+        return dead_letter_subscriptions.ensure(self.target, place, self.run, self.say)
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.target, self.say, self.clock)
+
+    def _site(self, engine: terraform.Terraform) -> Site:
+        base_url = self.base_url or engine.output("base_url")
+        if not base_url:
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+        return Site(self.target, base_url, self._account(), self.run, self.clock)
+
+    def _tested(self, engine: terraform.Terraform) -> bool:
+        site = self._site(engine)
+        self.say(f"Smoke test of {site.base_url}")
+        works = smoke.passes(site, self.say)
+        self.say(WORKS.format(base_url=site.base_url) if works else FAILED)
+        return works
+
+    def _preparation(self) -> Preparation:
+        return Preparation(self.target, self.say, self.agree, self.run, self.clock)
+
+    def _account(self) -> str:
+        return project_facts.account(self.target, self.run)
+
+    def _terraform(self, account: str) -> terraform.Terraform:
+        engine = terraform.of(self.target, account, self.run)
+        resource_adoption.clear(engine.folder)
+        if engine.init(f"bucket={self.target.state_bucket}", f"prefix={self.target.environment}"):
+            file = working_copy.keep_lock_file(self.target.folder).relative_to(self.target.root)
+            self.say(COMMIT.format(file=file))
+        return engine
+
+
+def confirmation(target: Target) -> str:
+    """Return the words to type before an environment is destroyed."""
+    guarded = target.environment == "prod" or target.setting("environment", "") == "prod"
+    return f"{target.environment} {target.project}" if guarded else target.environment

@@ -1,0 +1,218 @@
+"""List what is missing before anything is changed: all at once, each with the command that fixes it.
+
+Pure: `lacks` compares facts with what a deployment needs. What cannot be read is not reported: an account
+that may deploy need not be allowed to see the billing.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.project_facts import Facts
+
+TERRAFORM_MIN = (1, 9)  # infra/versions.tf: its validations look at more than one variable
+ACCOUNT_ID_MAX = 30  # Google's bound on a service account's id, which holds prefix and function name
+PROJECT_ID = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+PREFIX = re.compile(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
+NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
+"""Terraform enables the other APIs itself, through these two."""
+APIS_AT_ONCE = 20  # a limit of the call; Terraform enables what is left
+ENABLE, BOOTSTRAP = "enable", "bootstrap"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something missing or wrong, and what to do about it. `offer`: `make deploy` can do it, as ENABLE or BOOTSTRAP."""
+
+    what: str
+    remedy: str
+    offer: str = ""
+
+    def __str__(self) -> str:
+        return f"  - {self.what}\n      {self.remedy}"
+
+
+def missing(target: Target, facts: Facts) -> list[Missing]:
+    """List what a deployment lacks; empty means ready."""
+    ready = [*missing_access(target, facts), *_bootstrap(target, facts)]
+    return [*ready, *_place(target, facts), *_names(target, facts), *_clashes(target, facts), *_database(target, facts)]
+
+
+def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:
+    """List what even preparing a project lacks: programs, an account, a project that may cost something."""
+    yield from _programs(facts)
+    if facts.gcloud and facts.account:
+        yield from _project(target, facts)
+
+
+def _programs(facts: Facts) -> Iterator[Missing]:
+    if not facts.terraform:
+        yield Missing("Terraform is not on the PATH.", "Install it: https://developer.hashicorp.com/terraform/install")
+    elif _version(facts.terraform) < TERRAFORM_MIN:
+        yield Missing(
+            f"Terraform {facts.terraform} is too old: {'.'.join(map(str, TERRAFORM_MIN))} or newer is needed.",
+            "Install a newer one: https://developer.hashicorp.com/terraform/install (in Cloud Shell: unpack it into "
+            '~/bin, which stays, and export PATH="$HOME/bin:$PATH")',
+        )
+    if not facts.gcloud:
+        yield Missing("gcloud is not on the PATH.", "Install it: https://cloud.google.com/sdk/docs/install")
+        return
+    if not facts.account:
+        yield Missing("gcloud has no active account.", "gcloud auth login")
+
+
+def _project(target: Target, facts: Facts) -> Iterator[Missing]:
+    if not PROJECT_ID.fullmatch(target.project):
+        yield Missing(f"{target.project!r} is not a project's id.", "gcloud projects list")
+    elif facts.project_state != "ACTIVE":
+        yield Missing(
+            f"{facts.account} finds no active project {target.project}.",
+            f"gcloud projects create {target.project}, or choose one of: gcloud projects list",
+        )
+    else:
+        yield from _enabled(target, facts)
+
+
+def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
+    if facts.billing is False:
+        yield Missing(
+            f"Billing is off for {target.project}.",
+            f"gcloud billing projects link {target.project} --billing-account=ACCOUNT (gcloud billing accounts list)",
+        )
+    if facts.apis is None:
+        yield Missing(
+            f"{facts.account} may not see the APIs of {target.project}, and so not enable them.",
+            f"gcloud projects add-iam-policy-binding {target.project} --member={member(facts.account)} "
+            "--role=roles/serviceusage.serviceUsageAdmin",
+        )
+    elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
+        more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
+        yield Missing(f"APIs are off: {', '.join([*off, *more])}.", _enable(target, [*off, *more]), ENABLE)
+
+
+def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
+    """Find that the bootstrap was never run, or was cut between the bucket and the account."""
+    if not (facts.gcloud and facts.account and facts.project_state == "ACTIVE"):
+        return
+    if not facts.state_bucket:
+        what = f"There is no bucket {target.state_bucket} for Terraform's state, nor an account that deploys."
+        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
+    elif facts.deployer is False:
+        what = f"There is no account {target.deployer}: the bootstrap was not finished."
+        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
+
+
+def _place(target: Target, facts: Facts) -> Iterator[Missing]:
+    if target.settings is None:
+        folders = (target.folder.environments, target.folder.kit.infra / "environments")
+        known = sorted({path.stem for folder in folders for path in folder.glob("*.tfvars")})
+        missing = (target.folder.environments / f"{target.environment}.tfvars").relative_to(target.root)
+        yield Missing(f"There is no {missing}.", f"Choose ENV: {', '.join(known)}")
+    unknown = facts.regions is not None and target.region not in facts.regions
+    if unknown or not REGION.fullmatch(target.region):
+        yield Missing(
+            f"{target.region} is not a region of Cloud Functions.",
+            f"gcloud functions regions list --gen2 --project={target.project}",
+        )
+    elif facts.runtimes is not None and facts.runtime not in facts.runtimes:
+        yield Missing(
+            f"{target.region} does not offer the runtime {facts.runtime}.",
+            f"gcloud functions runtimes list --region={target.region} --project={target.project}; it is chosen in "
+            "infra/modules/function/main.tf",
+        )
+
+
+def _names(target: Target, facts: Facts) -> Iterator[Missing]:
+    if facts.catalogue_error:
+        yield Missing(facts.catalogue_error, f"Correct {target.folder.catalogue.relative_to(target.root)}")
+    if not PREFIX.fullmatch(target.setting("prefix", "")):
+        yield Missing(
+            f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",
+            f"Change prefix in infra/environments/{target.environment}.tfvars",
+        )
+    accounts = [f"fn-{target.service(name)}" for name in facts.names]
+    long = [account for account in accounts if len(account) > ACCOUNT_ID_MAX]
+    if long:
+        yield Missing(
+            f"These service accounts' ids are longer than {ACCOUNT_ID_MAX} characters: {', '.join(long)}.",
+            f"Shorten prefix in infra/environments/{target.environment}.tfvars, or the function's name",
+        )
+
+
+def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
+    """Find other deployments' functions under these names: Terraform would fail half-way, or overwrite them."""
+    found = facts.functions or {}
+    ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
+    names = [target.service(name) for name in facts.names if target.service(name) in found]
+    if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
+        yield Missing(
+            f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
+            f"Choose another prefix in infra/environments/{target.environment}.tfvars",
+        )
+
+
+ENTERPRISE = "ENTERPRISE"
+DATASTORE = "DATASTORE_MODE"
+
+
+def _database(target: Target, facts: Facts) -> Iterator[Missing]:
+    location = (facts.databases or {}).get(target.database)
+    creates = target.setting("create_database", "true") == "true"
+    if location and location != target.database_location:
+        yield Missing(
+            f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
+            "get lost.",
+            f'Set database_location = "{location}" in infra/environments/{target.environment}.tfvars',
+        )
+    if facts.editions.get(target.database) == ENTERPRISE:
+        yield Missing(
+            f"The database {target.database} is of Firestore's Enterprise edition, which indexes no field by itself: "
+            "every query of the kit would read a whole collection.",
+            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, of '
+            "the Standard edition",
+        )
+    if facts.modes.get(target.database) == DATASTORE:
+        yield Missing(
+            f"The database {target.database} is in Datastore mode, which has neither documents nor their events.",
+            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, in '
+            "Native mode. Other databases of the project stay as they are",
+        )
+    key, wanted = facts.keys.get(target.database, ""), target.setting("cmek_key", "")
+    if location and creates and key != wanted:
+        remedy = f'Set cmek_key = "{key}"' if key else "Remove cmek_key"
+        yield Missing(
+            f"The database {target.database} is encrypted with {key or 'a key of Google'}, not with "
+            f"{wanted or 'a key of Google'}. Terraform would replace the database, with all its data.",
+            f"{remedy} in infra/environments/{target.environment}.tfvars. Another key takes another database, into "
+            "which a backup can be restored: gcloud firestore databases restore",
+        )
+    if not creates and facts.databases is not None and location is None:
+        yield Missing(
+            f"create_database is false, and there is no database {target.database}.",
+            f"Remove create_database from infra/environments/{target.environment}.tfvars",
+        )
+
+
+def member(account: str) -> str:
+    """Name an account as IAM does."""
+    return f"{'serviceAccount' if is_service_account(account) else 'user'}:{account}"
+
+
+def is_service_account(account: str) -> bool:
+    """Return whether an account is a service account."""
+    return account.endswith(".gserviceaccount.com")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
+def _enable(target: Target, apis: list[str]) -> str:
+    """Return the command. All at once, and before the bootstrap: the sooner an API is on, the less refuses later."""
+    return f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
+
+
+def _make(goal: str, target: Target) -> str:
+    return f"make {goal} PROJECT={target.project} REGION={target.region}"

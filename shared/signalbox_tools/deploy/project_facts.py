@@ -1,0 +1,204 @@
+"""Read the state of a project and this machine, without changing anything.
+
+The commands of a round run in parallel: gcloud takes about a second for each. The second round needs APIs that are
+enabled already; on a fresh project they are not, and nothing of Signalbox can exist there.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from signalbox.catalogue.reading import CatalogueError
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import NOT_FOUND, CommandFailed, Outcome, Run
+
+FUNCTIONS_API = "cloudfunctions.googleapis.com"
+FIRESTORE_API = "firestore.googleapis.com"
+RUNTIME = re.compile(r'^\s*runtime\s*=\s*[^"\n]*"(\w+)"', re.MULTILINE)
+ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
+OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
+API = re.compile(r'"([a-z]+\.googleapis\.com)"')
+ABSENT = "NOT_FOUND"
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The state of a project. None: it could not be read, or reading is not permitted. Empty text: it does not exist.
+
+    `functions` are the labels of the region's functions by name. Of the databases, by name, `databases` has the
+    locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `modes` the modes
+    (FIRESTORE_NATIVE or DATASTORE_MODE), `keys` the users' own keys.
+    """
+
+    terraform: str = ""
+    gcloud: bool = False
+    account: str = ""
+    project_state: str = ""
+    billing: bool | None = None
+    apis: frozenset[str] | None = None
+    state_bucket: bool = False
+    deployer: bool | None = None
+    regions: frozenset[str] | None = None
+    runtimes: frozenset[str] | None = None
+    functions: Mapping[str, Mapping[str, str]] | None = None
+    databases: Mapping[str, str] | None = None
+    editions: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = ""
+    catalogue_error: str = ""
+    names: Sequence[str] = field(default=())
+    needed_apis: frozenset[str] = frozenset()
+
+
+def gather(target: Target, run: Run) -> Facts:
+    """Run all commands. The value of a failed one is empty or None."""
+    first = _ask(_first_round(target), target.root, run)
+    apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
+    later = _ask(_second_round(target, apis or frozenset()), target.root, run)
+    names, catalogue_error = _catalogue(target)
+    return Facts(
+        terraform=_json(first["terraform"], {}).get("terraform_version", ""),
+        gcloud=first["gcloud"].ok,
+        account=first["account"].text.strip() if first["account"].ok else "",
+        project_state=_json(first["project"], {}).get("lifecycleState", ""),
+        billing=_json(first["billing"], {}).get("billingEnabled"),
+        apis=apis,
+        state_bucket=first["bucket"].ok,
+        deployer=_exists(first["deployer"]),
+        regions=_names(later.get("regions")),
+        runtimes=_names(later.get("runtimes")),
+        functions=_labels(later.get("functions")),
+        databases=_by_name(later.get("databases"), "locationId"),
+        editions=_by_name(later.get("databases"), "databaseEdition") or {},
+        modes=_by_name(later.get("databases"), "type") or {},
+        keys=_keys(later.get("databases")),
+        runtime=_runtime(target),
+        catalogue_error=catalogue_error,
+        names=names,
+        needed_apis=_needed_apis(target),
+    )
+
+
+def account(target: Target, run: Run) -> str:
+    """Return gcloud's active account, or an empty text."""
+    outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
+    return outcome.text.strip() if outcome.ok else ""
+
+
+def signed_in(target: Target, run: Run) -> str:
+    """Return gcloud's active account. Raises `CommandFailed` with what to do if there is none."""
+    outcome = _ask({"account": ACCOUNT}, target.root, run)["account"]
+    if outcome.status == NOT_FOUND:
+        raise CommandFailed("gcloud is not on the PATH. Install it: https://cloud.google.com/sdk/docs/install")
+    if not outcome.ok:
+        raise CommandFailed(outcome.error.strip())
+    if not (active := outcome.text.strip()):
+        raise CommandFailed("gcloud has no active account. Run `gcloud auth login`, then this command again.")
+    return active
+
+
+def queues(target: Target, run: Run) -> frozenset[str]:
+    """Return the names of the region's queues; an empty list if they cannot be read."""
+    question = f"gcloud tasks queues list --location={target.region} --project={target.project}"
+    listed = _ask({"queues": f"{question} --format=value(name.basename())"}, target.root, run)["queues"]
+    return _names(listed) or frozenset()
+
+
+def indexes(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
+    """Return the composite indexes of the database; an empty list if they cannot be read."""
+    question = f"gcloud firestore indexes composite list --database={target.database} --project={target.project}"
+    found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
+    return found
+
+
+def backup_schedules(target: Target, run: Run) -> Sequence[Mapping[str, Any]]:
+    """Return the backup schedules of the database; an empty list if they cannot be read."""
+    question = f"gcloud firestore backups schedules list --database={target.database} --project={target.project}"
+    found: Sequence[Mapping[str, Any]] = _json(_ask({"": f"{question} --format=json"}, target.root, run)[""], ())
+    return found
+
+
+def _first_round(target: Target) -> dict[str, str]:
+    return {
+        "terraform": "terraform version -json",
+        "gcloud": "gcloud --version",
+        "account": ACCOUNT,
+        "project": f"gcloud projects describe {target.project} --format=json",
+        "billing": f"gcloud billing projects describe {target.project} --format=json",
+        "services": f"gcloud services list --enabled --project={target.project} --format=value(config.name)",
+        "bucket": f"gcloud storage buckets describe gs://{target.state_bucket} --format=value(name)",
+        "deployer": f"gcloud iam service-accounts describe {target.deployer} --project={target.project}",
+    }
+
+
+def _second_round(target: Target, apis: frozenset[str]) -> dict[str, str]:
+    where = f"--project={target.project}"
+    functions = {
+        "regions": f"gcloud functions regions list --gen2 {where} --format=value(name.basename())",
+        "runtimes": f"gcloud functions runtimes list --region={target.region} {where} --format=value(name)",
+        "functions": f"gcloud functions list --v2 --regions={target.region} {where} --format=json",
+    }
+    databases = {"databases": f"gcloud firestore databases list {where} --format=json"}
+    return (functions if FUNCTIONS_API in apis else {}) | (databases if FIRESTORE_API in apis else {})
+
+
+def _ask(questions: Mapping[str, str], folder: Path, run: Run) -> dict[str, Outcome]:
+    quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CHECKPOINT_DISABLE": "1"}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = pool.map(lambda text: run(text.split(), folder=folder, environment=quiet), questions.values())
+        return dict(zip(questions, answers, strict=True))
+
+
+def _json(outcome: Outcome | None, otherwise: Any) -> Any:
+    return json.loads(outcome.text) if outcome is not None and outcome.ok and outcome.text.strip() else otherwise
+
+
+def _exists(outcome: Outcome) -> bool | None:
+    return True if outcome.ok else False if ABSENT in outcome.error else None
+
+
+def _names(outcome: Outcome | None) -> frozenset[str] | None:
+    return frozenset(outcome.text.split()) if outcome is not None and outcome.ok else None
+
+
+def _labels(outcome: Outcome | None) -> Mapping[str, Mapping[str, str]] | None:
+    found = _json(outcome, None)
+    return None if found is None else {_last(each["name"]): each.get("labels", {}) for each in found}
+
+
+def _by_name(outcome: Outcome | None, field_name: str) -> Mapping[str, str] | None:
+    found = _json(outcome, None)
+    return None if found is None else {_last(each["name"]): each.get(field_name, "") for each in found}
+
+
+def _keys(outcome: Outcome | None) -> Mapping[str, str]:
+    found = _json(outcome, [])
+    return {_last(each["name"]): each["cmekConfig"]["kmsKeyName"] for each in found if each.get("cmekConfig")}
+
+
+def _last(resource_name: str) -> str:
+    return resource_name.rpartition("/")[2]
+
+
+def _runtime(target: Target) -> str:
+    found = RUNTIME.search((target.folder.kit.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
+    return found[1] if found else ""
+
+
+def _needed_apis(target: Target) -> frozenset[str]:
+    infra = target.folder.kit.infra
+    files = (infra / "apis.tf", infra / "bootstrap" / "main.tf")
+    return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
+
+
+def _catalogue(target: Target) -> tuple[Sequence[str], str]:
+    try:
+        return tuple(target.catalogue.functions), ""
+    except (CatalogueError, OSError) as error:
+        return (), str(error)

@@ -1,0 +1,63 @@
+"""Pause queues and schedules of a deployment, all or some, and resume them.
+
+Schedules are paused first, since they enqueue tasks, and resumed last. What already has the wanted state is left alone,
+so both commands can be repeated after an interruption.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import CommandFailed, Run
+
+PAUSED, RUNNING = "PAUSED", "RUNNING"
+SCHEDULES, QUEUES = ("scheduler", "jobs"), ("tasks", "queues")
+STATES = {"ENABLED": RUNNING}
+"""Cloud Scheduler's name of the state that Cloud Tasks calls RUNNING."""
+
+STILL = """Deliveries that have begun end by themselves, within their functions' timeout_seconds. Events of documents
+and calls of people still reach the functions; the tasks that they enqueue wait. `resume` lets everything continue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stillness:
+    """The steps of `make pause` and `make resume`, with the names of the queues and schedules in the catalogue."""
+
+    target: Target
+    queues: Sequence[str]
+    schedules: Sequence[str]
+    say: Callable[[str], None]
+    run: Run
+
+    def pause(self) -> None:
+        """Pause schedules, then queues. Raises `CommandFailed`."""
+        schedules = self._set(SCHEDULES, "pause", PAUSED)
+        queues = self._set(QUEUES, "pause", PAUSED)
+        self.say(f"Paused {schedules} schedules and {queues} queues.\n{STILL}")
+
+    def resume(self) -> None:
+        """Resume queues, then schedules. Raises `CommandFailed`."""
+        queues = self._set(QUEUES, "resume", RUNNING)
+        schedules = self._set(SCHEDULES, "resume", RUNNING)
+        self.say(f"Resumed {queues} queues and {schedules} schedules.")
+
+    def _set(self, kind: tuple[str, str], command: str, wanted: str) -> int:
+        """Bring the queues or schedules into a state; return the number of those that changed."""
+        own = {self.target.service(name) for name in (self.queues if kind == QUEUES else self.schedules)}
+        if not own:
+            return 0
+        listed: list[dict[str, Any]] = json.loads(self._gcloud(*kind, "list", "--format=json") or "[]")
+        states = {str(each["name"]).rpartition("/")[2]: str(each.get("state", "")) for each in listed}
+        names = sorted(name for name in own & states.keys() if STATES.get(states[name], states[name]) != wanted)
+        for name in names:
+            self._gcloud(*kind, command, name, "--quiet")
+        return len(names)
+
+    def _gcloud(self, *command: str) -> str:
+        where = (f"--location={self.target.region}", f"--project={self.target.project}")
+        outcome = self.run(("gcloud", *command, *where), folder=self.target.root)
+        if not outcome.ok:
+            raise CommandFailed(outcome.error.strip())
+        return outcome.text

@@ -1,0 +1,155 @@
+"""Roll back functions to the revisions before the last deployment, or restore the data from its last backup. Nothing is
+built.
+
+A rollback moves traffic only. The revisions of one deployment are those created within an hour before the newest one
+that serves; a function that the deployment did not change keeps its revision. A restore creates a new database from a
+backup; the one in use does not change, and serves until the environment's file names the new one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from signalbox_tools.deploy.confirmation import Aborted, Agree, agreed
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import CommandFailed, Run
+
+ONE_DEPLOYMENT = timedelta(hours=1)
+NEVER = datetime.max.replace(tzinfo=UTC)
+SERVICE_LABEL = "serving.knative.dev/service"
+ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
+one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
+RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
+shows has ended: minutes to hours. {old} is unchanged. To switch, set in infra/environments/{environment}.tfvars
+  database        = "{database}"
+  create_database = false
+and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
+database: keep the queues paused (make pause), and empty them before make resume. "Rollback and restore" in
+docs/operations.md has the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A function's traffic: from the revision that serves to the one before it."""
+
+    service: str
+    serving: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A function's revisions that were ever ready, oldest first, and the index of the one that serves, or -1."""
+
+    service: str
+    revisions: tuple[tuple[datetime, str], ...]
+    place: int
+
+    @property
+    def newest_at(self) -> datetime:
+        return self.revisions[-1][0]
+
+    @property
+    def serving_at(self) -> datetime:
+        return self.revisions[self.place][0]
+
+    @property
+    def back(self) -> Move:
+        return Move(self.service, self.revisions[self.place][1], self.revisions[self.place - 1][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The steps of `make rollback` and `make restore`. It has functions to run programs, to print and to ask."""
+
+    target: Target
+    say: Callable[[str], None]
+    agree: Agree
+    run: Run
+
+    def rollback(self) -> None:
+        """Send the traffic of every function that the last deployment changed to its previous revision."""
+        services = self._listed("run", "services", "list", f"--region={self.target.region}")
+        revisions = self._listed("run", "revisions", "list", f"--region={self.target.region}")
+        names = {self.target.service(name) for name in self.target.catalogue.functions}
+        found = moves(names, services, revisions)
+        if not found:
+            raise Aborted(f"Nothing to roll back: no function of {self.target.environment} has an earlier revision.")
+        for move in found:
+            self.say(f"  {move.service}: {move.serving} -> {move.before}")
+        agreed(self.agree, f"Send the traffic of these {len(found)} functions back?")
+        for move in found:
+            where = (f"--region={self.target.region}", "--quiet")
+            self._gcloud("run", "services", "update-traffic", move.service, f"--to-revisions={move.before}=100", *where)
+        self.say(ROLLED_BACK.format(region=self.target.region, project=self.target.project))
+
+    def restore(self) -> None:
+        """Restore the newest backup of the environment's database into a new one."""
+        backups = self._listed("firestore", "backups", "list", f"--location={self.target.database_location}")
+        backup = newest(backups, self.target.database)
+        if backup is None:
+            raise Aborted(f"There is no finished backup of {self.target.database}: only prod makes some, once a day.")
+        database = f"{self.target.database}-{_time(backup['snapshotTime']):%Y%m%d-%H%M}"
+        self.say(f"The newest backup of {self.target.database} is of {backup['snapshotTime']}.")
+        if any(each["name"].endswith(f"/{database}") for each in self._listed("firestore", "databases", "list")):
+            self.say(f"{database} is there: an earlier restore made it, and may still be filling it.")
+        else:
+            agreed(self.agree, f"Restore it into the new database {database}?")
+            source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
+            self._gcloud("firestore", "databases", "restore", source, into)
+        self.say(RESTORED.format(database=database, old=self.target.database, environment=self.target.environment))
+
+    def _listed(self, *command: str) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")
+        return listed
+
+    def _gcloud(self, *command: str) -> str:
+        outcome = self.run(("gcloud", *command, f"--project={self.target.project}"), folder=self.target.root)
+        if not outcome.ok:
+            raise CommandFailed(outcome.error.strip())
+        return outcome.text
+
+
+def moves(names: set[str], services: list[dict[str, Any]], revisions: list[dict[str, Any]]) -> list[Move]:
+    """Return the moves that undo the last deployment of these functions.
+
+    If only some of them still serve its revisions, a rollback was interrupted, and the moves are those of the rest.
+    """
+    histories = [_history(each, revisions) for each in services if each["metadata"]["name"] in names]
+    known = sorted((each for each in histories if each.place >= 0), key=lambda each: each.service)
+    newest_at = max((each.newest_at for each in known), default=NEVER)
+    rest = [each for each in known if each.place and each.serving_at == each.newest_at >= newest_at - ONE_DEPLOYMENT]
+    serving_at = max((each.serving_at for each in known), default=NEVER)
+    all_of_it = [each for each in known if each.place and each.serving_at >= serving_at - ONE_DEPLOYMENT]
+    return [each.back for each in rest or all_of_it]
+
+
+def newest(backups: list[dict[str, Any]], database: str) -> Mapping[str, Any] | None:
+    """Return the newest finished backup of a database."""
+    own = [each for each in backups if each["database"].endswith(f"/databases/{database}") and each["state"] == "READY"]
+    return max(own, key=lambda each: _time(each["snapshotTime"]), default=None)
+
+
+def _history(service: Mapping[str, Any], revisions: list[dict[str, Any]]) -> History:
+    name, serving = service["metadata"]["name"], _serving(service)
+    own = [each for each in revisions if each["metadata"].get("labels", {}).get(SERVICE_LABEL) == name]
+    ready = [each["metadata"] for each in own if _ready(each) or each["metadata"]["name"] == serving]
+    ordered = tuple(sorted((_time(each["creationTimestamp"]), each["name"]) for each in ready))
+    return History(name, ordered, next((at for at, (_, each) in enumerate(ordered) if each == serving), -1))
+
+
+def _serving(service: Mapping[str, Any]) -> str:
+    traffic: list[dict[str, Any]] = service.get("status", {}).get("traffic", [])
+    shares = {each.get("revisionName", ""): each.get("percent", 0) for each in traffic}
+    return max(shares, key=shares.__getitem__, default="")
+
+
+def _ready(revision: Mapping[str, Any]) -> bool:
+    conditions = revision.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,142 @@
+"""Run the local Cloud Tasks.
+
+    python -m signalbox_tools.local.cloud_tasks --port P --database FILE --queues JSON_OR_FILE
+
+Injected faults come from `--chaos` or, without it, from CHAOS. Prints `ready` when it serves. SIGTERM ends it at once:
+deliveries in progress are repeated after the next start.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from aiohttp import web
+
+from signalbox_tools.local.cloud_tasks.api_errors import RpcError
+from signalbox_tools.local.cloud_tasks.grpc_server import serve
+from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
+from signalbox_tools.local.cloud_tasks.http_endpoints import application
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Message
+from signalbox_tools.local.cloud_tasks.queue_configuration import read_queues
+from signalbox_tools.local.cloud_tasks.queue_registry import QueueRegistry
+from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
+from signalbox_tools.local.cloud_tasks.shared_by_queues import QueueContext
+from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.task_attempts import Executions
+from signalbox_tools.local.injected_faults import Chaos, parse
+
+HOUSEKEEPING_SECONDS = 60
+PRIVATE_KEY = "oidc private key"
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="cloud_tasks", description="A local, durable Cloud Tasks emulator.")
+    parser.add_argument("--port", type=int, required=True, help="gRPC port on 127.0.0.1")
+    parser.add_argument("--database", type=Path, required=True, help="SQLite file; created if missing")
+    parser.add_argument("--queues", type=_queues, default=[], help="JSON, or a file of it: name to settings")
+    parser.add_argument("--keys-port", type=int, help="HTTP port of /stats and of the public keys")
+    parser.add_argument("--chaos", type=_chaos, default=os.environ.get("CHAOS", ""), help="twice=0.1,late=0.1,…")
+    parser.add_argument(
+        "--tombstone-seconds", type=float, default=3600.0, help="how long a finished task's name stays reserved"
+    )
+    parser.add_argument(
+        "--executions",
+        type=Executions,
+        default=Executions.ANSWERED,
+        help="what TaskExecutionCount counts: answered, documented",
+    )
+    return parser.parse_args(argv)
+
+
+def _queues(text: str) -> list[Message]:
+    try:
+        return read_queues(text)
+    except (ValueError, TypeError, OSError, RpcError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _chaos(text: str) -> Chaos:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def identity_from(storage: TaskStorage) -> Identity:
+    """Return the stored identity; generate it at the first start."""
+    private_pem = storage.secret(PRIVATE_KEY)
+    if private_pem is None:
+        private_pem = new_private_key()
+        storage.keep_secret(PRIVATE_KEY, private_pem)
+    return Identity(private_pem)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as closing:
+        registry = await _open(options, closing)
+        print("ready", flush=True)
+        await _housekeeping(registry, stopping)
+
+
+async def _open(options: argparse.Namespace, closing: AsyncExitStack) -> QueueRegistry:
+    """Start everything; `closing` stops it in reverse order."""
+    storage = TaskStorage(options.database)
+    closing.push_async_callback(storage.close)
+    identity = identity_from(storage)
+    dispatcher = await closing.enter_async_context(Dispatcher(identity))
+    registry = QueueRegistry(
+        QueueContext(
+            storage=storage,
+            deliver=dispatcher.deliver,
+            tombstones=Tombstones(),
+            clock=time.time,
+            chaos=options.chaos,
+            executions=options.executions,
+            tombstone_seconds=options.tombstone_seconds,
+        )
+    )
+    registry.restore()
+    await registry.configure(options.queues)
+    closing.callback(registry.stop)
+    server = await serve(registry, options.port)
+    closing.push_async_callback(server.stop, None)
+    if options.keys_port:
+        await _serve_status(registry, identity, options.keys_port, closing)
+    registry.begin()
+    return registry
+
+
+async def _serve_status(registry: QueueRegistry, identity: Identity, port: int, closing: AsyncExitStack) -> None:
+    runner = web.AppRunner(application(registry, identity), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+
+
+async def _housekeeping(registry: QueueRegistry, stopping: asyncio.Event) -> None:
+    while not stopping.is_set():
+        registry.expire()
+        try:
+            await asyncio.wait_for(stopping.wait(), HOUSEKEEPING_SECONDS)
+        except TimeoutError:
+            continue
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    asyncio.run(run(arguments(sys.argv[1:])))
+
+
+if __name__ == "__main__":
+    main()

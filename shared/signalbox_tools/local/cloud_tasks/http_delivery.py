@@ -1,0 +1,100 @@
+"""Deliver a task: one HTTP request with the headers that Cloud Tasks sends, and its result.
+
+A delivery never raises: a failed connection is a `DispatchResult` without a status. Redirects are not followed: like
+every response outside 200 to 299, they are failures.
+"""
+
+import time
+from types import TracebackType
+
+import aiohttp
+
+from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, seconds_of
+from signalbox_tools.local.cloud_tasks.queue_rules import retry_after_seconds
+from signalbox_tools.local.cloud_tasks.request_validation import METHODS
+from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, DispatchResult, Progress
+
+USER_AGENT = "Google-Cloud-Tasks"
+KEEP_ALIVE_SECONDS = 1.0
+"""Idle connections are closed before common servers do it (gunicorn after 2 s), or a request would meet the closing."""
+
+REPLACED = frozenset({"host", "content-length", "transfer-encoding", "connection", "user-agent"})
+REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
+
+
+class Dispatcher:
+    """Delivers tasks over HTTP. Use as an asynchronous context manager."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> "Dispatcher":
+        # The queue limits concurrent deliveries: the pool does not.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
+        self._session = aiohttp.ClientSession(
+            connector=connector, skip_auto_headers=["Content-Type"], cookie_jar=aiohttp.DummyCookieJar()
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def deliver(self, spec: Message, progress: Progress) -> DispatchResult:
+        """Send a task to its worker. `progress` includes this attempt."""
+        request = spec.http_request
+        headers = headers_of(spec, progress) | self._authorization(request)
+        try:
+            async with self._session.request(
+                METHODS[request.http_method],
+                request.url,
+                data=request.body or None,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=seconds_of(spec.dispatch_deadline)),
+            ) as response:
+                await response.read()
+                retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
+                return DispatchResult(response.status, _reason(response.status), retry_after)
+        except TimeoutError:
+            return DispatchResult(None, DEADLINE_EXCEEDED)
+        except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
+            return DispatchResult(None, UNAVAILABLE)
+
+    def _authorization(self, request: Message) -> dict[str, str]:
+        account = request.oidc_token.service_account_email
+        if not account:
+            return {}
+        audience = request.oidc_token.audience or request.url
+        return {"Authorization": f"Bearer {self._identity.token(account, audience, time.time())}"}
+
+
+def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
+    """Return the headers of a delivery: the task's own, except those that Cloud Tasks replaces, and Cloud Tasks'."""
+    signed = bool(spec.http_request.oidc_token.service_account_email)
+    kept = {name: value for name, value in spec.http_request.headers.items() if not _replaced(name.lower(), signed)}
+    queue_name, _, task_id = spec.name.rpartition("/tasks/")
+    headers = kept | {
+        "User-Agent": USER_AGENT,
+        "X-CloudTasks-QueueName": queue_name.rpartition("/")[2],
+        "X-CloudTasks-TaskName": task_id,
+        "X-CloudTasks-TaskRetryCount": str(progress.dispatches - 1),
+        "X-CloudTasks-TaskExecutionCount": str(progress.executions),
+        "X-CloudTasks-TaskETA": f"{progress.due_at:.6f}",
+    }
+    if progress.last_status is not None:
+        headers["X-CloudTasks-TaskPreviousResponse"] = str(progress.last_status)
+    if progress.last_reason:
+        headers["X-CloudTasks-TaskRetryReason"] = progress.last_reason
+    return headers
+
+
+def _replaced(name: str, signed: bool) -> bool:
+    return name in REPLACED or name.startswith(REPLACED_PREFIXES) or (signed and name == "authorization")
+
+
+def _reason(status: int) -> str:
+    return f"HTTP status code {status}"

@@ -1,0 +1,26 @@
+"""What all queues of a server share: storage, delivery, clock and injected faults."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Message
+from signalbox_tools.local.cloud_tasks.queue_rules import Tombstones
+from signalbox_tools.local.cloud_tasks.sqlite_storage import TaskStorage
+from signalbox_tools.local.cloud_tasks.task_attempts import DispatchResult, Executions, Progress
+from signalbox_tools.local.injected_faults import Chaos
+
+Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
+"""Delivers a task to its worker and never raises. The progress includes this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContext:
+    """`clock` returns seconds since 1970; `tombstone_seconds` is how long a finished task's name stays reserved."""
+
+    storage: TaskStorage
+    deliver: Deliver
+    tombstones: Tombstones
+    clock: Callable[[], float]
+    chaos: Chaos
+    executions: Executions
+    tombstone_seconds: float

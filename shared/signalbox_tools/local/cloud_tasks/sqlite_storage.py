@@ -1,0 +1,164 @@
+"""Durable storage of queues, tasks, their progress and reserved names, in one SQLite file.
+
+Group commit: writes that arrive during a commit go together into the next one, so that concurrent creates share one
+fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for the disk,
+runs in a thread of its own. Executed there, each row would contend for the interpreter's lock.
+
+A write returns a future that is done when the write is on disk. If a caller ignores it, a crash loses at most a
+completion or a count. This causes a redelivery, which at-least-once delivery allows.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from signalbox_tools.local.cloud_tasks.protobuf_messages import Message, Queue, Task
+from signalbox_tools.local.cloud_tasks.task_attempts import Progress
+
+log = logging.getLogger(__name__)
+
+COLUMNS = tuple(field.name for field in fields(Progress))
+values_of = attrgetter(*COLUMNS)
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS queues (name TEXT PRIMARY KEY, message BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS tasks (
+    name TEXT PRIMARY KEY, queue TEXT NOT NULL, named INTEGER NOT NULL, message BLOB NOT NULL, {", ".join(COLUMNS)});
+CREATE INDEX IF NOT EXISTS tasks_by_queue ON tasks (queue);
+CREATE TABLE IF NOT EXISTS tombstones (name TEXT PRIMARY KEY, ends_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS tombstones_by_end ON tombstones (ends_at);
+"""
+SAVE_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?)"
+DELETE_QUEUE = "DELETE FROM queues WHERE name = ?"
+ADD_TASK = f"INSERT OR REPLACE INTO tasks VALUES ({', '.join('?' * (4 + len(COLUMNS)))})"  # noqa: S608  our own names
+ADVANCE_TASK = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE name = ?"  # noqa: S608  our own names
+REMOVE_TASK = "DELETE FROM tasks WHERE name = ?"
+REMOVE_TASKS = "DELETE FROM tasks WHERE queue = ?"
+BURY = "INSERT OR REPLACE INTO tombstones VALUES (?, ?)"
+BURY_TASKS = "INSERT OR REPLACE INTO tombstones SELECT name, ? FROM tasks WHERE queue = ? AND named"
+EXHUME = "DELETE FROM tombstones WHERE name = ?"
+EXPIRE = "DELETE FROM tombstones WHERE ends_at <= ?"
+
+Row = tuple[str, tuple[Any, ...]]
+
+
+class TaskStorage:
+    """The file, open for one server. A second server on the same file gets `sqlite3.OperationalError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+            self._database.execute(f"PRAGMA {pragma}")
+        self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+        self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
+        self._rows: list[Row] = []
+        self._collecting: asyncio.Future[None] | None = None
+        self._committing = False
+
+    def queues(self) -> Iterator[Message]:
+        for (message,) in self._database.execute("SELECT message FROM queues"):
+            yield Queue.FromString(message)
+
+    def tasks(self) -> Iterator[tuple[str, bool, Message, Progress]]:
+        """Iterate over the tasks: queue, whether the caller named it, the task, its progress."""
+        for _, queue, named, message, *progress in self._database.execute("SELECT * FROM tasks"):
+            yield queue, bool(named), Task.FromString(message), Progress(*progress)
+
+    def tombstones(self) -> dict[str, float]:
+        return dict(self._database.execute("SELECT name, ends_at FROM tombstones"))
+
+    def secret(self, name: str) -> bytes | None:
+        row = self._database.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def keep_secret(self, name: str, value: bytes) -> None:
+        """Write a secret synchronously, before the server serves."""
+        self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
+
+    def save_queue(self, queue: Message) -> asyncio.Future[None]:
+        return self._write((SAVE_QUEUE, (queue.name, queue.SerializeToString())), (EXHUME, (queue.name,)))
+
+    def delete_queue(self, name: str, tombstone_ends_at: float) -> asyncio.Future[None]:
+        return self._write((DELETE_QUEUE, (name,)), (BURY, (name, tombstone_ends_at)))
+
+    def add_task(self, queue_name: str, named: bool, spec: Message, progress: Progress) -> asyncio.Future[None]:
+        return self._write((ADD_TASK, (spec.name, queue_name, named, spec.SerializeToString(), *values_of(progress))))
+
+    def advance_task(self, name: str, progress: Progress) -> asyncio.Future[None]:
+        return self._write((ADVANCE_TASK, (*values_of(progress), name)))
+
+    def remove_task(self, name: str, tombstone_ends_at: float | None) -> asyncio.Future[None]:
+        """Remove a task. Its name stays reserved until the tombstone ends; a generated name needs none."""
+        removed: Row = (REMOVE_TASK, (name,))
+        if tombstone_ends_at is None:
+            return self._write(removed)
+        return self._write(removed, (BURY, (name, tombstone_ends_at)))
+
+    def remove_tasks(self, queue_name: str, tombstone_ends_at: float) -> asyncio.Future[None]:
+        """Remove every task of a queue."""
+        return self._write((BURY_TASKS, (tombstone_ends_at, queue_name)), (REMOVE_TASKS, (queue_name,)))
+
+    def expire(self, now: float) -> asyncio.Future[None]:
+        """Delete expired tombstones."""
+        return self._write((EXPIRE, (now,)))
+
+    async def close(self) -> None:
+        """Commit pending writes and close the file."""
+        if self._collecting or self._committing:
+            await self._write()
+        self._committer.shutdown()
+        self._database.close()
+
+    def _write(self, *rows: Row) -> asyncio.Future[None]:
+        """Add rows to the next commit, in order."""
+        self._rows.extend(rows)
+        if self._collecting is None:
+            loop = asyncio.get_running_loop()
+            self._collecting = loop.create_future()
+            loop.call_soon(self._commit)
+        return self._collecting
+
+    def _commit(self) -> None:
+        """Commit the collected rows, unless a commit is in progress (its end starts the next)."""
+        done = self._collecting
+        if self._committing or done is None:
+            return
+        rows, self._rows, self._collecting = self._rows, [], None
+        try:
+            self._execute(rows)
+        except sqlite3.Error as error:
+            self._failed(done, error)
+            return
+        self._committing = True
+        committed = asyncio.get_running_loop().run_in_executor(self._committer, self._database.execute, "COMMIT")
+        committed.add_done_callback(lambda future: self._committed(done, future))
+
+    def _execute(self, rows: list[Row]) -> None:
+        self._database.execute("BEGIN")
+        for statement, values in rows:
+            self._database.execute(statement, values)
+
+    def _committed(self, done: asyncio.Future[None], committed: "asyncio.Future[Any] | ThreadFuture[Any]") -> None:
+        self._committing = False
+        error = committed.exception()
+        if error is None:
+            done.set_result(None)
+        else:
+            self._failed(done, error)
+        self._commit()
+
+    def _failed(self, done: asyncio.Future[None], error: BaseException) -> None:
+        """Roll back a failed commit (a full disk), so that none of its writes is stored."""
+        log.error("commit failed", exc_info=error)
+        if self._database.in_transaction:
+            self._database.execute("ROLLBACK")
+        done.set_exception(error)
+        done.exception()  # retrieved, since it has been logged

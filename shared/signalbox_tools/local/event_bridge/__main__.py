@@ -1,0 +1,66 @@
+"""Run one half of the event bridge until SIGTERM; both share the database file.
+
+    python -m signalbox_tools.local.event_bridge receive --port P --database FILE --route TRIGGER=URL
+    python -m signalbox_tools.local.event_bridge deliver --port P --database FILE --route TRIGGER=URL \
+        [--chaos twice=0.1,late=0.1]
+
+Each half serves its counters at ``/stats``.
+"""
+
+import argparse
+import logging
+import os
+import socket
+from pathlib import Path
+
+from aiohttp import web
+
+from signalbox_tools.local.event_bridge.deliver import Deliverer
+from signalbox_tools.local.event_bridge.inbox import Inbox
+from signalbox_tools.local.event_bridge.receive import Receiver
+from signalbox_tools.local.injected_faults import parse
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m signalbox_tools.local.event_bridge", description=__doc__)
+    parser.add_argument("half", choices=("receive", "deliver"))
+    listen = parser.add_mutually_exclusive_group(required=True)
+    listen.add_argument("--port", type=int, help="listen on this port of 127.0.0.1")
+    listen.add_argument("--listening-fd", type=int, help="serve this inherited listening socket")
+    parser.add_argument("--database", type=Path, required=True, help="the SQLite file, created if missing")
+    parser.add_argument(
+        "--route", action="append", default=[], metavar="TRIGGER=URL", help="a trigger and its function"
+    )
+    parser.add_argument(
+        "--chaos", default=os.environ.get("CHAOS", ""), help="faults: twice, late, reorder, lose_answers, seed"
+    )
+    return parser
+
+
+def listening_socket(port: int | None, listening_fd: int | None) -> socket.socket:
+    if listening_fd is not None:
+        return socket.socket(fileno=listening_fd)
+    return socket.create_server(("127.0.0.1", port or 0), backlog=128)
+
+
+async def application(half: str, database: Path, routes: dict[str, str], faults: str) -> web.Application:
+    inbox = Inbox(database)
+    if half == "receive":
+        return Receiver(inbox, routes).application()
+    return Deliverer(inbox, routes, parse(faults)).application()
+
+
+def main() -> None:
+    given = arguments().parse_args()
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    routes = dict(route.split("=", 1) for route in given.route)
+    web.run_app(
+        application(given.half, given.database, routes, given.chaos),
+        sock=listening_socket(given.port, given.listening_fd),
+        access_log=None,
+        print=None,
+        handler_cancellation=False,
+    )
+
+
+main()

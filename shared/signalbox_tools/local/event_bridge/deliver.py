@@ -1,0 +1,153 @@
+"""The delivering half: deliver stored events to their functions, as Eventarc does.
+
+Unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming): an event is deleted after
+its function responded 2xx, so a crash in between delivers it again. With a backlog, the newest and the oldest event are
+delivered alternately: a developer's latest change does not wait for everything that was loaded before, and no event
+starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the
+cloud's 10, because a developer waits for it.
+"""
+
+import asyncio
+import functools
+import heapq
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+
+import aiohttp
+from aiohttp import web
+
+from signalbox_tools.local.event_bridge.cloudevent import Event
+from signalbox_tools.local.event_bridge.inbox import Inbox
+from signalbox_tools.local.injected_faults import Chaos
+
+CONCURRENT_MAX = 16
+CONCURRENT_WHILE_RECEIVING = min(CONCURRENT_MAX, max(1, (os.cpu_count() or 1) - 1))
+"""Deliveries at once while events keep coming: one fewer than the processors, but at least one. The emulator sends one
+event after the other. With a processor for itself it sends a bulk load's events sooner, and the change after them."""
+
+RECEIVING_SECONDS = 0.05
+BUSY_SECONDS = 0.5  # a longer delivery does not count against the limit while receiving: it would block the others
+POLL_SECONDS = 1.0  # for new events whose notice was lost
+PAUSE_SECONDS_MIN = 0.1
+PAUSE_SECONDS_MAX = 10.0
+KEPT_SECONDS = 24 * 3600
+ANSWER_SECONDS_MAX = 540  # the longest that a function invoked by events may take
+USER_AGENT = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)"  # of Pub/Sub, which pushes
+
+log = logging.getLogger(__name__)
+
+
+class Deliverer:
+    """Delivers an inbox's events; `routes` maps each trigger to its function's address."""
+
+    def __init__(self, inbox: Inbox, routes: Mapping[str, str], chaos: Chaos) -> None:
+        self._inbox = inbox
+        self._routes = routes
+        self._chaos = chaos
+        self._later: list[tuple[float, int]] = []  # a heap of (monotonic seconds, event id)
+        self._due: deque[int] = deque()  # in the order in which they became due
+        self._newest_next = True
+        self._attempts: dict[int, int] = {}
+        self._running: dict[asyncio.Task[None], float] = {}  # when each delivery began, in monotonic seconds
+        self._last_id = 0
+        self._received_at = 0.0
+        self._woken = asyncio.Event()
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/stats", self.stats)
+        application.cleanup_ctx.append(self._delivering)
+        return application
+
+    async def stats(self, _: web.Request) -> web.Response:
+        """Respond with the numbers of events waiting, in delivery, and ever received, delivered and given up."""
+        counts, running = self._inbox.counts(), len(self._running)
+        totals = {"received": counts.received, "delivered": counts.delivered, "given_up": counts.given_up}
+        return web.json_response({"waiting": max(0, counts.left - running), "running": running, **totals})
+
+    async def run(self, session: aiohttp.ClientSession) -> None:
+        """Deliver until cancelled."""
+        with self._inbox.on_notice(self._woken.set):
+            while True:
+                self._woken.clear()
+                self._read_new_events()
+                self._start_due_deliveries(session)
+                await self._pause()
+
+    async def _delivering(self, _: web.Application) -> AsyncIterator[None]:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
+        connections = aiohttp.TCPConnector(limit=CONCURRENT_MAX)
+        async with aiohttp.ClientSession(connector=connections, timeout=timeout) as session:
+            delivering = asyncio.create_task(self.run(session))
+            yield
+            delivering.cancel()
+
+    def _may_start(self) -> bool:
+        now = time.monotonic()
+        busy = sum(now - started_at < BUSY_SECONDS for started_at in self._running.values())
+        receiving = now - self._received_at < RECEIVING_SECONDS
+        return len(self._running) < CONCURRENT_MAX and not (receiving and busy >= CONCURRENT_WHILE_RECEIVING)
+
+    def _read_new_events(self) -> None:
+        for event_id in self._inbox.ids_after(self._last_id):
+            self._received_at = time.monotonic()
+            heapq.heappush(self._later, (time.monotonic() + self._chaos.delay_seconds(), event_id))
+            self._last_id = event_id
+
+    def _start_due_deliveries(self, session: aiohttp.ClientSession) -> None:
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._due.append(heapq.heappop(self._later)[1])
+        while self._due and self._may_start():
+            event_id = self._due.pop() if self._newest_next else self._due.popleft()
+            self._newest_next = not self._newest_next
+            task = asyncio.create_task(self._deliver(session, event_id))
+            self._running[task] = time.monotonic()
+            task.add_done_callback(functools.partial(self._free, event_id))
+
+    async def _pause(self) -> None:
+        """Wait until an event came, a delivery ended, or the next event is due."""
+        seconds = self._later[0][0] - time.monotonic() if self._later else POLL_SECONDS
+        if self._due:
+            seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered when no more come
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(seconds, 0), POLL_SECONDS)):
+                await self._woken.wait()
+
+    async def _deliver(self, session: aiohttp.ClientSession, event_id: int) -> None:
+        event, received_at = self._inbox.event(event_id)
+        if await self._accepted(session, event):
+            if self._chaos.delivers_again():
+                await self._accepted(session, event)
+            await self._inbox.forget(event_id)
+            self._attempts.pop(event_id, None)
+        elif time.time() - received_at > KEPT_SECONDS:
+            log.error("event given up after 24 hours: %s", event.headers)
+            await self._inbox.give_up(event_id)
+        else:
+            self._retry(event_id)
+
+    async def _accepted(self, session: aiohttp.ClientSession, event: Event) -> bool:
+        headers = {"User-Agent": USER_AGENT, **event.headers}
+        try:
+            async with session.post(self._routes[event.trigger], data=event.body, headers=headers) as answer:
+                await answer.read()
+                return 200 <= answer.status < 300
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    def _retry(self, event_id: int) -> None:
+        attempts = self._attempts[event_id] = self._attempts.get(event_id, 0) + 1
+        pause = min(PAUSE_SECONDS_MIN * 2.0 ** (attempts - 1), PAUSE_SECONDS_MAX)
+        heapq.heappush(self._later, (time.monotonic() + pause, event_id))
+
+    def _free(self, event_id: int, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._woken.set()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("delivery of event %d failed, retrying", event_id, exc_info=error)
+            self._retry(event_id)

@@ -1,0 +1,189 @@
+"""Keep what a local stack stores in a folder, so that the next stack continues from there (``DATA=folder``).
+
+Queues and events are on disk anyway. Documents are in the memory of Google's emulator, so they are exported when the
+stack ends, after everything that could change them, and imported when the next one starts. The emulator gives imported
+records new create times. A semaphore's waiters refer to that time of their semaphore, so these references are
+corrected. Waiters, events and calls are ordered by their create times, so their records are created again, in the
+earlier order.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from signalbox.adapters import runtime
+from signalbox.adapters.settings import Settings, settings
+from signalbox.catalogue.project import Project
+from signalbox.core.ports import Change, Delete, Must, Put, Query, Snapshot, Store
+from signalbox.core.times import microseconds
+from signalbox_tools import http_client
+from signalbox_tools.local.services.service_process import StackError
+
+EXPORT_SECONDS_MAX = 120
+STATE_FILE = "saved.json"
+PAGE = 500
+EMULATOR, EMBEDDED = "emulator", "embedded"
+IN_ORDER = ("waiters", "releases", "mailbox")
+"""Collections whose records are ordered by their create times while they have a `since`."""
+
+HEADER = "!"
+"""The id of a mailbox's header, which no order concerns."""
+
+OF_A_SEMAPHORE = ("waiters", "releases")
+"""Collections below a semaphore whose records name its create time, as their `incarnation`."""
+
+
+_OTHER = {
+    EMULATOR: "Google's Firestore emulator, which this stack does not run: install it (docs/local.md), and unset "
+    "SIGNALBOX_STORE",
+    EMBEDDED: "the store that a stack runs without Google's emulator: start with SIGNALBOX_STORE=embedded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The folder of ``DATA``."""
+
+    path: Path
+
+    @property
+    def seed(self) -> Path | None:
+        """The file that the emulator imports, or None."""
+        name = str(self._state().get("export", ""))
+        return self.path / name / f"{name}.overall_export_metadata" if name else None
+
+    def open(self, port: int, store: str) -> str:
+        """Note that a stack uses the folder with a store. Return a warning or an empty text.
+
+        Raises `StackError` for another port or another store.
+        """
+        state = self._state()
+        saved_by = state.get("store", EMULATOR if "export" in state else store)
+        if saved_by != store:
+            raise StackError(f"The documents in {self.path} were saved by {_OTHER[saved_by]}, or use another folder")
+        if state.get("port", port) != port:
+            raise StackError(f"The tasks in {self.path} call port {state['port']}: start with PORT={state['port']}")
+        self._write({**state, "port": port, "store": store, "clean": False})
+        if state.get("clean", True):
+            return ""
+        return f"The last stack on {self.path} was killed: its queues are kept, its documents are of {_saved(state)}"
+
+    def save(self, chosen: Settings) -> None:
+        """Export the documents of an emulator after its last writer has ended. Raises `OSError`."""
+        name = f"documents-{time.time_ns()}"
+        database = f"projects/{chosen.project}/databases/{chosen.database}"
+        url = f"http://{chosen.firestore_emulator}/emulator/v1/projects/{chosen.project}:export"
+        body = {"database": database, "export_directory": str(self.path), "export_name": name}
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
+        http_client.send(
+            "POST", url, content=json.dumps(body).encode(), headers=headers, timeout_seconds=EXPORT_SECONDS_MAX
+        )
+        order = waiting_in_order(f"http://{chosen.firestore_emulator}/v1/{database}")
+        self.close(export=name, semaphores=create_times(runtime.firestore(chosen)), order=order)
+        for old in self.path.glob("documents-*"):
+            if old.name != name:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def close(self, **more: Any) -> None:
+        """Note that a stack has saved its data and left the folder."""
+        self._write({**self._state(), "clean": True, "saved_at": time.time(), **more})
+
+    def correct(self, chosen: Settings) -> None:
+        """Correct the records that depend on create times, after an import. It may be repeated."""
+        store, state = runtime.firestore(chosen), self._state()
+        if before := state.get("semaphores"):
+            correct_incarnations(store, before)
+        create_again(store, state.get("order", ()))
+
+    def correct_in_a_process(self, environment: Mapping[str, str]) -> None:
+        """Run `correct` in a separate process: the one that supervises the services opens no connections.
+
+        Raises `OSError`.
+        """
+        command = [sys.executable, "-m", "signalbox_tools.local.folder.data_folder", str(self.path)]
+        done = subprocess.run(command, env=dict(environment), cwd=Project.find().root, check=False)  # noqa: S603 (a list, no shell)
+        if done.returncode:
+            raise OSError(f"correcting {self.path} ended with exit code {done.returncode}")
+
+    def _state(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            return dict(json.loads((self.path / STATE_FILE).read_text("utf-8")))
+        return {}
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        newer = self.path / f"{STATE_FILE}.new"
+        newer.write_text(json.dumps(state), "utf-8")
+        newer.replace(self.path / STATE_FILE)
+
+
+def create_times(store: Store) -> dict[str, int]:
+    """Return the create time of each semaphore, in microseconds, by its record's path."""
+    return {each.path: microseconds(each.create_time) for each in _all(store, "semaphores") if each.create_time}
+
+
+def correct_incarnations(store: Store, before: Mapping[str, int]) -> None:
+    """Replace the earlier create times of semaphores by the present ones in the records below them."""
+    for path, now in create_times(store).items():
+        for name in OF_A_SEMAPHORE:
+            for each in _all(store, f"{path}/{name}"):
+                if each.data and each.data.get("incarnation") == before.get(path):
+                    store.commit([Change(each.path, {("incarnation",): now}, Must.EXIST)])
+
+
+def waiting_in_order(database_url: str) -> list[str]:
+    """Return the paths of all records that wait, in the order of their create times. Raises `OSError`."""
+    found = [record for collection in IN_ORDER for record in _of_all_parents(database_url, collection)]
+    return [path for _, path in sorted(found) if not path.endswith(f"/{HEADER}")]
+
+
+def _of_all_parents(database_url: str, collection: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the create times and paths of the waiting records of all collections of one name."""
+    query = {
+        "select": {"fields": [{"fieldPath": "__name__"}]},
+        "from": [{"collectionId": collection, "allDescendants": True}],
+        "orderBy": [{"field": {"fieldPath": "since"}}],
+    }
+    answer = http_client.send(
+        "POST",
+        f"{database_url}/documents:runQuery",
+        content=json.dumps({"structuredQuery": query}).encode(),
+        headers={"Content-Type": "application/json", "Authorization": "Bearer owner"},
+        timeout_seconds=EXPORT_SECONDS_MAX,
+    )
+    for found in json.loads(answer):
+        if document := found.get("document"):
+            created_at = datetime.fromisoformat(document["createTime"]).isoformat(timespec="microseconds")
+            yield created_at, document["name"].partition("/documents/")[2]
+
+
+def create_again(store: Store, paths: Sequence[str]) -> None:
+    """Delete records and create them again one by one, so that their create times are in this order."""
+    for path in paths:
+        [read] = store.read(path)
+        if read.data is not None:
+            store.commit([Delete(path)])
+            store.commit([Put(path, read.data, Must.NOT_EXIST)])
+
+
+def _all(store: Store, collection: str) -> Iterator[Snapshot]:
+    page = store.query(Query(collection, limit=PAGE))
+    while page:
+        yield from page
+        page = store.query(Query(collection, limit=PAGE, after=(page[-1].id,)))
+
+
+def _saved(state: Mapping[str, Any]) -> str:
+    saved_at = state.get("saved_at")
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(saved_at)) if saved_at else "no time: none were saved"
+
+
+if __name__ == "__main__":
+    DataFolder(Path(sys.argv[1])).correct(settings())

@@ -1,0 +1,50 @@
+"""Gunicorn's settings for the functions of the local stack: report whether they were loaded, and connect each worker.
+
+The report is a file, at ``SIGNALBOX_LOADED``, since an older version may be serving the same port: only the process id
+in it shows which version has loaded. `load_error` reads it.
+"""
+
+import json
+import os
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "SIGNALBOX_LOADED"
+EXIT_CODE = 3
+
+
+def load_error(file: Path, pid: int) -> str | None:
+    """Return an empty text if process `pid` has loaded its functions, or why it cannot; None if it has not reported."""
+    try:
+        report = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(report["error"]) if report["pid"] == pid else None
+
+
+def on_starting(server: Any) -> None:
+    """Load the functions before the workers are forked; report an error and exit."""
+    try:
+        server.app.wsgi()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is reported where the user looks
+        _report(os.getpid(), "".join(traceback.format_exception(error)))
+        raise SystemExit(EXIT_CODE) from None
+
+
+def post_fork(_: Any, worker: Any) -> None:
+    """Connect a worker, and report that the functions are served."""
+    from signalbox_tools.local.functions import server as functions_server
+    from signalbox_tools.local.functions.request_labels import mark_output
+
+    functions_server.connect()
+    mark_output()
+    _report(worker.ppid, "")
+
+
+def _report(pid: int, error: str) -> None:
+    if name := os.environ.get(VARIABLE):
+        file = Path(f"{name}.{os.getpid()}.{threading.get_ident()}")
+        file.write_text(json.dumps({"pid": pid, "error": error}), "utf-8")
+        file.replace(name)

@@ -1,0 +1,62 @@
+"""Find out whether a local stack is idle.
+
+The queues and the event bridge count their tasks and events. No counter includes an event that the emulator has not
+sent yet, so a marker document is written between two reads of the counters: if they are equal, nothing was pending.
+"""
+
+import itertools
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from signalbox_tools.local.services.command_lines import stats
+from signalbox_tools.local.services.ports_and_sockets import StackLayout
+from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
+
+MARKER_SECONDS_MAX = 5.0  # a marker may be lost with the half that receives it; the next attempt writes another
+MARKER_POLL_SECONDS = 0.005
+EMBEDDED_SETTLE_SECONDS = 0.25  # an embedded store posts its next event within this time
+FAR_AHEAD_SECONDS = 90  # beyond the pause before any retry: a task due later was scheduled so
+
+Activity = Mapping[str, Mapping[str, Any]]
+"""The counters of the events, and of each queue by name."""
+
+
+class IdleMonitor:
+    """Watches one stack."""
+
+    def __init__(self, layout: StackLayout) -> None:
+        self._layout = layout
+        self._markers = itertools.count(1)
+
+    def idle(self) -> bool:
+        """Return whether no task and no event was pending at any time during this call."""
+        before = self.activity()
+        return before is not None and not _busy(before) and self.events_all_sent() and self.activity() == before
+
+    def activity(self) -> Activity | None:
+        """Read the counters; None if a service does not respond."""
+        events, queues = stats(self._layout.url("events-deliver")), stats(self._layout.url("keys"))
+        return None if events is None or queues is None else {"events": events, **queues}
+
+    def events_all_sent(self) -> bool:
+        """Wait until the events of all commits so far are stored; False if that cannot be established."""
+        if self._layout.emulator is None:
+            time.sleep(EMBEDDED_SETTLE_SECONDS)
+            return True
+        settings = self._layout.settings
+        marker, deadline = next(self._markers), time.monotonic() + MARKER_SECONDS_MAX
+        try:
+            EmulatorEvents(settings.firestore_emulator, settings.project, settings.database).mark(marker)
+        except OSError:
+            return False
+        while time.monotonic() < deadline:
+            if (stats(self._layout.url("events-receive")) or {}).get("marker", 0) >= marker:
+                return True
+            time.sleep(MARKER_POLL_SECONDS)
+        return False
+
+
+def _busy(activity: Activity) -> bool:
+    soon = time.time() + FAR_AHEAD_SECONDS
+    return any(each["running"] or (each["waiting"] and each.get("next_due_at", 0) < soon) for each in activity.values())

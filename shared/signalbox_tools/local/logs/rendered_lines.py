@@ -1,0 +1,203 @@
+"""Show log lines to a person: one line a request, task and event, and prints under their function's name.
+
+A traceback is cut to the user's frames, below a line that names the task or request; a repetition is not shown.
+
+The input is the JSON lines of the functions' log, and the plain lines of the other services. Colours only on a
+terminal; ``LOG=json`` passes everything on as it is.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from signalbox_tools.local.functions.request_labels import CONSOLE
+from signalbox_tools.local.logs.tracebacks import cut, has_own_frame
+from signalbox_tools.local.services.command_lines import READY
+from signalbox_tools.terminal_text import visible, visible_lines
+
+SHOWN_OF_A_KIND = 3
+KIND_FOLDED = 10
+"""Lines of one kind that come at once and all went well: beyond so many, the first few stand for them."""
+
+TRACES_REMEMBERED = 50
+
+LABELS = ("kind", "path", "method", "id", "task_name", "attempt", "page")
+CHANGES = ("writes", "deletes", "tasks")
+NOT_SHOWN = frozenset({"severity", "message", "time", "function", "service", *LABELS, "task"})
+KINDS = {"http": "cyan", "task": "magenta", "event": "blue", "schedule": "green"}
+QUIET_SERVICES = frozenset({"firestore"})
+LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+
+Line = tuple[str, str]
+"""A service and a line of its log."""
+
+
+class Terminal:
+    """Writes to a console. `machine` is the form of ``LOG=json``; `full` is ``LOG=full``: all frames, every time."""
+
+    def __init__(self, console: Console, machine: bool = False, full: bool = False) -> None:
+        self._console = console
+        self._machine = machine
+        self._full = full
+        self._traces_shown: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def announce(self, text: str, trace: str = "") -> None:
+        """Write a line of the stack's own, and a traceback below it."""
+        with self._lock:
+            if self._machine:
+                self._raw(json.dumps({"severity": "NOTICE", "message": text, "exception": trace}))
+                return
+            self._write(Text(text, style="bold red" if text.startswith("not ") else "bold green"))
+            self._traceback(trace if self._full else cut(trace))
+            self._traces_shown.clear()
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Write lines that arrived together."""
+        with self._lock:
+            if self._machine:
+                for service, line in lines:
+                    self._raw(line if line.startswith("{") else json.dumps({"service": service, "message": line}))
+                return
+            entries = [entry for service, line in lines if (entry := parsed(service, line)) and not is_idle(entry)]
+            for _, group in groupby(entries, key=_fold_key):
+                self._fold(list(group))
+
+    def _fold(self, entries: list[Mapping[str, Any]]) -> None:
+        folded = len(entries) > KIND_FOLDED and bool(_fold_key(entries[0]))
+        for entry in entries[:SHOWN_OF_A_KIND] if folded else entries:
+            self._entry(entry)
+        if folded:
+            more = len(entries) - SHOWN_OF_A_KIND
+            self._write(Text(f"         … and {more:,} more like the last, all well", style="dim"))
+
+    def _entry(self, entry: Mapping[str, Any]) -> None:
+        message = str(entry.get("message", ""))
+        if message == "printed":
+            self._printed(entry)
+        elif "status" in entry and message in ("handled", "not handled"):
+            self._write(request_line(entry))
+        else:
+            self._message(entry, message)
+
+    def _printed(self, entry: Mapping[str, Any]) -> None:
+        name = str(entry.get("function") or entry.get("service", ""))
+        line = Text.assemble((f"{name} │ ", "yellow"), overflow="fold")
+        line.append_text(Text(str(entry.get("text", ""))))
+        self._write(line)
+
+    def _message(self, entry: Mapping[str, Any], message: str) -> None:
+        severity = str(entry.get("severity", "INFO"))
+        style = "bold red" if severity == "ERROR" else "yellow" if severity == "WARNING" else "dim"
+        values = {name: value for name, value in entry.items() if name not in NOT_SHOWN and "/" not in name}
+        trace = str(values.pop("exception", ""))
+        is_refusal = "problem" in entry and not has_own_frame(trace)  # its detail says all
+        trace = trace if self._full else "" if is_refusal else cut(trace)
+        earlier = self._shown_before(entry, trace)
+        shown = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]
+        shown += [f"{trace.strip().splitlines()[-1]}  (traceback: {earlier})"] if earlier else []
+        said = f"{_clock(entry)} {severity.lower():7} {_subject(entry)}: {message}  {'  '.join(shown)}"
+        self._write(Text(visible(said.rstrip()), style=style))
+        self._traceback("" if earlier else trace)
+
+    def _shown_before(self, entry: Mapping[str, Any], trace: str) -> str:
+        """Return when this traceback of the same function was shown, or an empty text; then it is shown now."""
+        if not trace or self._full:
+            return ""
+        key, now = (str(entry.get("function", "")), trace), _clock(entry)
+        if key in self._traces_shown:
+            return self._traces_shown[key]
+        while len(self._traces_shown) >= TRACES_REMEMBERED:
+            del self._traces_shown[next(iter(self._traces_shown))]
+        self._traces_shown[key] = now.strip() or "above"
+        return ""
+
+    def _traceback(self, trace: str) -> None:
+        if trace:
+            syntax = Syntax("", "pytb", theme="ansi_dark", background_color="default")
+            text = syntax.highlight(visible_lines(trace))
+            text.rstrip()
+            self._write(text)
+
+    def _write(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+    def _raw(self, line: str) -> None:
+        self._console.file.write(line + "\n")
+        self._console.file.flush()
+
+
+def parsed(service: str, line: str) -> dict[str, Any] | None:
+    """Return a line's values; a line that is not JSON is a message of its service. None: nothing to show."""
+    if line.startswith("{"):
+        try:
+            return {"service": service, **json.loads(line)}
+        except ValueError:
+            pass
+    if service == "functions":
+        return {"message": "printed", "service": service, "text": line}
+    level = LEVEL.match(line)
+    worth = service not in QUIET_SERVICES and level is not None and level[1] not in ("DEBUG", "INFO")
+    return {"message": "printed", "service": service, "text": line} if worth else None
+
+
+def is_idle(entry: Mapping[str, Any]) -> bool:
+    """Return whether a line only says that the sweeper found nothing to do, or that the stack checked itself."""
+    if str(entry.get("path", "")).endswith(f"/{READY}"):
+        return True
+    well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
+    by_itself = entry.get("function") == "sweep" or entry.get("page") == CONSOLE
+    return well and by_itself and not any(entry.get(name) for name in CHANGES)
+
+
+def request_line(entry: Mapping[str, Any]) -> Text:
+    """Return the line of a request: its time, name, result and duration."""
+    kind, status = str(entry.get("kind", "http")), int(entry.get("status", 0))
+    line = Text.assemble((f"{_clock(entry)} ", "dim"), (f"{entry.get('method') or kind:8} ", KINDS.get(kind, "")))
+    line.append(f"{visible(_what(entry, kind)):46} ", style="")
+    line.append(f"{status} ", style="green" if status < 400 else "yellow" if status < 500 else "bold red")
+    line.append(f"{entry.get('milliseconds', 0):7.0f} ms", style="dim")
+    if (attempt := entry.get("attempt", 1)) > 1:
+        line.append(f"  attempt {attempt}", style="yellow")
+    if kind == "schedule" and entry.get("function") == "sweep":
+        line.append("  " + ", ".join(f"{entry[name]} {name}" for name in CHANGES if entry.get(name)), style="dim")
+    return line
+
+
+def _subject(entry: Mapping[str, Any]) -> str:
+    """Return what wrote a message: the request, task or event that ran, and its attempt; else a function or service."""
+    if "kind" not in entry:
+        return str(entry.get("function") or entry.get("service", ""))
+    what = f"{entry.get('method', '')} {_what(entry, str(entry['kind']))}".strip()
+    return f"{what}, attempt {attempt}" if (attempt := entry.get("attempt", 0)) else what
+
+
+def _what(entry: Mapping[str, Any], kind: str) -> str:
+    function = str(entry.get("function", ""))
+    if kind == "task":
+        return f"{function}.{entry.get('task_name') or '?'} {entry.get('id', '')}"
+    if kind in ("event", "schedule"):
+        return f"{function} {entry.get('id', '')}"
+    return str(entry.get("path") or function)
+
+
+def _fold_key(entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the key of lines that may be folded into one; empty: never folded."""
+    if entry.get("message") != "handled" or entry.get("status", 500) >= 400 or entry.get("attempt", 1) > 1:
+        return ()
+    return tuple(entry.get(name) for name in ("kind", "function", "task_name", "method", "status"))
+
+
+def _clock(entry: Mapping[str, Any]) -> str:
+    try:
+        return datetime.fromisoformat(str(entry["time"])).astimezone().strftime("%H:%M:%S")
+    except (KeyError, ValueError):
+        return " " * 8

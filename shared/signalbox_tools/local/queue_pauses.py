@@ -1,0 +1,47 @@
+"""Pause queues and schedules of a running local stack, and resume them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import grpc
+from google.cloud.tasks_v2 import CloudTasksClient
+from google.cloud.tasks_v2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
+from signalbox.adapters.settings import Settings, from_environment
+from signalbox_tools.local.folder.running_stack import RunningStack
+from signalbox_tools.local.scheduler import PAUSED_FILE
+
+
+def pause(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
+    """Pause schedules, then queues."""
+    for schedule in schedules:
+        _file(stack, schedule).touch()
+    settings = from_environment(stack.environment)
+    client = queues_client(settings)
+    for queue in queues:
+        client.pause_queue(name=queue_path(settings, queue))
+
+
+def resume(stack: RunningStack, queues: Iterable[str], schedules: Iterable[str]) -> None:
+    """Resume queues, then schedules."""
+    settings = from_environment(stack.environment)
+    client = queues_client(settings)
+    for queue in queues:
+        client.resume_queue(name=queue_path(settings, queue))
+    for schedule in schedules:
+        _file(stack, schedule).unlink(missing_ok=True)
+
+
+def _file(stack: RunningStack, schedule: str) -> Path:
+    return Path(stack.folder) / PAUSED_FILE.format(schedule)
+
+
+def queues_client(settings: Settings) -> CloudTasksClient:
+    """Return a client of the local queues."""
+    channel = grpc.insecure_channel(settings.tasks_emulator)
+    return CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
+
+
+def queue_path(settings: Settings, queue: str) -> str:
+    """Return the name of a queue as Cloud Tasks has it."""
+    return f"projects/{settings.project}/locations/{settings.location}/queues/{queue}"

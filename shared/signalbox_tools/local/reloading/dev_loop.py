@@ -1,0 +1,97 @@
+"""Reload a running stack whenever its files change, and announce the result."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.project import PACKAGES, Project, is_test
+from signalbox_tools.local.reloading.reload import NotReloaded
+from signalbox_tools.local.reloading.watcher import Watcher
+from signalbox_tools.local.stack import Stack, StackError
+from signalbox_tools.packaging.imported_modules import LIBRARY
+
+NAMED_MAX = 2
+LIBRARY_FOLDER = PACKAGES / LIBRARY
+
+Announce = Callable[[str, str], None]
+"""Called with a line, and with a traceback or an empty text."""
+
+
+class DevLoop:
+    """Watches the library, the functions' folders and the catalogue of a stack, from `watch` to `stop`.
+
+    `watch` may be called before the stack starts. Later changes are reloaded after `start`.
+    """
+
+    def __init__(self, stack: Stack, announce: Announce, catalogue: Path | None = None) -> None:
+        self._stack = stack
+        self._announce = announce
+        self._project = Project.of(catalogue) if catalogue else Project.find()
+        self._catalogue = catalogue.resolve() if catalogue else self._project.catalogue
+        self._watcher = Watcher(self._changed)
+        self._failed = self._stopped = False
+
+    def watch(self) -> None:
+        """Begin to watch, also folders that are new. Later changes are reloaded after `start`."""
+        try:
+            self._watch()
+        except OSError as error:
+            self._announce(f"not watching the files, so restart after a change: {error}", "")
+
+    def start(self) -> None:
+        """Reload the changes since `watch`, and all later ones."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._watcher.stop()
+
+    def _watch(self) -> None:
+        root = self._project.root
+        trees = [LIBRARY_FOLDER, *(_top(folder, root) for folder in (*self._stack.folders, *self._named_folders()))]
+        self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
+
+    def _named_folders(self) -> Iterable[Path]:
+        """Return the folders that the catalogue names now, if it can be read: one may be the next to be corrected."""
+        try:
+            return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
+        except (catalogues.CatalogueError, OSError):
+            return []
+
+    def _changed(self, paths: list[Path]) -> None:
+        self.watch()
+        if not self._failed and not (paths := [path for path in paths if self._counts(path)]):
+            return
+        started = time.monotonic()
+        try:
+            self._stack.reload()
+        except NotReloaded as error:
+            self._failed = True
+            self._announce(f"not reloaded, the last good version serves: {error}", error.trace)
+        except (StackError, OSError) as error:
+            self._failed = True
+            if not self._stopped:
+                self._announce(f"the reload did not finish, and the next change repeats it: {error}", "")
+        else:
+            self._failed = False
+            self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
+
+    def _counts(self, path: Path) -> bool:
+        """Return whether a file is part of what is served."""
+        if path.is_relative_to(LIBRARY_FOLDER):
+            return path.suffix == ".py" or not path.exists()
+        if is_test(path):
+            return False
+        return path == self._catalogue or any(path.is_relative_to(folder) for folder in self._stack.folders)
+
+
+def _top(folder: Path, root: Path) -> Path:
+    """Return the folder of the project that a function's lies in: a watched one takes an inotify instance, of few."""
+    return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
+
+
+def _named(paths: list[Path], root: Path) -> str:
+    names = [str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths]
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,133 @@
+"""Call the catalogue's schedules as Cloud Scheduler does, but at intervals of seconds.
+
+Each schedule has a thread, so that a slow job does not delay others and never overlaps itself. A failed call is logged
+and not retried. Each call presents a token of the scheduler's account, which the local Cloud Tasks signs.
+
+The sweeper is called less often while no tasks and events arrive: it would find nothing, and an idle stack should use
+no processor time. A user's schedules keep their interval.
+"""
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from urllib.parse import quote
+
+from signalbox.catalogue.reading import Schedule, url_segment
+from signalbox_tools import http_client
+
+RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
+
+PAUSED_FILE = "{}.schedule-paused"
+"""A file in the stack's folder: while it is there, the schedule of this name is not called."""
+
+SWEEPER = "sweep"
+QUIET_CALLS = 10
+"""After so many calls in which nothing else happened, the sweeper is called `QUIET_FACTOR` times less often."""
+
+QUIET_FACTOR = 10
+
+log = logging.getLogger("scheduler")
+
+
+@dataclass(slots=True)
+class Pace:
+    """The pause before the next call of a schedule. `activity` returns what changes when something happens."""
+
+    schedule: Schedule
+    activity: Callable[[], object]
+    quiet_calls: int = 0
+    last: object = None
+
+    def seconds(self) -> float:
+        """Return the pause from now."""
+        every = self.schedule.local_every_seconds
+        if self.schedule.function != SWEEPER:
+            return every
+        now = self.activity()
+        self.quiet_calls = self.quiet_calls + 1 if now == self.last and now is not None else 0
+        self.last = now
+        return every * QUIET_FACTOR if self.quiet_calls > QUIET_CALLS else every
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Calls functions under `base_url` as `account`, with tokens from `identity_url`."""
+
+    base_url: str
+    account: str
+    identity_url: str
+    stats_urls: Sequence[str] = ()
+    folder: Path | None = None
+    """The folder that has the files of paused schedules."""
+
+    def call_for_ever(self, schedule: Schedule) -> None:
+        """Call one schedule's function at its interval, forever."""
+        pace = Pace(schedule, self.activity)
+        while True:
+            time.sleep(pace.seconds())
+            try:
+                self.call_unless_paused(schedule)
+            except OSError as error:
+                log.warning("schedule %s: %s", schedule.name, error)
+
+    def call_unless_paused(self, schedule: Schedule) -> None:
+        """Call a schedule's function once, unless it is paused. Raises as `call` does."""
+        if self.folder is None or not (self.folder / PAUSED_FILE.format(schedule.name)).exists():
+            self.call(schedule)
+
+    def call(self, schedule: Schedule) -> None:
+        """Call a schedule's function once. Raises `OSError` for any response but 2xx."""
+        url = self.base_url + url_segment(schedule.called)
+        headers = {
+            **({"Content-Type": "application/json"} if schedule.body else {}),
+            "Authorization": f"Bearer {self.token(url)}",
+            "User-Agent": "Google-Cloud-Scheduler",
+            "X-CloudScheduler": "true",
+            "X-CloudScheduler-JobName": schedule.name,
+            "X-CloudScheduler-ScheduleTime": datetime.now(UTC).isoformat(),
+        }
+        http_client.send("POST", url, content=schedule.body, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
+
+    def activity(self) -> object:
+        """Return the counters of queues and events; None if they cannot be read."""
+        try:
+            return [http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX) for url in self.stats_urls]
+        except OSError:
+            return None
+
+    def token(self, audience: str) -> str:
+        """Get an identity token for one address. Raises `OSError`."""
+        accounts = f"{self.identity_url}/computeMetadata/v1/instance/service-accounts"
+        url = f"{accounts}/{quote(self.account, safe='')}/identity?audience={quote(audience, safe='')}"
+        headers = {"Metadata-Flavor": "Google"}
+        return http_client.send("GET", url, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX).decode()
+
+
+def _schedules(text: str) -> list[Schedule]:
+    return [Schedule(**schedule) for schedule in json.loads(text)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m signalbox_tools.local.scheduler", description=__doc__)
+    parser.add_argument("--schedules", type=_schedules, required=True, help="the catalogue's, as JSON")
+    parser.add_argument("--base-url", required=True, help="where the functions are; ends in a slash")
+    parser.add_argument("--account", required=True, help="the account that schedules act for")
+    parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
+    parser.add_argument("--stats-url", action="append", default=[], help="an address whose answer shows activity")
+    parser.add_argument("--folder", type=Path, help="where a file pauses a schedule")
+    given = parser.parse_args()
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.folder)
+    for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
+        thread.start()
+    Event().wait()  # also without a schedule: the supervisor would restart what ends
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The services of the local stack, as command lines."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from signalbox.catalogue.project import KIT
+from signalbox_tools import http_client
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.functions import gunicorn_hooks, spans
+from signalbox_tools.local.services.function_settings import environment_of
+from signalbox_tools.local.services.ports_and_sockets import StackLayout
+from signalbox_tools.local.services.service_process import RETIRED_SECONDS_MAX
+from signalbox_tools.local.services.supervisor import Service
+from signalbox_tools.local.store import firestore_emulator
+from signalbox_tools.local.store.embedded_store_process import ADDRESS, KEY
+from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
+from signalbox_tools.local.store.firestore_emulator import Emulator
+from signalbox_tools.local.user_variables import own_environment
+
+RESPONSE_SECONDS_MAX = 1.0
+THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all functions together
+
+OF_THE_STORE = frozenset(
+    (*(f"SIGNALBOX_{name}" for name in ("DATABASE", "EVENTS_URL", "LOCATION", "PROJECT", "TRIGGERS")), ADDRESS, KEY)
+)
+"""The settings that the embedded store reads: a change of another one does not restart it."""
+
+READY = "?ready"
+"""Of the address at which the functions are asked whether they are up; the terminal does not show it."""
+
+SERVER_OPTIONS = (
+    "--workers=1",
+    f"--threads={THREADS}",
+    "--timeout=0",
+    f"--graceful-timeout={RETIRED_SECONDS_MAX:.0f}",
+    "--log-level=warning",
+    "--keep-alive=75",
+    "--no-control-socket",
+    "--limit-request-line=0",
+)
+"""Of gunicorn, which serves the functions. functions-framework bounds no address either."""
+
+
+def services(layout: StackLayout) -> list[Service]:
+    """Return the services in the order in which they start."""
+    return [
+        _firestore(layout, layout.emulator) if layout.emulator else _store(layout),
+        _cloud_tasks(layout),
+        _events_receive(layout),
+        _events_deliver(layout),
+        _functions(layout),
+        _scheduler(layout),
+    ]
+
+
+def stats(url: str) -> Any:
+    """Read a service's statistics; None if it does not respond."""
+    answer = _fetched(f"{url}/stats")
+    return None if answer is None else json.loads(answer)
+
+
+def _fetched(url: str) -> bytes | None:
+    try:
+        return http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX)
+    except OSError:
+        return None
+
+
+def _firestore(layout: StackLayout, emulator: Emulator) -> Service:
+    host = layout.settings.firestore_emulator
+    events = EmulatorEvents(host, layout.settings.project, layout.settings.database)
+    seed = layout.data.seed if layout.data else None
+
+    def prepare() -> None:
+        if layout.data and seed:
+            layout.data.correct_in_a_process({**os.environ, **environment_of(layout.settings)})
+        events.register(layout.catalogue.triggers.values())
+
+    return Service(
+        "firestore",
+        tuple(emulator.command(layout.ports["firestore"], layout.ports["events-receive"], seed)),
+        ready=lambda: firestore_emulator.answers(host),
+        prepare=prepare,
+        loses="its documents since the last start are gone" if seed else "its documents were in memory and are gone",
+    )
+
+
+def _store(layout: StackLayout) -> Service:
+    port = layout.ports["firestore"]
+    file = layout.databases / "store.pickle"
+    return Service(
+        "store",
+        _module("signalbox_tools.local.store.embedded_store_process", f"--port={port}", f"--file={file}"),
+        ready=lambda: child_processes.listens(port),
+        environment={name: text for name, text in functions_environment(layout).items() if name in OF_THE_STORE},
+        loses="its documents were in memory and are gone",
+    )
+
+
+def functions_environment(layout: StackLayout) -> dict[str, str]:
+    """Return the environment of the functions, and of any client of the stack's store."""
+    store = {ADDRESS: f"127.0.0.1:{layout.ports['firestore']}", KEY: layout.store_key}
+    return {**environment_of(layout.settings), **({} if layout.emulator else store)}
+
+
+def _cloud_tasks(layout: StackLayout) -> Service:
+    settings = layout.settings
+    parent = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}"
+    queues = {parent + name: _settings_of(asdict(queue)) for name, queue in layout.catalogue.queues.items()}
+    ports = (f"--port={layout.ports['cloud-tasks']}", f"--keys-port={layout.ports['keys']}")
+    database = f"--database={layout.databases / 'cloud-tasks.sqlite'}"
+    command = _module(
+        "signalbox_tools.local.cloud_tasks",
+        *ports,
+        database,
+        f"--queues={json.dumps(queues)}",
+        f"--chaos={layout.chaos}",
+    )
+    return Service("cloud-tasks", command, ready=_answers(layout.url("keys")), after=(_store_name(layout),))
+
+
+def _settings_of(queue: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in queue.items() if name != "name"}
+
+
+def _events_receive(layout: StackLayout) -> Service:
+    listening_fd = layout.events_socket.fileno()
+    command = _bridge(layout, "receive", f"--listening-fd={listening_fd}")
+    return Service("events-receive", command, ready=_answers(layout.url("events-receive")), inherits=(listening_fd,))
+
+
+def _events_deliver(layout: StackLayout) -> Service:
+    command = _bridge(layout, "deliver", f"--port={layout.ports['events-deliver']}", f"--chaos={layout.chaos}")
+    ready = _answers(layout.url("events-deliver"))
+    return Service("events-deliver", command, ready=ready, after=(_store_name(layout),))
+
+
+def _bridge(layout: StackLayout, half: str, *more: str) -> tuple[str, ...]:
+    triggers = layout.catalogue.triggers.values()
+    routes = [f"--route={each.name}={layout.settings.address_of(each.function)}{each.path}" for each in triggers]
+    return _module(
+        "signalbox_tools.local.event_bridge", half, f"--database={layout.databases / 'events.sqlite'}", *routes, *more
+    )
+
+
+def _functions(layout: StackLayout) -> Service:
+    listening_fd = layout.functions_socket.fileno()
+    loaded = layout.folder / "functions.loaded"
+    bind = (f"--bind=fd://{listening_fd}", "--config=python:signalbox_tools.local.functions.gunicorn_hooks")
+    application = f"signalbox_tools.local.functions.server:application({str(layout.catalogue_file)!r})"
+    return Service(
+        "functions",
+        _module("gunicorn", *bind, *SERVER_OPTIONS, f"--workers={layout.workers}", application),
+        ready=lambda: _fetched(f"{layout.base_url}{READY}") is not None,
+        environment={
+            "PYTHONPATH": os.pathsep.join(map(str, (layout.catalogue.root, *KIT.source_paths))),
+            "PYTHONUNBUFFERED": "1",
+            gunicorn_hooks.VARIABLE: str(loaded),
+            spans.VARIABLE: str(layout.folder / spans.FILE),
+            "SIGNALBOX_ARCHIVES": str(layout.databases / "archives"),
+            **own_environment(layout.catalogue),
+            **functions_environment(layout),
+        },
+        inherits=(listening_fd,),
+        load_error=lambda pid: gunicorn_hooks.load_error(loaded, pid),
+    )
+
+
+def _scheduler(layout: StackLayout) -> Service:
+    schedules = json.dumps([asdict(schedule) for schedule in layout.catalogue.schedules.values()])
+    where = (f"--schedules={schedules}", f"--base-url={layout.base_url}")
+    who = (f"--account={layout.settings.scheduler_account}", f"--identity-url={layout.url('keys')}")
+    stats_urls = [f"--stats-url={layout.url(name)}/stats" for name in ("keys", "events-deliver")]
+    folder = f"--folder={layout.folder}"
+    command = _module("signalbox_tools.local.scheduler", *where, *who, *stats_urls, folder)
+    return Service("scheduler", command, ready=lambda: True, after=("cloud-tasks", "functions"))
+
+
+def _store_name(layout: StackLayout) -> str:
+    return "firestore" if layout.emulator else "store"
+
+
+def _module(name: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", name, *arguments)
+
+
+def _answers(url: str) -> Callable[[], bool]:
+    return lambda: stats(url) is not None

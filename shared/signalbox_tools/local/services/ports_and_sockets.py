@@ -1,0 +1,100 @@
+"""The ports, sockets and settings of a local stack's services, derived from a catalogue."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from signalbox.adapters.settings import EMBEDDED, Settings
+from signalbox.catalogue.reading import Catalogue
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.folder.data_folder import DataFolder
+from signalbox_tools.local.services.function_settings import declared_by
+from signalbox_tools.local.store.firestore_emulator import Emulator
+
+BACKLOG = 1_024
+CHOSEN = ("firestore", "cloud-tasks", "keys", "events-deliver")
+"""The servers that open their ports themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackLayout:
+    """The ports, sockets and settings of all services. `emulator` None: the functions embed the store."""
+
+    catalogue_file: Path
+    catalogue: Catalogue
+    folder: Path
+    data: DataFolder | None
+    emulator: Emulator | None
+    settings: Settings
+    base_url: str
+    ports: Mapping[str, int]
+    chaos: str
+    functions_socket: socket.socket
+    events_socket: socket.socket
+    store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    """Of an embedded store: callers without it are refused."""
+
+    @property
+    def workers(self) -> int:
+        """The number of processes that serve functions."""
+        return os.cpu_count() or 1
+
+    @property
+    def databases(self) -> Path:
+        """The folder of the queues' and the events' files."""
+        return self.data.path if self.data else self.folder
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+
+def plan(
+    catalogue_file: Path,
+    catalogue: Catalogue,
+    folder: Path,
+    data: DataFolder | None,
+    emulator: Emulator | None,
+    settings: Settings,
+    port: int | None,
+    chaos: str,
+) -> StackLayout:
+    """Choose the ports and open the sockets that outlive their servers. Raises `OSError` when `port` is taken.
+
+    It replaces the settings that name addresses, and those that follow from the catalogue.
+    """
+    functions_socket = _listen(port or 0)
+    events_socket = _listen(0)
+    ports = dict(zip(CHOSEN, child_processes.free_ports(len(CHOSEN)), strict=True))
+    ports |= {"functions": functions_socket.getsockname()[1], "events-receive": events_socket.getsockname()[1]}
+    base_url = f"http://127.0.0.1:{ports['functions']}/"
+    settings = declared_by(catalogue, _with_addresses(settings, ports, embedded=emulator is None))
+    sockets = (functions_socket, events_socket)
+    return StackLayout(catalogue_file, catalogue, folder, data, emulator, settings, base_url, ports, chaos, *sockets)
+
+
+def _with_addresses(settings: Settings, ports: Mapping[str, int], *, embedded: bool) -> Settings:
+    return replace(
+        settings,
+        firestore_emulator=EMBEDDED if embedded else f"127.0.0.1:{ports['firestore']}",
+        tasks_emulator=f"127.0.0.1:{ports['cloud-tasks']}",
+        events_url=f"http://127.0.0.1:{ports['events-receive']}",
+        function_url=f"http://127.0.0.1:{ports['functions']}/{{function}}",
+        keys_url=f"http://127.0.0.1:{ports['keys']}/oauth2/v1/certs",
+    )
+
+
+def with_catalogue(layout: StackLayout, catalogue: Catalogue) -> StackLayout:
+    """Return the layout of the same stack with another catalogue, and with all settings that follow from it."""
+    return replace(layout, catalogue=catalogue, settings=declared_by(catalogue, layout.settings))
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"Port {port} is taken ({error.strerror}). Choose another: PORT={port + 1}"
+        ) from error

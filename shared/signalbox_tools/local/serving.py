@@ -1,0 +1,77 @@
+"""Serve all functions on this machine until Ctrl-C. Code and catalogue are reloaded when they change."""
+
+import contextlib
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from signalbox.catalogue.project import Project
+from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.local.logs.follower import LogFollower
+from signalbox_tools.local.logs.rendered_lines import Terminal
+from signalbox_tools.local.logs.tracebacks import cut
+from signalbox_tools.local.reloading.dev_loop import DevLoop
+from signalbox_tools.local.stack import Stack, StackError
+
+
+def serve(port: int, data: Path | None, log: str, faults: str) -> None:
+    """Serve the project's functions until Ctrl-C, and log to standard output.
+
+    `data` is a folder that keeps documents, queues and events. `log` is ``json`` for the unrendered lines, ``full``
+    for whole tracebacks. `faults` has the form that `injected_faults.parse` reads. Raises `CatalogueError`, and
+    `StackError` with a traceback that is cut like those in the log.
+    """
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            _run(port, data, log, faults)
+    except OSError as error:
+        raise StackError(_running() or error.strerror or str(error)) from error
+    except StackError as error:
+        trace = error.trace if log == "full" else cut(error.trace)
+        raise StackError(f"{error}\n{trace}".rstrip()) from error
+
+
+def _running() -> str:
+    """Return the address of this project's running stack, or an empty text."""
+    with contextlib.suppress(NoStack, OSError):
+        running = RunningStack.of(Project.find().state)
+        return f"The local stack of this project runs already: {running.base_url} (process {running.pid})"
+    return ""
+
+
+def _run(port: int, data: Path | None, log: str, faults: str) -> None:
+    terminal = Terminal(Console(highlight=False, markup=False, emoji=False), log == "json", log == "full")
+    stack = Stack(port, Project.find().state, faults, data=data)
+    loop = DevLoop(stack, terminal.announce)
+    loop.watch()  # before the stack starts, which takes seconds: a file may be saved meanwhile
+    sys.stdout.write("Starting: the store, the queues and all functions take a few seconds.\n")
+    sys.stdout.flush()
+    with stack:
+        _serve(stack, data, terminal, loop)
+
+
+def _serve(stack: Stack, data: Path | None, terminal: Terminal, loop: DevLoop) -> None:
+    follower = LogFollower([stack.folder / f"{name}.log" for name in stack.service_names], terminal.show)
+    _print_urls(stack, data)
+    follower.start()
+    loop.start()
+    try:
+        stack.wait()
+    finally:
+        loop.stop()
+        follower.stop()
+        if data:
+            sys.stdout.write(f"\nStopping: the data is saved in {data} when this command ends, within a few seconds.\n")
+            sys.stdout.flush()
+
+
+def _print_urls(stack: Stack, data: Path | None) -> None:
+    width = max(map(len, stack.urls), default=0)
+    urls = "".join(f"  {name:{width}}  {url}\n" for name, url in stack.urls.items())
+    sys.stdout.write(f"Serving {stack.base_url} (store: {stack.store})\n{urls}")
+    sys.stdout.write(f"  {'docs':{width}}  {stack.base_url}docs (every call, with a form to try it)\n")
+    sys.stdout.write(f"  {'console':{width}}  {stack.base_url}console (pages that show what happens)\n")
+    documents = f"{data} keeps the data" if data else "Documents are in memory; DATA=folder keeps them"
+    sys.stdout.write(f"Logs: {stack.folder}. {documents}. Changed files are reloaded. Stop with Ctrl-C.\n")
+    sys.stdout.flush()

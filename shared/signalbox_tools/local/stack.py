@@ -1,0 +1,222 @@
+"""The whole kit on this machine: Firestore, Cloud Tasks, events, schedules and all functions, from one catalogue.
+
+    with Stack(folder=Path(".local")) as stack:
+        httpx.put(stack.base_url + "documents/x", json={"a": 1})
+        stack.wait_until_idle(10)
+
+Every service is a process of its own and is restarted when it dies. All processes end with this one, however it ends
+(except by SIGKILL on other systems than Linux). The store is Google's emulator if this machine has it, otherwise the
+in-memory store in a process of its own. Both lose their data, so a stack starts empty and deletes an earlier one's
+files in its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command
+line.
+"""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from signalbox.adapters.settings import EMBEDDED, Settings
+from signalbox.catalogue import reading as catalogues
+from signalbox.catalogue.project import Project
+from signalbox_tools import http_client
+from signalbox_tools.local import child_processes
+from signalbox_tools.local.folder.data_folder import DataFolder
+from signalbox_tools.local.folder.folder_lock import FolderInUse, locked
+from signalbox_tools.local.folder.running_stack import RunningStack
+from signalbox_tools.local.idle_check import IdleMonitor
+from signalbox_tools.local.logs.call_totals import LogStats
+from signalbox_tools.local.preparation import check, clear, how_to_get_the_emulator
+from signalbox_tools.local.reloading.reload import reload
+from signalbox_tools.local.services.command_lines import functions_environment, services, stats
+from signalbox_tools.local.services.function_settings import settings_of
+from signalbox_tools.local.services.ports_and_sockets import plan
+from signalbox_tools.local.services.supervisor import StackError, Supervisor
+from signalbox_tools.local.store import firestore_emulator
+
+__all__ = ["Stack", "StackError"]
+
+IDLE_PAUSE_SECONDS = 0.05
+ENSURE_SECONDS_MAX = 30
+DRIVERS = ("scheduler", "cloud-tasks", "events-deliver", "functions")
+"""The services whose work changes documents, in the order in which they end."""
+
+log = logging.getLogger("signalbox")
+
+
+class Stack:
+    """A running local stack; enter it to start it.
+
+    `port` None chooses a free one, `catalogue` None that of the project. `folder` takes the databases and one log
+    file a service. `chaos` such as ``twice=0.1,late=0.1`` injects faults into queues and events; empty: the
+    environment's ``CHAOS``. `settings` are the functions', except for addresses; None: those that follow from the
+    catalogue. `data` is a folder that keeps documents, queues and events for the next stack; None: they end with this
+    one. Raises `StackError` when a service cannot run, `CatalogueError`, and `OSError` when the port is taken.
+    """
+
+    def __init__(
+        self,
+        port: int | None = None,
+        folder: Path = Path(".local"),
+        chaos: str = "",
+        catalogue: Path | None = None,
+        settings: Settings | None = None,
+        data: Path | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        emulator = None if os.environ.get("SIGNALBOX_STORE") == EMBEDDED else firestore_emulator.find_installed()
+        self.store = "emulator" if emulator else EMBEDDED
+        chaos = chaos or os.environ.get("CHAOS", "")
+        catalogue = catalogue or Project.find().catalogue
+        content = catalogues.load(catalogue)
+        check(content)
+        settings = settings or settings_of(content)
+        self._data = DataFolder(data.resolve()) if data else None
+        self._layout = plan(catalogue.resolve(), content, self.folder, self._data, emulator, settings, port, chaos)
+        listed = services(self._layout)
+        self.service_names = tuple(service.name for service in listed)
+        self._supervisor = Supervisor(listed, self.folder)
+        self._log_stats = LogStats(self.folder / "functions.log")
+        self._idle_monitor = IdleMonitor(self._layout)
+        self._events: Mapping[str, int] = {}
+        self._exits = contextlib.ExitStack()
+
+    @property
+    def base_url(self) -> str:
+        """The base URL for people; ends in a slash."""
+        return self._layout.base_url
+
+    @property
+    def settings(self) -> Settings:
+        """The functions' settings, which another client of the same database needs too."""
+        return self._layout.settings
+
+    @property
+    def identity_url(self) -> str:
+        """The address of the local Cloud Tasks' public keys, and of tokens for callers that are not tasks."""
+        return self._layout.url("keys")
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The URLs of the functions that people invoke, by name."""
+        functions = self._layout.catalogue.functions.values()
+        return {each.name: self.base_url + each.segment for each in functions if "people" in each.invoked_by}
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of all functions."""
+        return tuple(function.folder for function in self._layout.catalogue.functions.values())
+
+    def __enter__(self) -> Self:
+        self._exits.callback(self._layout.events_socket.close)
+        self._exits.callback(self._layout.functions_socket.close)
+        try:
+            self._hold_folders()
+            self._exits.callback(self._supervisor.stop)
+            self._exits.enter_context(child_processes.sigterm_raises())
+            self._supervisor.start()
+            if self._data:
+                self._exits.callback(self._save)
+            self._ensure_declared()
+            running = self._running()
+            running.announce()
+            self._exits.callback(running.withdraw)
+        except BaseException:
+            self._exits.close()
+            raise
+        if self.store == EMBEDDED:
+            log.warning("embedded: the store is in memory; for Google's emulator: %s", how_to_get_the_emulator())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.close()
+        if error is None:
+            self._supervisor.check()
+
+    def _hold_folders(self) -> None:
+        try:
+            for folder in dict.fromkeys((self.folder, self._layout.databases)):
+                self._exits.enter_context(locked(folder))
+        except FolderInUse as error:
+            raise StackError(str(error)) from error
+        clear(self.folder, self.service_names, databases=self._data is None)
+        if self._data and (warning := self._data.open(self._layout.ports["functions"], self.store)):
+            log.warning("%s", warning)
+
+    def _running(self) -> RunningStack:
+        layout = self._layout
+        places = (str(self.folder), os.getpid(), self.base_url, self.store)
+        urls = (layout.url("keys"), layout.url("events-deliver"))
+        return RunningStack(*places, *urls, functions_environment(layout))
+
+    def _save(self) -> None:
+        """Stop everything that could change documents, and save all data. Ctrl-C does not interrupt it."""
+        with child_processes.interrupts_ignored():
+            for name in (*DRIVERS, *(() if self._layout.emulator else ("store",))):
+                self._supervisor.halt(name)
+            if self._layout.emulator and self._data:
+                self._idle_monitor.events_all_sent()
+                self._data.save(self.settings)
+            elif self._data:
+                self._data.close()
+
+    def wait(self) -> None:
+        """Run until the stack fails. Raises its `StackError`."""
+        self._supervisor.wait()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a service with its child processes; the supervisor restarts it."""
+        self._supervisor.kill(name)
+
+    def pid(self, name: str) -> int | None:
+        """Return the process id of a service, which is also its process group; None while it is down."""
+        return self._supervisor.pid(name)
+
+    def is_up(self, name: str) -> bool:
+        """Return whether a service has been ready since it was last started."""
+        return self._supervisor.ready(name)
+
+    def reload(self) -> None:
+        """Switch to the catalogue and the code as they are. If that raises `NotReloaded`, the old version serves."""
+        self._layout = reload(self._layout, self._supervisor)
+        self._idle_monitor = IdleMonitor(self._layout)
+        self._ensure_declared()
+
+    def _ensure_declared(self) -> None:
+        """Create the semaphores and rates of the catalogue, or set their limits. Raises `StackError`."""
+        for each in self._layout.catalogue.declared:
+            url = f"{self.base_url}{each.function}/{quote(each.name, safe='')}"
+            try:
+                http_client.send_json("PUT", url, each.body, timeout_seconds=ENSURE_SECONDS_MAX)
+            except http_client.HttpError as error:
+                detail = f"The entry {each.name} of {each.function} in the catalogue cannot be made: {error}"
+                raise StackError(detail) from error
+
+    def counts(self) -> dict[str, int]:
+        """Return counts since the start: the functions' ``calls``, ``reads``, …, and the ``events`` received."""
+        self._events = stats(self._layout.url("events-deliver")) or self._events
+        events = {"events": self._events.get("received", 0), "events_delivered": self._events.get("delivered", 0)}
+        return {**self._log_stats.sums(), **events}
+
+    def idle(self) -> bool:
+        """Return whether the stack is idle: it has no pending task or event, and none appeared during this check.
+
+        Tasks scheduled far ahead do not count, nor do HTTP calls that the caller has not finished.
+        """
+        return self._idle_monitor.idle()
+
+    def wait_until_idle(self, timeout_seconds: float) -> None:
+        """Wait until the stack is idle. Raises `TimeoutError` with what is still pending, or `StackError`."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.idle():
+            self._supervisor.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not idle after {timeout_seconds} seconds: {self._idle_monitor.activity()}")
+            time.sleep(IDLE_PAUSE_SECONDS)

@@ -1,0 +1,48 @@
+"""Register triggers with the Firestore emulator, and write markers that show which events it has sent.
+
+The emulator loses its triggers and its documents when it ends.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from signalbox.catalogue.reading import Trigger
+from signalbox_tools import http_client
+from signalbox_tools.local.event_bridge.receive import MARKER_DOCUMENT, MARKER_FIELD, MARKER_TRIGGER
+
+RESPONSE_SECONDS_MAX = 10
+MARKER = Trigger(
+    name=MARKER_TRIGGER,
+    function="none",
+    event="google.cloud.firestore.document.v1.written",
+    document=MARKER_DOCUMENT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorEvents:
+    """The events side of an emulator at `host`, for one database of one project."""
+
+    host: str
+    project: str
+    database: str = "(default)"
+
+    def register(self, triggers: Iterable[Trigger]) -> None:
+        """Register these triggers, and the markers' own. Raises `OSError`."""
+        for trigger in (*triggers, MARKER):
+            path = f"/emulator/v1/projects/{self.project}/eventarcTrigger?eventarcTriggerId={quote(trigger.name)}"
+            document = {"value": trigger.document, "matchType": "PATH_PATTERN"}
+            place = {"database": self.database, "namespace": "(default)"}
+            self._send("POST", path, {"eventType": trigger.event, **place, "document": document})
+
+    def mark(self, number: int) -> None:
+        """Write marker `number`: once its event has come, so have those of all earlier commits. Raises `OSError`."""
+        path = f"/v1/projects/{self.project}/databases/{self.database}/documents/{MARKER_DOCUMENT}"
+        self._send("PATCH", path, {"fields": {MARKER_FIELD: {"integerValue": str(number)}}})
+
+    def _send(self, method: str, path: str, body: object) -> None:
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer owner"}
+        url, content = f"http://{self.host}{path}", json.dumps(body).encode()
+        http_client.send(method, url, content=content, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)

@@ -1,0 +1,107 @@
+"""Examine this machine and a project: what is missing, what the cloud would refuse, and what to do about it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from signalbox.catalogue.project import Project
+from signalbox.catalogue.reading import Catalogue, CatalogueError, load
+from signalbox.catalogue.version import VERSION
+from signalbox.catalogue.writing import lock_of, written
+from signalbox_tools.local.store import firestore_emulator
+from signalbox_tools.packaging.function_checks import check_all
+from signalbox_tools.setup import upgrade
+
+PYTHON_MIN = (3, 11)
+LISTED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check and its result; if `well` is false, `found` says what to fix."""
+
+    name: str
+    found: str
+    well: bool = True
+
+
+def examine(project: Project) -> list[Finding]:
+    """Return all findings: of the machine first, then of the project."""
+    return [*_machine(), *_of(project)]
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Return the findings as a table for people, one line for each."""
+    width = max(len(each.name) for each in findings)
+    return "".join(f"{'ok' if each.well else 'no':3} {each.name:{width}}  {each.found}\n" for each in findings)
+
+
+def to_json(findings: Sequence[Finding]) -> str:
+    """Return the findings as JSON: a list of ``{name, found, well}``."""
+    return json.dumps([asdict(each) for each in findings], indent=2)
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("signalbox", VERSION)
+    yield Finding("python", ".".join(map(str, sys.version_info[:3])), sys.version_info >= PYTHON_MIN)
+    for program, use in (("terraform", "it deploys: developer.hashicorp.com/terraform"), ("gcloud", "it signs in")):
+        place = shutil.which(program)
+        yield Finding(program, place or f"not on the PATH; {use}", place is not None)
+    emulator = firestore_emulator.find_installed()
+    yield Finding("emulator", "Google's Firestore emulator" if emulator else "none: `dev` uses a store in memory")
+
+
+def _of(project: Project) -> Iterator[Finding]:
+    yield Finding("project", str(project.root))
+    if project.own:
+        yield _names(project)
+    try:
+        catalogue = load(project.catalogue)
+    except (CatalogueError, OSError) as error:
+        yield Finding("catalogue", str(error), well=False)
+        return
+    own = [each.name for each in catalogue.functions.values() if not catalogue.is_of_the_kit(each)]
+    yield Finding("catalogue", f"{len(own)} functions of yours: {', '.join(own)}")
+    yield _checked("functions", "import nothing that the cloud lacks", lambda: check_all(catalogue, project.kit.root))
+    yield _lock(project, catalogue)
+    if project.own:
+        indexes = upgrade.new_indexes(project, catalogue)
+        takes = f"{_listed(indexes)} would be built; each takes a minute or two, and its queries wait for it"
+        yield Finding("indexes", takes if indexes else "no new one, compared with the lock and the last plan made here")
+        yield from (Finding(f"plan {name}", summary) for name, summary in upgrade.saved_plans(project))
+
+
+def _names(project: Project) -> Finding:
+    removed = upgrade.removed_names(project.root)
+    if not removed:
+        return Finding("names", "this version of signalbox has every name that the project imports from it")
+    return Finding("names", f"{_listed(removed)}. The changelog says what replaces a removed name", well=False)
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = len(found) - LISTED_MAX
+    return "; ".join(found[:LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _checked(name: str, well: str, check: Callable[[], None]) -> Finding:
+    try:
+        check()
+    except CatalogueError as error:
+        return Finding(name, str(error), well=False)
+    return Finding(name, well)
+
+
+def _lock(project: Project, catalogue: Catalogue) -> Finding:
+    """Compare the lock with what would be deployed now: rights and names that an upgrade or an edit has changed."""
+    file = lock_of(project.catalogue)
+    if not file.is_file():
+        return Finding(file.name, "not written yet: `signalbox catalogue` or the first deployment does")
+    before = {line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")}
+    now = written(catalogue).splitlines()
+    changed = [f"+{line.strip()}" for line in now if line not in before]
+    changed += [f"-{line.strip()}" for line in sorted(before - set(now))]
+    if not changed:
+        return Finding(file.name, "is what would be deployed")
+    return Finding(file.name, f"{len(changed)} lines would change: {_listed(changed)}; see `signalbox catalogue`")

@@ -1,0 +1,135 @@
+"""Make a user's own project: a folder with a function, its test, and the files that serve and deploy it.
+
+``signalbox new my-shop`` fills the texts in `templates/`. If the kit was installed from a wheel's file, the project
+gets a copy of the wheel in `wheels/`, so that every machine installs the same kit.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from signalbox.catalogue.project import FILE, KIT, NotAProject, Project
+from signalbox.catalogue.version import VERSION
+from signalbox_tools.setup import new_function_templates
+from signalbox_tools.setup.new_function_templates import CannotMake
+
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+FUNCTION = "orders"
+TEMPLATES = Path(__file__).with_name("templates")
+FILES = {
+    "signalbox.yaml": FILE,
+    "pyproject.toml": "pyproject.toml",
+    "makefile": "Makefile",
+    "cloudbuild.yaml": "cloudbuild.yaml",
+    "env.example": ".env.example",
+    "readme.md": "README.md",
+    "gitignore": ".gitignore",
+}
+"""The files of a project by the names of their templates, which end in ``.txt``."""
+WORKFLOW = ("test.yaml", ".github/workflows/test.yaml")
+SECONDS_MAX = 120
+NEXT = """Made {folder}. Now try:
+
+  cd {folder}
+  make test                                           sets up .venv first
+  make dev
+  curl -X POST http://127.0.0.1:8080/orders/a         in another terminal
+  curl http://127.0.0.1:8080/orders/a
+  make deploy PROJECT=my-project
+
+Change functions/orders/main.py and save it: `make dev` reloads it. See README.md.
+"""
+NOT_FROM_A_CLONE = (
+    "A project depends on the kit's package, and this is a clone: run `make wheel`, then "
+    f"`uvx --from dist/signalbox-{VERSION}-py3-none-any.whl signalbox new my-shop` elsewhere. `make new` makes a "
+    "function in the clone."
+)
+UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"
+
+
+def make(folder: Path, *, github: bool = False) -> str:
+    """Make the project. Return the text that says what to try next. Raises `CannotMake`."""
+    folder = folder.absolute()
+    _check(folder)
+    wheel = _wheel()
+    for path, text in _texts(folder, wheel, github).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    if wheel:
+        (folder / "wheels").mkdir()
+        shutil.copy2(wheel, folder / "wheels")
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    return _locked(folder) + NEXT.format(folder=shown)
+
+
+def _texts(folder: Path, wheel: Path | None, github: bool) -> dict[Path, str]:
+    requirement = f"./wheels/{wheel.name}[dev]" if wheel else f"signalbox[dev]>={VERSION}"
+    source = f'\n[tool.uv.sources]\nsignalbox = {{ path = "wheels/{wheel.name}" }}\n' if wheel else ""
+    values = {"name": folder.name, "version": VERSION, "requirement": requirement, "source": source}
+    files = {**FILES, **({WORKFLOW[0]: WORKFLOW[1]} if github else {})}
+    texts = {folder / file: _filled(template, values) for template, file in files.items()}
+    return texts | new_function_templates.files(FUNCTION, Project(folder, own=True))
+
+
+def _filled(template: str, values: dict[str, str]) -> str:
+    text = (TEMPLATES / f"{template}.txt").read_text("utf-8")
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def _check(folder: Path) -> None:
+    name = folder.name
+    if not NAME.fullmatch(name):
+        raise CannotMake(f"{name}: the name must be lower case words and digits joined by single hyphens, as my-shop")
+    if taken := _package(name):
+        raise CannotMake(f"{name}: a package has this name ({taken}), and a project must not hide it; choose another")
+    if folder.is_file() or (folder.is_dir() and any(each.name != ".git" for each in folder.iterdir())):
+        raise CannotMake(f"{folder} exists and is not empty: choose another name")
+    if around := _project_around(folder.parent):
+        raise CannotMake(f"{around} is a project: add a function with `signalbox add orders`, or choose another folder")
+
+
+def _package(name: str) -> str:
+    """Return the installed package that has this name, or a module of this name; empty if there is none."""
+    try:
+        return distribution(name).name
+    except PackageNotFoundError:
+        return next(iter(packages_distributions().get(name.replace("-", "_"), ())), "")
+
+
+def _project_around(folder: Path) -> Path | None:
+    existing = next(each for each in (folder, *folder.parents) if each.is_dir())
+    try:
+        found = Project.find(existing)
+    except NotAProject:
+        return None
+    return found.root if found.own else None
+
+
+def _wheel() -> Path | None:
+    """Return the wheel from which the kit was installed; None: from an index. Raises `CannotMake` in a clone."""
+    if not KIT.is_packaged:
+        raise CannotMake(NOT_FROM_A_CLONE)
+    origin = distribution("signalbox").read_text("direct_url.json")
+    url = json.loads(origin)["url"] if origin else ""
+    file = Path(unquote(urlsplit(url).path))
+    return file if url.startswith("file:") and file.suffix == ".whl" and file.is_file() else None
+
+
+def _locked(folder: Path) -> str:
+    """Lock the project's packages, if uv is installed. Return a message if that failed, else an empty text."""
+    if not (uv := shutil.which("uv")):
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603 (a list, no shell)
+            [uv, "lock", "--quiet"], cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return UNLOCKED.format(reason=error)
+    reason = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
+    return UNLOCKED.format(reason=reason) if done.returncode else ""

@@ -1,0 +1,149 @@
+"""What an upgrade of the kit changes for a project: names that its code imports, indexes, and the last saved plan.
+
+Nothing of the project is imported or run: a removed name would end the examination.
+"""
+
+import ast
+import difflib
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+import signalbox
+from signalbox.catalogue.project import PACKAGES, Project
+from signalbox.catalogue.reading import Catalogue
+from signalbox.catalogue.writing import lock_of
+from signalbox_tools.deploy.programs import CommandFailed, run
+from signalbox_tools.deploy.terraform import Terraform
+
+LIBRARY = "signalbox"
+NOT_OF_THE_PROJECT = frozenset({"dist", "node_modules", "venv"})
+SETTING = re.compile(r"^    (\w+) += \[(.*)\]$", re.MULTILINE)
+"""A collection and its indexed fields in the kit's `indexes.tf`."""
+
+
+def removed_names(root: Path) -> list[str]:
+    """Return each import from `signalbox` in a project's code that this kit does not have, with its place."""
+    return [line for file in sorted(_sources(root)) for line in _removed_in(file, str(file.relative_to(root)))]
+
+
+def new_indexes(project: Project, catalogue: Catalogue) -> list[str]:
+    """Return the indexes that the next deployment would build: the catalogue's, and settings of the kit's collections.
+
+    They are compared with the catalogue's lock and with the Terraform files of the last plan or deployment.
+    """
+    file, copy = lock_of(project.catalogue), project.infra / "indexes.tf"
+    before = (yaml.safe_load(file.read_text("utf-8")) or {}).get("indexes") or {} if file.is_file() else None
+    own = [] if before is None else [name for name in catalogue.indexes if name not in before]
+    if not (project.own and copy.is_file()):
+        return own
+    known, now = (set(_settings(each.read_text("utf-8"))) for each in (copy, project.kit.infra / "indexes.tf"))
+    return own + sorted(now - known)
+
+
+def saved_plans(project: Project) -> Iterator[tuple[str, str]]:
+    """Iterate over the deployments with a saved plan, ``PROJECT-ENVIRONMENT``, and each plan's summary."""
+    for file in sorted((project.state / "terraform").glob("*/plan")):
+        yield file.parent.name, _summary(project, file)
+
+
+def _summary(project: Project, file: Path) -> str:
+    again = "it cannot be read: make it again with `signalbox plan`"
+    engine = Terraform(project.infra, file.parent, [], run, dict)
+    try:
+        plan = engine.saved()
+    except (CommandFailed, OSError, ValueError, subprocess.SubprocessError):
+        return again
+    named = [*(f"replaces {each}" for each in plan.replaced), *(f"destroys {each}" for each in plan.destroyed)]
+    first, *_ = [line for line in str(plan).splitlines() if line.startswith(("Plan", "No changes"))]
+    older = file.stat().st_mtime < _installed_at(project)
+    old = ["made before this version of signalbox was installed: make it again"] if older else []
+    return "; ".join([first.rstrip("."), *named, *old])
+
+
+def _installed_at(project: Project) -> float:
+    return (project.kit.infra / "indexes.tf").stat().st_mtime
+
+
+def _settings(text: str) -> Iterator[str]:
+    for collection, fields in SETTING.findall(text):
+        yield from (f"{collection}.{field}" for field in ("*", *re.findall(r'"([^"]+)"', fields)))
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for file in root.rglob("*.py"):
+        parts = file.relative_to(root).parts
+        if not any(part.startswith(".") or part in NOT_OF_THE_PROJECT for part in parts):
+            yield file
+
+
+def _removed_in(file: Path, shown: str) -> Iterator[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (SyntaxError, ValueError):
+        return  # other checks say so
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and not node.level and _is_of_the_kit(node.module or ""):
+            for alias in node.names:
+                if alias.name != "*" and (lacking := _lacking(str(node.module), alias.name)):
+                    yield f"{shown}:{node.lineno} imports {lacking}"
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names if _is_of_the_kit(alias.name)]
+            yield from (f"{shown}:{node.lineno} imports {_no(each)}" for each in modules if _file_of(each) is None)
+
+
+def _no(module: str) -> str:
+    return f"{module}, which this kit does not have"
+
+
+def _is_of_the_kit(module: str) -> bool:
+    return module.partition(".")[0] == LIBRARY
+
+
+def _lacking(module: str, name: str) -> str:
+    """Return what is wrong with the import of a name from a module; empty if the kit has it."""
+    names = _public() if module == LIBRARY else _defined(module)
+    if names is None:
+        return _no(module)
+    if name in names or _file_of(f"{module}.{name}"):
+        return ""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+    return f"{name} from {module}, which does not have it" + (f"; it has {near[0]}" if near else "")
+
+
+def _public() -> frozenset[str]:
+    return frozenset(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
+
+
+def _file_of(module: str) -> Path | None:
+    path = PACKAGES.joinpath(*module.split("."))
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    return next((file for file in files if file.is_file()), path if path.is_dir() else None)
+
+
+def _defined(module: str) -> frozenset[str] | None:
+    """Return the names that a module defines at its top level; None if there is no such module."""
+    file = _file_of(module)
+    if file is None or file.is_dir():
+        return None if file is None else frozenset()
+    return frozenset(_top_level(ast.parse(file.read_bytes()).body))
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from (alias.asname or alias.name for alias in aliases)
+            case ast.If(body=inner, orelse=other) | ast.Try(body=inner, orelse=other):
+                yield from _top_level([*inner, *other])
+            case _:
+                yield from (each.id for each in ast.walk(node) if _is_stored(each) and isinstance(each, ast.Name))
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)

@@ -1,0 +1,53 @@
+"""GET from the functions for people, of the local stack or of a deployment."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from signalbox.catalogue.project import Project
+from signalbox_tools import http_client
+from signalbox_tools.deploy import project_facts
+from signalbox_tools.deploy.deployment_client import DeploymentClient, tokens
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.deploy.programs import run
+from signalbox_tools.local.folder.running_stack import RunningStack
+
+SECONDS_MAX = 30.0
+
+Get = Callable[[str], Mapping[str, Any]]
+"""GET a path below the base URL."""
+
+
+class Absent(Exception):
+    """The requested item does not exist."""
+
+
+def getter(place: Target | None, absent: str) -> Get:
+    """Return the `Get` of a deployment, or of the local stack; a 404 of a deployment raises `Absent` with this text.
+
+    Raises `NoStack` or `CommandFailed`.
+    """
+    return _cloud(place, absent) if place else _local()
+
+
+def _local() -> Get:
+    base_url = RunningStack.of(Project.find().state).base_url
+
+    def get(path: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = json.loads(http_client.send("GET", base_url + path, timeout_seconds=SECONDS_MAX))
+        return found
+
+    return get
+
+
+def _cloud(place: Target, absent: str) -> Get:
+    client = DeploymentClient(place.base_url, tokens(place, project_facts.signed_in(place, run), run))
+
+    def get(path: str) -> Mapping[str, Any]:
+        found = client.request("GET", path, expect=(200, 404))
+        if found is None:
+            raise Absent(absent)
+        answered: Mapping[str, Any] = found
+        return answered
+
+    return get

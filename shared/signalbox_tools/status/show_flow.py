@@ -1,0 +1,42 @@
+"""Draw a run of a flow: of a local stack, or of a deployment in the cloud."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from signalbox.catalogue.reading import Catalogue, load, url_segment
+from signalbox_tools.deploy.deployment_target import Target
+from signalbox_tools.status.base_url import Absent, Get, getter
+from signalbox_tools.status.flow_drawing import drawn
+
+
+class NoRun(Absent):
+    """The run does not exist."""
+
+
+def drawing(run_: str, place: Target | None) -> Iterator[str]:
+    """Iterate over the lines of a run ``flow/id``; `place` None is the project's local stack.
+
+    Raises `Absent`, `NoStack`, `CommandFailed`, `SmokeTestFailed` or `OSError`.
+    """
+    get = getter(place, "There is no such run.")
+    return lines_of(run_, place.catalogue if place else load(), get, datetime.now(UTC))
+
+
+def lines_of(run_: str, catalogue: Catalogue, get: Get, now: datetime) -> Iterator[str]:
+    """Iterate over the lines of the run ``flow/id``. Raises `NoRun` for a flow that the catalogue does not have."""
+    flow, _, id_ = run_.partition("/")
+    if flow not in catalogue.flow_functions or not id_:
+        known = ", ".join(sorted(catalogue.flow_functions)) or "none"
+        raise NoRun(f"Name a flow of the catalogue and a run of it: ID=FLOW/ID. Its flows: {known}.")
+    path = f"{url_segment(catalogue.flow_functions[flow])}/flows/{flow}/{quote(id_, safe='')}"
+    return drawn(get(path), list(_entries(get, f"{path}/log")), now)
+
+
+def _entries(get: Get, path: str) -> Iterator[Mapping[str, Any]]:
+    page = get(path)
+    yield from page["entries"]
+    while token := page.get("next_page_token"):
+        page = get(f"{path}?page_token={quote(token)}")
+        yield from page["entries"]
