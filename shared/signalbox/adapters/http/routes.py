@@ -33,6 +33,7 @@ from signalbox.adapters.http.responses import (
     response_of,
     unavailable_response,
 )
+from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
@@ -237,16 +238,26 @@ Segments = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all.
-
-    `keeps_empty`: the handler receives also parameters without a value.
-    """
+    """A method and a pattern with their handler, and what a description of the API says about them."""
 
     method: str
     pattern: Segments
     query: frozenset[str] | None
+    """The names of the allowed query parameters; None allows all."""
     keeps_empty: bool
+    """Whether the handler also receives query parameters without a value."""
     handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    """The query parameters that are declared with their types."""
+    headers: tuple[Parameter, ...] = ()
+    body: Any = None
+    """The type of the body; None: no body."""
+    answers: Mapping[int, Any] | None = None
+    """The types of the answers, or `Answer`s, by status; None: the route is not described."""
+    refuses: tuple[type[Problem], ...] = ()
+    """The problems of the route, in addition to those of every route."""
+    example: object = None
+    """An example of the body."""
 
     def check_query(self, request: Request) -> None:
         """Raise `BadQuery` naming a query parameter that this route does not have."""
@@ -268,21 +279,35 @@ class Routes:
         self._routes: list[Route] = []
 
     def on(
-        self, method: str, pattern: str, *, query: Iterable[str] | None = (), keeps_empty: bool = False
+        self,
+        method: str,
+        pattern: str,
+        *,
+        query: Iterable[str | Parameter] | None = (),
+        keeps_empty: bool = False,
+        headers: tuple[Parameter, ...] = (),
+        body: Any = None,
+        answers: Mapping[int, Any] | None = None,
+        refuses: tuple[type[Problem], ...] = (),
+        example: object = None,
     ) -> Callable[[Handler], Handler]:
         """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
 
         ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. The
         handler receives those without a value with `keeps_empty`, or if all are allowed: one may then be a condition.
-        Raises `ValueError` for a method or a pattern that cannot be routed.
+        `Route` explains the others, which describe the route. Raises `ValueError` for a method or a pattern that cannot
+        be routed.
         """
         if method not in METHODS:
             raise ValueError(f"{method} cannot be routed")
         segments = segments_of_pattern(pattern)
-        allowed = None if query is None else frozenset(query)
+        declared = () if query is None else tuple(each for each in query if isinstance(each, Parameter))
+        names = None if query is None else frozenset(each if isinstance(each, str) else each.name for each in query)
+        keeps = keeps_empty or query is None
 
         def register(handler: Handler) -> Handler:
-            self._routes.append(Route(method, segments, allowed, keeps_empty or query is None, handler))
+            described = declared, headers, body, answers, refuses, example
+            self._routes.append(Route(method, segments, names, keeps, handler, *described))
             return handler
 
         return register

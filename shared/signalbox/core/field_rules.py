@@ -1,0 +1,226 @@
+"""Rules of fields, as annotations. A bound is said once: the check of a request and its description both come from it.
+
+    permits: Annotated[int, Range(1, LIMITS.permits_max)]
+    lease_seconds: Annotated[float | None, Seconds(CORE_LIMITS.lease_seconds_max)] = None
+
+A request calls `check_fields` when it is made, and `parsed` makes a request from a body. A field that is absent or null
+takes its default; a field without a default is required. In an answer, a rule is only described.
+
+`adapters/http/description.py` describes fields by their types, rules and sentences. The sentence of a field is the
+string below it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from functools import cache
+from typing import Any, Protocol, TypeVar, get_args
+
+from signalbox.core.calls import Call
+from signalbox.core.keys import valid_key
+from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.problems import BadKey, Problem
+from signalbox.core.request_fields import REQUIRED, RequestFields
+
+Schema = Mapping[str, Any]
+
+T = TypeVar("T")
+
+
+class Mark(Enum):
+    """Whether a body has a field, if that does not follow from its default."""
+
+    KIT_ONLY = "No body has the field: only the kit sets it."
+    MAY_BE_ABSENT = "A body may leave the field out, although the request has no default: the handler adds it."
+
+
+KIT_ONLY, MAY_BE_ABSENT = Mark.KIT_ONLY, Mark.MAY_BE_ABSENT
+
+
+class Rule(Protocol):
+    """The values that a field may have, in addition to its type."""
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        """Return the value of a field, or its default if it is None. Raises the problem of `fields`."""
+        ...
+
+    def schema(self) -> Schema:
+        """Return the rule as keywords of a JSON schema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Integers from `least` to `most`. Without `most` it only describes an answer."""
+
+    least: float
+    most: float | None = None
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        return fields.integer(name, self.least, self.most, default)  # type: ignore[arg-type]  # a request has both
+
+    def schema(self) -> Schema:
+        return {"minimum": self.least} | ({} if self.most is None else {"maximum": self.most})
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Seconds up to `most`, kept as a float; above 0, or also 0 with `zero`. Without `most` it describes an answer."""
+
+    most: float | None = None
+    zero: bool = False
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        return fields.seconds(name, self.most, default, zero=self.zero)  # type: ignore[arg-type]  # a request has it
+
+    def schema(self) -> Schema:
+        return {"minimum" if self.zero else "exclusiveMinimum": 0} | ({} if self.most is None else {"maximum": self.most})
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A value that a function checks: it returns the value to keep, or raises a problem. `schema` describes it."""
+
+    check: Callable[[Any], Any]
+    described: Schema
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        value = fields.value(name, default)
+        return value if value is default else self.check(value)
+
+    def schema(self) -> Schema:
+        return self.described
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Keywords of a JSON schema for a value that is only described, such as a member of an answer."""
+
+    described: Schema
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        return fields.value(name, default)
+
+    def schema(self) -> Schema:
+        return self.described
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a `subject` in an address: a key of at most `bytes_max` bytes."""
+
+    subject: str
+    bytes_max: int
+
+    def check(self, name: str) -> str:
+        """Return the name. Raises `BadKey`."""
+        if not valid_key(name) or len(name.encode()) > self.bytes_max:
+            most = f"{self.bytes_max:,}"
+            raise BadKey(f"A {self.subject}'s name is a key of 1 to {most} bytes of UTF-8, without '/'.", field="name")
+        return name
+
+    def read(self, fields: RequestFields, name: str, default: Any) -> Any:
+        return self.check(fields.value(name, default))
+
+    def schema(self) -> Schema:
+        return key_schema(self.bytes_max)
+
+
+def key_schema(bytes_max: int) -> Schema:
+    """Return the schema of a key. It counts characters, so it permits some keys that have too many bytes."""
+    return {"minLength": 1, "maxLength": bytes_max, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
+
+
+# --- requests ---
+
+
+def check_fields(request: Any, problem: type[Problem]) -> None:
+    """Check each field of a request by its rule or its type, and keep the value that the check returns."""
+    values: RequestFields | None = None
+    for name, read, default in _readers(type(request)):
+        value = getattr(request, name)
+        if value is default:
+            continue
+        if values is None:
+            values = RequestFields({name: getattr(request, name) for name, _, _ in _readers(type(request))}, problem)
+        if (kept := read(values, name, default)) is not value:
+            object.__setattr__(request, name, kept)
+
+
+def parsed(
+    kind: Callable[..., T], body: Mapping[str, Any], problem: type[Problem], absent: Mapping[str, Any] | None = None
+) -> T:
+    """Return the request of a body. `absent` has values of fields that the body leaves out.
+
+    Raises the problem, and `BadCall` or `TooLarge` for a call of a task.
+    """
+    names = accepted_fields(kind)
+    RequestFields(body, problem).only(*names)
+    given = {name: value for name in names if (value := body.get(name)) is not None}
+    calls = {name: Call.from_request(given[name], name) for name in _calls(kind) if name in given}
+    return kind(**dict.fromkeys(names) | (absent or {}) | given | calls)
+
+
+@cache
+def accepted_fields(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields that a body may have."""
+    return tuple(field.name for field in fields(kind) if KIT_ONLY not in metadata_of(field.type))
+
+
+def unchecked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a request of values that were checked before they were stored, so a record can outlive a limit."""
+    request = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(request, name, value)
+    return request
+
+
+def metadata_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the rules and marks of an annotation."""
+    return getattr(annotation, "__metadata__", ())
+
+
+def bare(annotation: Any) -> Any:
+    """Return an annotation without its rules and marks."""
+    return annotation.__origin__ if metadata_of(annotation) else annotation
+
+
+def rules_of(annotation: Any) -> Iterator[Rule]:
+    """Iterate over the rules of an annotation."""
+    return (each for each in metadata_of(annotation) if not isinstance(each, Mark))
+
+
+Reader = Callable[[RequestFields, str, Any], Any]
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Reader, Any], ...]:
+    """Return the fields with a check: the name, the function that reads the value, and the default."""
+    found = ((field, _reader(field.type)) for field in fields(kind) if KIT_ONLY not in metadata_of(field.type))
+    return tuple((field.name, read, _default(field)) for field, read in found if read)
+
+
+def _reader(annotation: Any) -> Reader | None:
+    for rule in rules_of(annotation):
+        return rule.read
+    return _PLAIN.get(bare(annotation))
+
+
+_PLAIN: Mapping[Any, Reader] = {
+    bool: lambda fields, name, _: fields.flag(name),
+    str: RequestFields.text,
+    Call: RequestFields.value,
+}
+"""The checks of types without a rule."""
+
+
+@cache
+def _calls(kind: Any) -> tuple[str, ...]:
+    """Return the fields that are calls of tasks."""
+    return tuple(field.name for field in fields(kind) if Call in (bare(field.type), *get_args(bare(field.type))))
+
+
+def _default(field: "Field[Any]") -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is MISSING else field.default
