@@ -40,7 +40,8 @@ from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.history.model import HISTORY, HistoryRule
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import waits
 from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.tasks.model import Attempt, Start

@@ -17,14 +17,15 @@ from signalbox.catalogue.function_entries import ENQUEUING
 from signalbox.core import composite_indexes
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.rates.requests import RateSettings
 from signalbox.rates.requests import check_name as check_rate_name
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.requests import SemaphoreSettings, check_name
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import check_name
 
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, as are the next two

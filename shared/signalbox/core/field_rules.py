@@ -74,7 +74,9 @@ class Seconds:
         return fields.seconds(name, self.most, default, zero=self.zero)  # type: ignore[arg-type]  # a request has it
 
     def schema(self) -> Schema:
-        return {"minimum" if self.zero else "exclusiveMinimum": 0} | ({} if self.most is None else {"maximum": self.most})
+        return {"minimum" if self.zero else "exclusiveMinimum": 0} | (
+            {} if self.most is None else {"maximum": self.most}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from signalbox.semaphores.problems import BadSemaphore
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+
 def _check_holder(holder: Any) -> str:
     if not isinstance(holder, str):
         raise BadSemaphore("`holder` must be a string.", field="holder")

@@ -14,7 +14,7 @@ from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import Lane, Priority
 from signalbox.semaphores.model.leases import LEASE_ID, Lease, LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
-from signalbox.semaphores.model.waiters import Waiter, WaitAnswer
+from signalbox.semaphores.model.waiters import WaitAnswer, Waiter
 
 Permits = Annotated[int, Range(1)]
 Token = Annotated[int, Range(1)]

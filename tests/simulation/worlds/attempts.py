@@ -34,7 +34,8 @@ from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits, resumed
 from signalbox.tasks.model import Attempt, Start, TaskSubject
@@ -247,7 +248,7 @@ class AttemptsWorld:
         if (state := Header.from_record(header).state) != "completed":
             raise Violation(f"the batch is {state} for ever")
         leases = Semaphore.from_record(stored).leases
-        if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
+        if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 
 

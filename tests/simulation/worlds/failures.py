@@ -22,7 +22,8 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model import FAILURES, Attempt, Start, TaskSubject, failure_path
@@ -185,7 +186,7 @@ class FailuresWorld:
         [read] = self.world.store.read(semaphore.path_of(NAME))
         assert read.data is not None
         leases = Semaphore.from_record(read.data).leases
-        if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
+        if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 
 

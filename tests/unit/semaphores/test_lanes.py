@@ -8,12 +8,14 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import NewerFormat
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import SemaphoresQuery, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
+from signalbox.core.settings_patch import SettingsPatch
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 
 CALL = Call("philosophers", "eat", {"seat": 1})
 

@@ -20,9 +20,10 @@ from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.lanes import Mode
 from signalbox.semaphores.model.leases import Release
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import ENDED, State, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.semaphores.semaphore_states import (
     CALL,

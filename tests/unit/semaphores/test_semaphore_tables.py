@@ -15,8 +15,9 @@ from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import State, WaitAnswer, Waiter
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import WaitRequest
 from tests.unit.semaphores.semaphore_states import (
     CALL,
     INCARNATION,

@@ -147,14 +147,18 @@ class Description:
     def _body(self, route: Route) -> Json:
         schema, example = self._schemas.of(route.body, "body"), route.example
         content = {"schema": schema} | ({} if example is None else {"example": example})
-        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(schema)
+        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(
+            schema
+        )
         return {"required": required, "content": {"application/json": content}}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
         common = OF_EVERY_ROUTE | ({} if route.body is None else OF_BODIES)
         refusals = {status: {"$ref": f"#/components/responses/{name}"} for status, name in common.items()}
-        responses = answers | {status: found for status, found in _refusals(route.refuses).items() if status not in common}
+        responses = answers | {
+            status: found for status, found in _refusals(route.refuses).items() if status not in common
+        }
         return {str(status): response for status, response in sorted((responses | refusals).items())}
 
     def _answer(self, answer: Any) -> Json:
@@ -435,6 +439,10 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _unqualified(hint: Any) -> Any:
-    while get_origin(hint) in (typing.Required, typing.NotRequired, typing.ReadOnly if hasattr(typing, "ReadOnly") else None):
+    while get_origin(hint) in (
+        typing.Required,
+        typing.NotRequired,
+        typing.ReadOnly if hasattr(typing, "ReadOnly") else None,
+    ):
         hint = get_args(hint)[0]
     return hint

@@ -231,6 +231,7 @@ _KINDS = {
 
 
 Handler = Callable[..., Response]
+"""It is called with the ports of this process, the request, and each ``name=`` of its route's pattern."""
 
 Segments = tuple[str, ...]
 """The parts of a path between its slashes."""
@@ -244,8 +245,8 @@ class Route:
     pattern: Segments
     query: frozenset[str] | None
     """The names of the allowed query parameters; None allows all."""
-    keeps_empty: bool
-    """Whether the handler also receives query parameters without a value."""
+    of_user: bool
+    """Whether the handler is a user's, which is called without the ports."""
     handler: Handler
     parameters: tuple[Parameter, ...] = ()
     """The query parameters that are declared with their types."""
@@ -258,6 +259,17 @@ class Route:
     """The problems of the route, in addition to those of every route."""
     example: object = None
     """An example of the body."""
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether the handler also receives parameters without a value: one may then be a condition."""
+        return self.of_user or self.query is None
+
+    def handle(self, request: Request, parameters: Mapping[str, str]) -> Response:
+        """Call the handler. A user's handler finds the ports through the API, and may use none."""
+        if self.of_user:
+            return self.handler(request, **parameters)
+        return self.handler(runtime.ports(), request, **parameters)
 
     def check_query(self, request: Request) -> None:
         """Raise `BadQuery` naming a query parameter that this route does not have."""
@@ -284,30 +296,30 @@ class Routes:
         pattern: str,
         *,
         query: Iterable[str | Parameter] | None = (),
-        keeps_empty: bool = False,
+        of_user: bool = False,
         headers: tuple[Parameter, ...] = (),
         body: Any = None,
         answers: Mapping[int, Any] | None = None,
         refuses: tuple[type[Problem], ...] = (),
         example: object = None,
     ) -> Callable[[Handler], Handler]:
-        """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
+        """Route a method and a pattern (``/{key}/versions``) to a handler.
 
-        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. The
-        handler receives those without a value with `keeps_empty`, or if all are allowed: one may then be a condition.
-        `Route` explains the others, which describe the route. Raises `ValueError` for a method or a pattern that cannot
-        be routed.
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. A handler
+        `of_user` is called without the ports, and receives parameters without a value.
+
+        The others describe the route, as the fields of `Route` say. Raises `ValueError` for a method or a pattern that
+        cannot be routed.
         """
         if method not in METHODS:
             raise ValueError(f"{method} cannot be routed")
         segments = segments_of_pattern(pattern)
         declared = () if query is None else tuple(each for each in query if isinstance(each, Parameter))
         names = None if query is None else frozenset(each if isinstance(each, str) else each.name for each in query)
-        keeps = keeps_empty or query is None
 
         def register(handler: Handler) -> Handler:
             described = declared, headers, body, answers, refuses, example
-            self._routes.append(Route(method, segments, names, keeps, handler, *described))
+            self._routes.append(Route(method, segments, names, of_user, handler, *described))
             return handler
 
         return register
@@ -342,7 +354,7 @@ class Routes:
                 parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
                 with authors.acting(_author(request, user)):
-                    return route.handler(parsed, **parameters)
+                    return route.handle(parsed, parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
     def _authenticated(self, request: flask.Request) -> User | None:

@@ -9,7 +9,6 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Annotated
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer, Parameter
@@ -62,14 +61,13 @@ _acquires = Lines(LIMITS.acquires_waiting_max, LIMITS.acquire_away_seconds)
     },
     refuses=(NoSemaphore,),
 )
-def wait(request: Request, name: SemaphoreName) -> Response:
+def wait(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """Wait for permits.
 
     Without a continuation, the response comes at once, with or without a lease, or within `wait_seconds`. With one, its
     task runs when the permits have been granted. A repeated wait with the same id changes nothing; the response is its
     current state.
     """
-    ports = runtime.ports()
     new_id = ports.store.new_id()
     wanted = WaitRequest.from_request(request.json_object(), request.header("Idempotency-Key") or new_id)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
@@ -101,12 +99,10 @@ def _line(ports: Ports, name: str) -> Hashable:
     return id(ports.store), name
 
 
-@semaphore_wait.on(
-    "DELETE", "/{name}/{id}", answers={200: CancelledShown}, refuses=(NoSemaphore, WaitOfFlow)
-)
-def cancel_wait(_: Request, name: SemaphoreName, id: WaitId) -> Response:
+@semaphore_wait.on("DELETE", "/{name}/{id}", answers={200: CancelledShown}, refuses=(NoSemaphore, WaitOfFlow))
+def cancel_wait(ports: Ports, _: Request, name: SemaphoreName, id: WaitId) -> Response:
     """Cancel a wait that has a continuation. If it was granted in the meantime, its lease is released."""
-    return Response(200, CancelledShown(waits.cancel(runtime.ports(), name, id)))
+    return Response(200, CancelledShown(waits.cancel(ports, name, id)))
 
 
 @semaphore_signal.on(
@@ -117,14 +113,14 @@ def cancel_wait(_: Request, name: SemaphoreName, id: WaitId) -> Response:
     answers={200: ReleasedShown},
     refuses=(NoSemaphore,),
 )
-def signal(request: Request, name: SemaphoreName) -> Response:
+def signal(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """End a lease, and grant its permits to waiters."""
     signalled = SignalRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
-    return Response(200, ReleasedShown(leases.signal(runtime.ports(), name, signalled)))
+    return Response(200, ReleasedShown(leases.signal(ports, name, signalled)))
 
 
 @semaphore_renew.on("POST", "/{name}", body=RenewRequest, answers={200: RenewedShown}, refuses=(NoSemaphore,))
-def renew(request: Request, name: SemaphoreName) -> Response:
+def renew(ports: Ports, request: Request, name: SemaphoreName) -> Response:
     """Extend a lease that is still held."""
-    ends_at = leases.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
+    ends_at = leases.renew(ports, name, RenewRequest.from_request(request.json_object()))
     return Response(200, RenewedShown(ends_at is not None, ends_at))

@@ -55,7 +55,7 @@ class LeaseRecord:
         """The id that callers signal and renew with."""
         return lease_id(self.id, self.token)
 
-    def live(self, now: datetime) -> bool:
+    def is_live(self, now: datetime) -> bool:
         """Return whether the lease has not expired."""
         return now < self.ends_at
 
@@ -152,6 +152,7 @@ def parse_lease_id(text: Any) -> tuple[str, int]:
 
 
 LEASE_ID = Checked(
-    check_lease_id, {"pattern": rf"^[\s\S]+~[0-9]{{1,{TOKEN_DIGITS_MAX}}}$", "description": "The id that came with the lease."}
+    check_lease_id,
+    {"pattern": rf"^[\s\S]+~[0-9]{{1,{TOKEN_DIGITS_MAX}}}$", "description": "The id that came with the lease."},
 )
 """A lease id, in requests and answers."""

@@ -24,7 +24,8 @@ from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits, resumed, with_unit
 from signalbox.tasks.model import Attempt
@@ -179,7 +180,7 @@ class Permits:
         REACHED[PERMITS_WAITED] += sum(waiter["joined"] is not None for waiter in waiters)
         waiting = [waiter for waiter in waiters if waiter["state"] == "waiting"]
         leases = Semaphore.from_record(read.data).leases if read.data else ()
-        held = [lease.lease_id for lease in leases if lease.live(self._world.now())]
+        held = [lease.lease_id for lease in leases if lease.is_live(self._world.now())]
         if held or waiting:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")
 

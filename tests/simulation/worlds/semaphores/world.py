@@ -19,13 +19,15 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore, release_path
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.manual_clock import budget_of
 from signalbox.testing.replaced_limits import replaced
@@ -463,7 +465,7 @@ class SemaphoresWorld:
         """
         [read] = self.world.store.read(RECORD)
         leases = Semaphore.from_record(read.data).leases if read.data else ()
-        held = [lease for lease in leases if lease.id == id_ and lease.live(read.read_time)]
+        held = [lease for lease in leases if lease.id == id_ and lease.is_live(read.read_time)]
         left = [release_path(NAME, lease.lease_id) for lease in held]
         waiting = any(task.function == "semaphore_admit" for task in self.world.tasks)
         tasks = [one.name for one in self.world.processes.running if one.name.startswith("task ")]
@@ -639,7 +641,7 @@ class SemaphoresWorld:
         self._check_permits(old, new, at)
         self._check_tokens(old, new)
         for lease in old.leases:
-            if lease.live(at):
+            if lease.is_live(at):
                 self._check_kept(lease, new)
             elif (kept := new.granted_as(lease.id, lease.grant)) is not None:
                 self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
@@ -656,7 +658,7 @@ class SemaphoresWorld:
         if granted and old.paused_at:
             raise Violation(f"{granted} were granted in a pause")
         if new.free(at) < 0 and not lowered and (granted or not self.changing):
-            held = [lease.lease_id for lease in new.leases if lease.live(at)]
+            held = [lease.lease_id for lease in new.leases if lease.is_live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
     def _check_tokens(self, old: Semaphore, new: Semaphore) -> None:
