@@ -1,7 +1,7 @@
 """Rules of fields, as annotations. A bound is said once: the check of a request and its description both come from it.
 
-    permits: Annotated[int, Range(1, LIMITS.permits_max)]
-    lease_seconds: Annotated[float | None, Seconds(CORE_LIMITS.lease_seconds_max)] = None
+    permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)]
+    lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
 
 A request calls `check_fields` when it is made, and `parsed` makes a request from a body. A field that is absent or null
 takes its default; a field without a default is required. In an answer, a rule is only described.
@@ -16,7 +16,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, Protocol, TypeVar, get_args
 
-from signalbox.core.calls import Call
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, Problem
@@ -25,6 +24,9 @@ from signalbox.core.request_fields import REQUIRED, RequestFields
 Schema = Mapping[str, Any]
 
 T = TypeVar("T")
+
+Kind = Callable[..., T]
+"""A class of requests."""
 
 
 class Mark(Enum):
@@ -49,34 +51,44 @@ class Rule(Protocol):
         ...
 
 
+Bound = float | Callable[[], float]
+"""A bound, or a function that returns it: limits are read when they are needed."""
+
+
+def _now(bound: Bound | None) -> Any:
+    return bound() if callable(bound) else bound
+
+
+def _maximum(most: Bound | None) -> dict[str, Any]:
+    return {} if most is None else {"maximum": _now(most)}
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Integers from `least` to `most`. Without `most` it only describes an answer."""
 
-    least: float
-    most: float | None = None
+    least: int
+    most: Bound | None = None
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
-        return fields.integer(name, self.least, self.most, default)  # type: ignore[arg-type]  # a request has both
+        return fields.integer(name, self.least, _now(self.most), default)
 
     def schema(self) -> Schema:
-        return {"minimum": self.least} | ({} if self.most is None else {"maximum": self.most})
+        return {"minimum": self.least} | _maximum(self.most)
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
     """Seconds up to `most`, kept as a float; above 0, or also 0 with `zero`. Without `most` it describes an answer."""
 
-    most: float | None = None
+    most: Bound | None = None
     zero: bool = False
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
-        return fields.seconds(name, self.most, default, zero=self.zero)  # type: ignore[arg-type]  # a request has it
+        return fields.seconds(name, _now(self.most), default, zero=self.zero)
 
     def schema(self) -> Schema:
-        return {"minimum" if self.zero else "exclusiveMinimum": 0} | (
-            {} if self.most is None else {"maximum": self.most}
-        )
+        return {"minimum" if self.zero else "exclusiveMinimum": 0} | _maximum(self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +99,8 @@ class Checked:
     described: Schema
 
     def read(self, fields: RequestFields, name: str, default: Any) -> Any:
-        value = fields.value(name, default)
-        return value if value is default else self.check(value)
+        value = fields.value(name) if default is REQUIRED else fields.body[name]
+        return self.check(value)
 
     def schema(self) -> Schema:
         return self.described
@@ -139,28 +151,30 @@ def key_schema(bytes_max: int) -> Schema:
 def check_fields(request: Any, problem: type[Problem]) -> None:
     """Check each field of a request by its rule or its type, and keep the value that the check returns."""
     values: RequestFields | None = None
-    for name, read, default in _readers(type(request)):
+    readers = _readers(request.__class__)
+    for name, read, default in readers:
         value = getattr(request, name)
         if value is default:
             continue
         if values is None:
-            values = RequestFields({name: getattr(request, name) for name, _, _ in _readers(type(request))}, problem)
+            values = RequestFields({name: getattr(request, name) for name, _, _ in readers}, problem)
         if (kept := read(values, name, default)) is not value:
             object.__setattr__(request, name, kept)
 
 
 def parsed(
-    kind: Callable[..., T], body: Mapping[str, Any], problem: type[Problem], absent: Mapping[str, Any] | None = None
+    kind: Kind[T], body: Mapping[str, Any], problem: type[Problem], absent: Mapping[str, Any] | None = None
 ) -> T:
     """Return the request of a body. `absent` has values of fields that the body leaves out.
 
-    Raises the problem, and `BadCall` or `TooLarge` for a call of a task.
+    A class that has `from_request`, such as that of a call, parses its value. Raises the problem, and what that raises.
     """
     names = accepted_fields(kind)
     RequestFields(body, problem).only(*names)
     given = {name: value for name in names if (value := body.get(name)) is not None}
-    calls = {name: Call.from_request(given[name], name) for name in _calls(kind) if name in given}
-    return kind(**dict.fromkeys(names) | (absent or {}) | given | calls)
+    inner = {name: parse(given[name], name) for name, parse in _nested(kind) if name in given}
+    required = dict.fromkeys(name for name, _, default in _readers(kind) if default is REQUIRED)
+    return kind(**{**required, **(absent or {}), **given, **inner})
 
 
 @cache
@@ -205,21 +219,22 @@ def _readers(kind: Any) -> tuple[tuple[str, Reader, Any], ...]:
 def _reader(annotation: Any) -> Reader | None:
     for rule in rules_of(annotation):
         return rule.read
-    return _PLAIN.get(bare(annotation))
+    kind = bare(annotation)
+    return RequestFields.value if hasattr(kind, "from_request") else _PLAIN.get(kind)
 
 
 _PLAIN: Mapping[Any, Reader] = {
     bool: lambda fields, name, _: fields.flag(name),
     str: RequestFields.text,
-    Call: RequestFields.value,
 }
 """The checks of types without a rule."""
 
 
 @cache
-def _calls(kind: Any) -> tuple[str, ...]:
-    """Return the fields that are calls of tasks."""
-    return tuple(field.name for field in fields(kind) if Call in (bare(field.type), *get_args(bare(field.type))))
+def _nested(kind: Any) -> tuple[tuple[str, Callable[[Any, str], Any]], ...]:
+    """Return the fields whose classes parse themselves, each with the function that does it."""
+    found = ((field.name, each) for field in fields(kind) for each in (bare(field.type), *get_args(bare(field.type))))
+    return tuple((name, each.from_request) for name, each in found if hasattr(each, "from_request"))
 
 
 def _default(field: "Field[Any]") -> Any:

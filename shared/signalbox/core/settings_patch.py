@@ -1,6 +1,6 @@
 """Changes of settings: the fields of a `PATCH`, which replace those of the stored settings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -19,7 +19,7 @@ class SettingsPatch(Generic[S]):
     changes: Mapping[str, Any]
 
     @classmethod
-    def from_request(cls, body: Mapping[str, Any], kind: type[S], problem: type[Problem]) -> Self:
+    def from_request(cls, body: Mapping[str, Any], kind: Callable[..., S], problem: type[Problem]) -> Self:
         """Parse the body of a `PATCH` of settings of a class."""
         RequestFields(body, problem).only(*accepted_fields(kind))
         return cls(body)

@@ -25,7 +25,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.model.lanes import Priority
+from signalbox.semaphores.model.lanes import PRIORITY, Priority
 from signalbox.semaphores.model.leases import LEASE_ID
 from signalbox.semaphores.problems import BadSemaphore
 
@@ -84,12 +84,12 @@ class WaitRequest:
     continuation: Call | None = None
     """The task that runs when the permits are granted."""
 
-    lease_seconds: Annotated[float | None, Seconds(CORE_LIMITS.lease_seconds_max)] = None
+    lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
     """The length of the lease; by default that of the semaphore."""
 
-    permits: Annotated[int, Range(1, LIMITS.permits_max)] = 1
+    permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)] = 1
 
-    deadline_seconds: Annotated[float | None, Seconds(LIMITS.deadline_seconds_max)] = None
+    deadline_seconds: Annotated[float | None, Seconds(lambda: LIMITS.deadline_seconds_max)] = None
     """The time after which the wait ends if it has not been granted."""
 
     on_timeout: Call | None = None
@@ -110,14 +110,14 @@ class WaitRequest:
     unit: Annotated[str, KIT_ONLY] = ""
     """The JSON of the batch's unit that the task runs for."""
 
-    holder: Annotated[str, Checked(_check_holder, {"maxLength": LIMITS.wait_id_bytes_max})] = ""
+    holder: Annotated[str, Checked(_check_holder, {"maxLength": LIMITS.wait_id_bytes_max // 4})] = ""
     """The name of the caller. Waits of several semaphores under one holder show deadlocks. At most 128 bytes."""
 
     key: Annotated[str, Checked(check_lane_key, WAIT_KEY)] = ""
-    """Whose wait it is (a tenant, a user). While others wait, keys share the permits by their weights. At most 128 bytes."""
+    """Whose wait it is (a tenant, a user); at most 128 bytes. While others wait, keys share the permits by weight."""
 
-    priority: Annotated[Priority | None, Checked(check_priority, {})] = None
-    """A share of the permits: high, normal and low have the weights 16, 4 and 1. With a `continuation` only, as `key`."""
+    priority: Annotated[str | None, Checked(check_priority, PRIORITY.schema())] = None
+    """A share of the permits: high, normal and low have the weights 16, 4 and 1. As `key`, it needs a continuation."""
 
     def __post_init__(self) -> None:
         check_fields(self, BadSemaphore)
@@ -183,7 +183,7 @@ class RenewRequest:
 
     lease: Annotated[str, LEASE_ID]
 
-    lease_seconds: Annotated[float | None, Seconds(CORE_LIMITS.lease_seconds_max)] = None
+    lease_seconds: Annotated[float | None, Seconds(lambda: CORE_LIMITS.lease_seconds_max)] = None
     """Counted from now; by default the length for which the lease was granted."""
 
     def __post_init__(self) -> None:

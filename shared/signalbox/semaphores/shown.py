@@ -7,11 +7,10 @@ from typing import Annotated, Literal, Self
 
 from signalbox.core.field_rules import Described, Range, Seconds
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.shown import TaskShown
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model.lanes import Lane, Priority
+from signalbox.semaphores.model.lanes import PRIORITY, Lane
 from signalbox.semaphores.model.leases import LEASE_ID, Lease, LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
 from signalbox.semaphores.model.waiters import WaitAnswer, Waiter
@@ -68,14 +67,14 @@ class WaiterShown:
 
     id: str
 
-    since: datetime | None
+    since: datetime
 
     permits: Permits
 
     key: str = ""
     """The key that the wait names, if any."""
 
-    priority: Literal["", "high", "low"] = ""
+    priority: Annotated[str, Described({"enum": ["high", "low"]})] = ""
     """Absent for the normal priority."""
 
     task: TaskShown
@@ -85,6 +84,7 @@ class WaiterShown:
 
     @classmethod
     def of(cls, waiter: Waiter) -> Self:
+        assert waiter.since is not None, "a wait in the queue has a place"
         return cls(
             id=waiter.id,
             since=waiter.since,
@@ -106,7 +106,7 @@ class LaneShown:
     key: str = ""
     """Absent for waits without a key."""
 
-    priority: Priority
+    priority: Annotated[str, PRIORITY]
 
     weight: Annotated[int, Range(1)]
     """That of its key times that of its priority."""
@@ -144,7 +144,7 @@ class SemaphoreShown:
     leases: tuple[HeldLeaseShown, ...]
 
     waiters: Annotated[tuple[WaiterShown, ...] | None, Described({"maxItems": LIMITS.waiters_shown_max})] = None
-    """The first waiters in the wait queue, if the semaphore was asked for by its name."""
+    """The first waiters in the wait queue, in the order of their lanes."""
 
     waiting: Annotated[int | None, Range(1)] = None
     """The number of waiters, in a list of semaphores that have some."""
@@ -156,8 +156,8 @@ class SemaphoreShown:
     """When it was paused; absent if it is not. Then `free` is 0."""
 
     waits_ended: Annotated[int, Range(1, LIMITS.grants_page_max)] = 0
-    """The number of waits that this change has ended, because they need more permits than there are now. It counts those
-    among the first 90; further ones behind these end soon after."""
+    """The number of waits among the first 90 that this change has ended, because they need more permits than there are
+    now. Further ones behind these end soon after."""
 
     @classmethod
     def of(cls, view: SemaphoreView, waits_ended: int = 0) -> Self:
@@ -177,6 +177,14 @@ class SemaphoreShown:
             paused_at=semaphore.paused_at,
             waits_ended=waits_ended,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedSemaphoreShown(SemaphoreShown):
+    """The semaphore with its wait queue."""
+
+    waiters: Annotated[tuple[WaiterShown, ...], Described({"maxItems": LIMITS.waiters_shown_max})]
+    """The first waiters in the wait queue, in the order of their lanes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,7 +303,7 @@ def test_the_record_has_a_limited_number_of_known_waiters_of_all_lanes() -> None
 
 
 def lanes(*ids: str, **weights: int) -> Semaphore:
-    return Semaphore(1, 60, mode="closed", lanes=tuple(map(Lane, ids)), weights=weights)
+    return Semaphore(SemaphoreSettings(1, 60, weights=weights), mode="closed", lanes=tuple(map(Lane, ids)))
 
 
 def test_keys_beyond_the_limit_share_lanes_by_their_hash() -> None:
@@ -375,6 +375,6 @@ def test_a_patch_of_weights_replaces_them() -> None:
     world = World(pro=3)
     assert settings.patch(
         world.ports, "s", SettingsPatch({"weights": {"free": 2, "one": 1}})
-    ).view.semaphore.weights == {"free": 2}
+    ).view.semaphore.settings.weights == {"free": 2}
     settings.patch(world.ports, "s", SettingsPatch({"weights": {}}))
     assert "weights" not in (world.snapshot().data or {})

@@ -18,13 +18,13 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
@@ -32,7 +32,6 @@ from uuid import UUID
 from signalbox.adapters.http.json_bodies import member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
-from signalbox.core.calls import Call
 from signalbox.core.field_rules import MAY_BE_ABSENT, accepted_fields, bare, metadata_of, rules_of
 from signalbox.core.json_types import is_union
 from signalbox.core.problems import Problem
@@ -135,7 +134,7 @@ class Description:
         for parameter in route.parameters:
             schema = self._schemas.of(parameter.type, "argument")
             if "enum" in schema:
-                schema = schema | {"enum": [*schema["enum"], ""]}
+                schema = {**schema, "enum": [*schema["enum"], ""]}
             elif schema.get("type") not in ("string", "array"):
                 schema = {"anyOf": [schema, {"const": ""}]}
             yield _parameter(parameter, "query", schema)
@@ -252,7 +251,8 @@ class Schemas:
         if origin is SettingsPatch:
             return self._class(inner[0], role, changes=True)
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.of(inner[1], role)}
+            values = self.of(inner[1], role)
+            return {"type": "object"} | ({"additionalProperties": values} if values else {})
         if origin is tuple and inner[1:] != (...,):
             items = [self.of(each, role) for each in inner]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
@@ -356,10 +356,11 @@ def sentences_of(kind: type) -> Mapping[str, str]:
 
 def strings_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
     """Iterate over the names that statements annotate, each with the string below it."""
-    for field, after in zip(body, body[1:], strict=False):
+    for field, after in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
-                yield field.target.id, _unwrapped(after.value.value)
+            text = after.value.value if isinstance(after.value, ast.Constant) else None
+            if isinstance(text, str):
+                yield field.target.id, _unwrapped(text)
 
 
 def _class_body(kind: type) -> Iterator[ast.ClassDef]:
@@ -377,9 +378,9 @@ def _parsed(path: str) -> ast.Module:
 
 
 def _own_docstring(kind: type) -> str:
-    """Return the docstring of a class; empty if it has none that was written."""
+    """Return the first paragraph of the docstring of a class; empty if it has none that was written."""
     for node in _class_body(kind):
-        return _unwrapped(ast.get_docstring(node) or "")
+        return _one_line((ast.get_docstring(node) or "").partition("\n\n")[0])
     return ""
 
 
@@ -397,7 +398,9 @@ def _unwrapped(text: str) -> str:
 
 
 def _literal(options: tuple[Any, ...]) -> Json:
-    return {"const": options[0]} if options == (True,) else {"enum": list(options)}
+    if options == (True,):
+        return {"const": True}
+    return {**({"type": "string"} if {*map(type, options)} == {str} else {}), "enum": list(options)}
 
 
 def _any_of(schemas: list[Json]) -> Json:
@@ -412,7 +415,8 @@ def _or_null(schema: Json) -> Json:
     if not schema or "null" in _types(schema):
         return schema
     if "type" in schema:
-        return {**schema, "type": [*_types(schema), "null"]}
+        options = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return {**schema, **options, "type": [*_types(schema), "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
@@ -426,7 +430,7 @@ def _with(schema: Json, keywords: Mapping[str, Any]) -> Json:
     if "anyOf" in schema and {"type": "null"} in schema["anyOf"]:
         first, *rest = schema["anyOf"]
         return {**schema, "anyOf": [{**first, **keywords}, *rest]}
-    return schema | keywords
+    return {**schema, **keywords}
 
 
 def _without_none(annotation: Any) -> Any:

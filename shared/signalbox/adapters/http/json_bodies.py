@@ -118,7 +118,7 @@ def _plain(value: object) -> str | dict[str, Any]:
 
 def shown_members(shown: Any) -> dict[str, Any]:
     """Return the members of an answer that is a dataclass, in their order. A field that has its default is left out."""
-    members = _members(type(shown))
+    members = _members(shown.__class__)
     return {name: value for field, name, default in members if (value := getattr(shown, field)) != default}
 
 

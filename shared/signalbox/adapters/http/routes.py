@@ -290,6 +290,11 @@ class Routes:
         self._function = function
         self._routes: list[Route] = []
 
+    @property
+    def listed(self) -> tuple[Route, ...]:
+        """All routes, in the order in which they are tried."""
+        return tuple(self._routes)
+
     def on(
         self,
         method: str,
@@ -337,7 +342,7 @@ class Routes:
 
         _serve_every_path(entry)
         if flask.has_app_context():
-            flask.current_app.extensions[EXTENSION] = tuple(self._routes)
+            flask.current_app.extensions[EXTENSION] = self.listed
         if flask.has_app_context() and settings().auth.get(self._function):
             from signalbox.adapters.http import caller_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)

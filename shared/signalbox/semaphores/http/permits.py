@@ -32,8 +32,8 @@ semaphore_renew = Routes("semaphore_renew")
 WAIT_SECONDS = Parameter(
     "wait_seconds",
     Annotated[float, Seconds(LIMITS.acquire_wait_seconds_max, zero=True)],
-    "Without a continuation: how long to wait for the permits. If the semaphore is paused, or if too many requests wait "
-    "already, the response comes at once.",
+    "Without a continuation: how long to wait for the permits. If the semaphore is paused, or if too many requests "
+    "wait already, the response comes at once.",
     default=0,
 )
 ASK_AGAIN = Parameter(

@@ -14,7 +14,13 @@ from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import SemaphoreName, SemaphoresQuery, SignalRequest
 from signalbox.semaphores.service import leases, settings, views
-from signalbox.semaphores.shown import DeadlocksShown, ReleasedShown, SemaphoreShown, SemaphoresShown
+from signalbox.semaphores.shown import (
+    DeadlocksShown,
+    QueuedSemaphoreShown,
+    ReleasedShown,
+    SemaphoreShown,
+    SemaphoresShown,
+)
 
 routes = Routes("semaphores")
 
@@ -32,6 +38,18 @@ QUERY = (
     PREFIX,
     PAGE_TOKEN,
 )
+
+
+@routes.on(
+    "GET", "/", query=QUERY, answers={200: Answer(SemaphoresShown | DeadlocksShown, "A page, or the deadlocks.")}
+)
+def list_semaphores(ports: Ports, request: Request) -> Response:
+    """List semaphores by name, or those that have waiters."""
+    query = SemaphoresQuery.from_request(request.query)
+    if query.deadlocks:
+        return Response(200, views.find_deadlocks(ports))
+    page = views.find(ports, query)
+    return Response(200, SemaphoresShown(tuple(map(SemaphoreShown.of, page.semaphores)), **page.more))
 
 
 @routes.on(
@@ -55,31 +73,20 @@ def put_semaphore(ports: Ports, request: Request, name: SemaphoreName) -> Respon
     refuses=(NoSemaphore,),
 )
 def patch_semaphore(ports: Ports, request: Request, name: SemaphoreName) -> Response:
-    """Change some settings. Additional permits are granted to waiters; with fewer permits, leases that are held continue.
+    """Change some settings.
 
-    If a wait needs more permits than the semaphore then has, it ends and its `on_timeout` runs.
+    Additional permits are granted to waiters. With fewer permits, leases that are held continue. If a wait needs more
+    permits than the semaphore then has, it ends and its `on_timeout` runs.
     """
     changes = SettingsPatch.from_request(request.json_object(), SemaphoreSettings, BadSemaphore)
     stored = settings.patch(ports, name, changes)
     return Response(200, SemaphoreShown.of(stored.view, stored.waits_ended))
 
 
-@routes.on("GET", "/{name}", answers={200: SemaphoreShown}, refuses=(NoSemaphore,))
+@routes.on("GET", "/{name}", answers={200: QueuedSemaphoreShown}, refuses=(NoSemaphore,))
 def get_semaphore(ports: Ports, _: Request, name: SemaphoreName) -> Response:
     """Show a semaphore with its leases, its first hundred waiters, and the task of each."""
-    return Response(200, SemaphoreShown.of(views.get(ports, name)))
-
-
-@routes.on(
-    "GET", "/", query=QUERY, answers={200: Answer(SemaphoresShown | DeadlocksShown, "A page, or the deadlocks.")}
-)
-def list_semaphores(ports: Ports, request: Request) -> Response:
-    """List semaphores by name, or those that have waiters."""
-    query = SemaphoresQuery.from_request(request.query)
-    if query.deadlocks:
-        return Response(200, views.find_deadlocks(ports))
-    page = views.find(ports, query)
-    return Response(200, SemaphoresShown(tuple(map(SemaphoreShown.of, page.semaphores)), **page.more))
+    return Response(200, QueuedSemaphoreShown.of(views.get(ports, name)))
 
 
 @routes.on("POST", "/{name}/pause", answers={200: SemaphoreShown}, refuses=(NoSemaphore,))

@@ -13,7 +13,9 @@ from signalbox.semaphores.problems import BadSemaphore
 
 
 def check_weights(weights: Any) -> dict[str, int]:
-    """Return the weights of keys without those that are 1, or raise `BadSemaphore`."""
+    """Return the weights of keys without those that are 1 (None: no weights), or raise `BadSemaphore`."""
+    if weights is None:
+        return {}
     if not isinstance(weights, Mapping) or len(weights) > LIMITS.weights_max:
         raise BadSemaphore(f"`weights` must be an object of at most {LIMITS.weights_max} keys.", field="weights")
     for key, weight in weights.items():
@@ -26,20 +28,23 @@ def check_weights(weights: Any) -> dict[str, int]:
     return {key: weight for key, weight in weights.items() if weight != 1}
 
 
-Weight = Annotated[int, Range(1, LIMITS.key_weight_max)]
+Weight = Annotated[int, Range(1, lambda: LIMITS.key_weight_max)]
 
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreSettings:
-    """The settings of a semaphore. Raises `BadSemaphore` naming the field that is wrong and its allowed values."""
+    """The settings of a semaphore.
 
-    permits: Annotated[int, Range(1, LIMITS.permits_max)]
+    Raises `BadSemaphore` naming the field that is wrong and its allowed values.
+    """
+
+    permits: Annotated[int, Range(1, lambda: LIMITS.permits_max)]
     """The number of permits."""
 
-    lease_seconds: Annotated[float, Seconds(CORE_LIMITS.lease_seconds_max)]
+    lease_seconds: Annotated[float, Seconds(lambda: CORE_LIMITS.lease_seconds_max)]
     """The length of leases, unless a wait names another."""
 
-    delete_after_seconds: Annotated[float | None, Seconds(LIMITS.delete_after_seconds_max)] = None
+    delete_after_seconds: Annotated[float | None, Seconds(lambda: LIMITS.delete_after_seconds_max)] = None
     """The time without a lease or a wait after which the semaphore is deleted."""
 
     weights: Annotated[Mapping[str, Weight], Checked(check_weights, {"maxProperties": LIMITS.weights_max})] = field(

@@ -97,7 +97,7 @@ class ShareWatch:
                     self._count(new, lane, permits, other)
             self._own_last[lane] = permits
             self._others.pop(lane, None)
-        most = LIMITS.lanes_max + 3 * (LIMITS.lanes_shared_max + len(new.weights)) + self._joining_max
+        most = LIMITS.lanes_max + 3 * (LIMITS.lanes_shared_max + len(new.settings.weights)) + self._joining_max
         if len(new.lanes) > most:
             raise Violation(f"the record has {len(new.lanes)} lanes, and room for {most}")
 
