@@ -119,9 +119,8 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 def swept_records(ports: Ports) -> Iterator[Snapshot]:
     """Iterate over the records that a sweep visits, each once.
 
-    If they do not fit into one page, it starts at a random id and wraps around.
-
-    Ids are random, so each record is as likely as any other to be among the first, and none is always last.
+    If they do not fit into one page, it starts at a random id and wraps around. Ids are random, so each record is as
+    likely as any other to be among the first, and none is always last.
     """
     first_page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page))
     if len(first_page) < LIMITS.sweep_page:
