@@ -15,7 +15,7 @@ import yaml
 from signalbox.catalogue.derived_keys import completed, usage_of
 from signalbox.core.problems import Problem
 from signalbox_tools.local import child_processes
-from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
+from tests.emulator.pages.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.slow
 

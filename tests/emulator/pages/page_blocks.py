@@ -15,7 +15,7 @@ import httpx
 from signalbox_tools.local import child_processes
 from tests.required_programs import CURL
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 README = (PROJECT / "README.md").read_text("utf-8")
 READY_SECONDS_MAX = 60
 BASE = "base=http://127.0.0.1:8080/"

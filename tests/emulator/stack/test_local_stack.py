@@ -23,7 +23,7 @@ from tests.required_programs import EMULATOR
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CATALOGUE = """
 functions:
   notes: {invoked_by: [people], enqueues: [chores]}
