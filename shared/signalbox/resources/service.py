@@ -118,7 +118,7 @@ def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
     except AlreadyExists:
         stored = None
     if stored is None or not stored.created:
-        _check_repeated(ports, request, request.receipt)
+        check_repeated(ports, request, request.receipt)
     if stored is not None:
         return stored
     try:
@@ -127,7 +127,7 @@ def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
         raise Contended(f"{request.key} is written by many clients at once") from error
 
 
-def _check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
+def check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
     """Raise the problem of a repeated creation, if it has one."""
     done, item = ports.store.read(receipt_path(receipt.name), path_of(request.key))
     if (done.data or {}).get("digest", receipt.digest) != receipt.digest:
@@ -257,7 +257,7 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
     every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
     if every.next_page_token:
         raise refusal
-    found = requests.matching([_masked(resource, document, request.owner) for document in every.documents], request)
+    found = requests.matching([masked_item(resource, document, request.owner) for document in every.documents], request)
     rest = requests.behind(found, request) if request.after else found
     shown = rest[request.start : request.start + request.limit]
     is_last = len(rest) <= request.start + request.limit
@@ -265,7 +265,7 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
     return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
 
 
-def _masked(resource: Resource, document: Content, owner: str | None) -> Content:
+def masked_item(resource: Resource, document: Content, owner: str | None) -> Content:
     """Return a document whose copies are only those that its reader may see."""
     references = (field.name for field in resource.model.fields.values() if field.refers_to)
     return document | {name: masked(document[name], owner) for name in references if name in document}

@@ -10,7 +10,7 @@ import pytest
 
 from signalbox.client import Client, NotFound
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 from tests.social_functions import published
 

@@ -15,7 +15,7 @@ from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECONDS_MAX = 60.0
 CATALOGUE = """
 functions:

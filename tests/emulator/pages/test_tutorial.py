@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from signalbox_tools.local import child_processes
-from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
+from tests.emulator.pages.page_blocks import PROJECT, README, block, run_calls, serving
 
 pytestmark = pytest.mark.marathon  # it sets up a clone
 

@@ -6,10 +6,10 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import tasks_v2
 
-from tests.emulator.local_cloud_tasks import LOCATION, Server, Worker
-from tests.emulator.local_cloud_tasks import queue as queue
-from tests.emulator.local_cloud_tasks import server as server
-from tests.emulator.local_cloud_tasks import worker as worker
+from tests.emulator.cloud_tasks.local_cloud_tasks import LOCATION, Server, Worker
+from tests.emulator.cloud_tasks.local_cloud_tasks import queue as queue
+from tests.emulator.cloud_tasks.local_cloud_tasks import server as server
+from tests.emulator.cloud_tasks.local_cloud_tasks import worker as worker
 from tests.emulator.polling_until import eventually
 
 

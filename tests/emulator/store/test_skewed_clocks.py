@@ -24,7 +24,7 @@ from signalbox.semaphores.model.semaphore import path_of
 from signalbox.semaphores.requests import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.testing.recorded_log import RecordedLog
-from tests.emulator.skewed_client import NoQueue
+from tests.emulator.store.skewed_client import NoQueue
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ shift, real = int(sys.argv.pop(1)), time.time
 # gRPC's deadlines go to a library in C, which has a clock of its own
 grpc._channel.time = types.SimpleNamespace(**{**vars(time), "time": real})
 time.time = lambda: real() + shift
-runpy.run_module("tests.emulator.skewed_client", run_name="__main__", alter_sys=True)
+runpy.run_module("tests.emulator.store.skewed_client", run_name="__main__", alter_sys=True)
 """
 
 
@@ -76,7 +76,7 @@ def start(library: str, shift_seconds: int, *said: str) -> "subprocess.Popen[str
     if not library:
         return subprocess.Popen([sys.executable, "-c", SHIFTED, str(shift_seconds), *said], **pipes)
     faked = {"LD_PRELOAD": library, "FAKETIME": f"{shift_seconds:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    command = [sys.executable, "-m", "tests.emulator.skewed_client", *said]
+    command = [sys.executable, "-m", "tests.emulator.store.skewed_client", *said]
     return subprocess.Popen(command, env=os.environ | faked, **pipes)
 
 

@@ -19,11 +19,12 @@ from signalbox_tools.local.services.supervisor import Service, Supervisor
 from signalbox_tools.local.stack import Stack, StackError
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
+from tests.started_commands import started
 
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CATALOGUE = """
 functions:
   notes: {invoked_by: [people], enqueues: [chores]}
@@ -288,7 +289,7 @@ def test_the_services_end_with_a_stack_that_is_killed(tmp_path: Path, number: si
     project(tmp_path)
     environment = {**os.environ, "SIGNALBOX_STORE": "embedded"}
     command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as owner:
+    with started(command, ROOT, environment, subprocess.PIPE) as owner:
         assert owner.stdout
         groups = json.loads(owner.stdout.readline())
         assert groups

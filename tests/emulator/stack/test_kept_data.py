@@ -105,7 +105,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "waiters" / "main.py").write_text(WAITERS)
     (tmp_path / "recorder").mkdir()
     (tmp_path / "recorder" / "main.py").write_text(RECORDER.format(path=str(tmp_path / "open")))
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     (tmp_path / "infra" / "catalogue.yaml").write_text(CATALOGUE.format(root=root))
     return tmp_path
 

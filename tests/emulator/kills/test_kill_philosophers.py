@@ -6,7 +6,7 @@ from examples.demo import philosophers
 from examples.gazetteer.data import terms
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from examples.demo import batches
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

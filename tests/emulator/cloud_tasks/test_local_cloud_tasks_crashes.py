@@ -16,10 +16,10 @@ import pytest
 from google.api_core import exceptions
 
 from signalbox_tools.local.child_processes import free_port
-from tests.emulator.local_cloud_tasks import LOCATION, Worker, running
-from tests.emulator.local_cloud_tasks import queue as queue
-from tests.emulator.local_cloud_tasks import server as server
-from tests.emulator.local_cloud_tasks import worker as worker
+from tests.emulator.cloud_tasks.local_cloud_tasks import LOCATION, Worker, running
+from tests.emulator.cloud_tasks.local_cloud_tasks import queue as queue
+from tests.emulator.cloud_tasks.local_cloud_tasks import server as server
+from tests.emulator.cloud_tasks.local_cloud_tasks import worker as worker
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

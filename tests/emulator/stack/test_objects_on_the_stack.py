@@ -102,7 +102,7 @@ def http(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     for path, text in {
         "counters/main.py": COUNTERS,
         "callers/main.py": CALLERS,
-        "infra/catalogue.yaml": CATALOGUE.format(root=Path(__file__).parents[2]),
+        "infra/catalogue.yaml": CATALOGUE.format(root=Path(__file__).parents[3]),
     }.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, "utf-8")

@@ -1,6 +1,6 @@
 """Orders of the checkout example on the real stack while its parts are killed: each ends once, whole or undone.
 
-A few dozen orders; `FLOW_ORDERS=200 pytest tests/emulator/test_kill_flows.py` makes more.
+A few dozen orders; `FLOW_ORDERS=200 pytest tests/emulator/kills/test_kill_flows.py` makes more.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 from examples.checkout.main import DOCKS
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from examples.demo import batches
 from signalbox.catalogue import reading as catalogues
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 from tests.required_programs import EMULATOR
 

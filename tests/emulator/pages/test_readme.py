@@ -1,8 +1,6 @@
 """What the README and docs/http.md tell a reader to type works as printed."""
 
-import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +13,8 @@ import yaml
 from signalbox.catalogue.derived_keys import completed, usage_of
 from signalbox.core.problems import Problem
 from signalbox_tools.local import child_processes
-from tests.emulator.page_blocks import PROJECT, README, block, run_calls, serving
+from tests.emulator.pages.page_blocks import PROJECT, README, block, run_calls, serving
+from tests.started_commands import interrupt
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +80,7 @@ def test_queries_merges_loads_and_transforms_answer_as_the_http_page_shows(dev: 
 def test_ctrl_c_leaves_no_process_behind(dev: Dev) -> None:
     process, _ = dev
     started = descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    process.wait(30)
+    interrupt(process)
     assert len(started) > 5
     deadline = time.monotonic() + END_SECONDS_MAX  # of what was killed with its group, make waits for the leaders only
     while started & running().keys() and time.monotonic() < deadline:

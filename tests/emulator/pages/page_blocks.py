@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ import httpx
 
 from signalbox_tools.local import child_processes
 from tests.required_programs import CURL
+from tests.started_commands import started
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 README = (PROJECT / "README.md").read_text("utf-8")
 READY_SECONDS_MAX = 60
 BASE = "base=http://127.0.0.1:8080/"
@@ -34,14 +34,9 @@ def serving(folder: Path, port: int, output: int = subprocess.DEVNULL) -> Iterat
     """Run the README's `make dev` in a folder on a port until the context ends; it writes to the file `output`."""
     command = block("run: dev").partition("#")[0].split()
     environment = {**os.environ, "PORT": str(port)}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, start_new_session=True)
-    try:
+    with started(command, folder, environment, output) as process:
         assert child_processes.wait_until(lambda: is_serving(port), process, timeout_seconds=READY_SECONDS_MAX)
         yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(30)
 
 
 def is_serving(port: int) -> bool:

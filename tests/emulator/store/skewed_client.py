@@ -1,6 +1,6 @@
 """A client of one semaphore in a separate process whose clock may be wrong: a line of JSON in, a line out.
 
-python -m tests.emulator.skewed_client HOST:PORT PROJECT
+python -m tests.emulator.store.skewed_client HOST:PORT PROJECT
 
 It calls the kit's operations on the emulator as a user's function does.
 """

@@ -16,10 +16,10 @@ from signalbox_tools.local.cloud_tasks.http_delivery import Dispatcher
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 from signalbox_tools.local.cloud_tasks.protobuf_messages import Task
 from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, UNAVAILABLE, Progress
-from tests.emulator.local_cloud_tasks import LOCATION, QUICK, Server, Worker, serving
-from tests.emulator.local_cloud_tasks import queue as queue
-from tests.emulator.local_cloud_tasks import server as server
-from tests.emulator.local_cloud_tasks import worker as worker
+from tests.emulator.cloud_tasks.local_cloud_tasks import LOCATION, QUICK, Server, Worker, serving
+from tests.emulator.cloud_tasks.local_cloud_tasks import queue as queue
+from tests.emulator.cloud_tasks.local_cloud_tasks import server as server
+from tests.emulator.cloud_tasks.local_cloud_tasks import worker as worker
 from tests.emulator.polling_until import eventually
 
 

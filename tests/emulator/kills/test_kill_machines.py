@@ -1,6 +1,6 @@
 """The machines of the example on the real stack while its parts are killed: each goes along its graph.
 
-A few machines; `MACHINES=40 pytest tests/emulator/test_kill_machines.py` makes more.
+A few machines; `MACHINES=40 pytest tests/emulator/kills/test_kill_machines.py` makes more.
 """
 
 import os
@@ -14,7 +14,7 @@ import pytest
 from examples.machines.main import CHANGES_AT_ONCE, GRAPH
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow

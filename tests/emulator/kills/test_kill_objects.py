@@ -1,6 +1,6 @@
 """50 clients call objects of the accounts example on the real stack while its parts are killed: each call counts once.
 
-A few hundred calls; `OBJECT_CALLS=10000 pytest tests/emulator/test_kill_objects.py` makes more. Google's emulator
+A few hundred calls; `OBJECT_CALLS=10000 pytest tests/emulator/kills/test_kill_objects.py` makes more. Google's emulator
 answers a query by looking at all records there are, so each call takes longer than those before it (a query among
 20,000 records nine times as long as one among 400): 10,000 calls take minutes, for each part that is killed.
 """
@@ -15,7 +15,7 @@ import pytest
 
 from signalbox.client import ApiError, Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
+from tests.emulator.kills.killed_services import kill
 from tests.emulator.polling_until import eventually
 
 CLIENTS = 50

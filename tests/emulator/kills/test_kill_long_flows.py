@@ -1,6 +1,6 @@
 """Flows of thirty steps with events, sleeps and locks on the real stack while functions and queue are killed.
 
-A dozen flows; `FLOW_RUNS=200 pytest tests/emulator/test_kill_long_flows.py` makes more.
+A dozen flows; `FLOW_RUNS=200 pytest tests/emulator/kills/test_kill_long_flows.py` makes more.
 """
 
 import os
@@ -12,8 +12,8 @@ import pytest
 
 from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
-from tests.emulator.killed_services import kill
-from tests.emulator.marathon import ALONE, BESIDE, PERMITS, STEPS
+from tests.emulator.kills.killed_services import kill
+from tests.emulator.kills.marathon import ALONE, BESIDE, PERMITS, STEPS
 from tests.emulator.polling_until import eventually
 
 pytestmark = pytest.mark.slow
