@@ -46,7 +46,7 @@ class Planned:
 PAINTING = {
     "function": "quilt",
     "task": "paint",
-    "arguments": {"square": 1},
+    "arguments": {"row": 1, "column": 2},
     "cron": "0 * * * *",
     "local_every_seconds": 60,
 }
@@ -152,7 +152,7 @@ def test_a_schedule_of_a_task_has_the_kit_enqueue_it(chosen: Planned) -> None:
     assert json.loads(base64.b64decode(painting["body"])) == {
         "function": "quilt",
         "task": "paint",
-        "payload": {"square": 1},
+        "payload": {"row": 1, "column": 2},
     }
 
 
@@ -168,7 +168,7 @@ def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
 
 def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips)
-    made.edit_catalogue(lambda catalogue: catalogue["functions"]["quilt"].update(cpu=0.5))
+    made.edit_rows(lambda rows: rows["deployments"]["quilt"]["resources"].update(cpu=0.5))
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "below a full one an instance handles one request at a time" in complaint

@@ -157,7 +157,8 @@ def cost(arguments: tuple[str, ...]) -> int:
 def catalogue() -> None:
     """Print the whole catalogue with its origins in the code; write its lock."""
     from signalbox.catalogue.reading import CatalogueError, load
-    from signalbox.catalogue.writing import lock, lock_of, written
+    from signalbox.catalogue.writing import written
+    from signalbox_tools.catalogue_lock import lock, lock_of
 
     with _refusals(CatalogueError):
         file = Project.find().catalogue

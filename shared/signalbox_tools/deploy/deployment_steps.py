@@ -12,7 +12,7 @@ then the plan.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox.catalogue.writing import lock, lock_of
+from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
