@@ -106,7 +106,7 @@ resource "google_monitoring_notification_channel" "email" {
 check "alerts_have_a_recipient" {
   assert {
     condition     = var.alert_email != null
-    error_message = "Alerts are raised and not sent to anyone: set `alert_email` in the environment's tfvars."
+    error_message = "Alerts are raised and not sent to anyone: set `alert_email` in the environment's file."
   }
 }
 

@@ -13,7 +13,7 @@ from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import load
 from signalbox.history.model import HistoryRule
 from tests.infra.google_provider.server import GoogleProvider
-from tests.infra.workspace import INFRA, Resource, Workspace
+from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow
 
@@ -118,14 +118,6 @@ def test_an_instance_gets_the_size_in_the_catalogue(chosen: Planned) -> None:
     assert (service["available_memory"], service["available_cpu"]) == ("1Gi", "0.5")
     assert (service["max_instance_request_concurrency"], service["timeout_seconds"]) == (1, 30)
     assert service["max_instance_count"] == 2
-
-
-def test_the_defaults_of_an_instance_are_declared_twice_and_agree() -> None:
-    defaults = {each.name: each.default for each in dataclasses.fields(load().functions["sweep"])}
-    module = (INFRA / "modules" / "function" / "main.tf").read_text("utf-8")
-    for name in SMALL:
-        default = f'"{defaults[name]}"' if name == "memory" else f"{defaults[name]}"
-        assert f"coalesce(var.resources.{name}, {default})" in module
 
 
 def test_the_documents_whose_versions_are_kept_are_a_setting_of_every_function(chosen: Planned) -> None:

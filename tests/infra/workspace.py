@@ -56,7 +56,7 @@ class Workspace:
         self.lock = self.infra / "catalogue.lock.yaml"
         self._catalogue: dict[str, Any] = {}
         self.google = google
-        self._file = f"-var-file=environments/{named}.tfvars"
+        self._file = f"-var-file=environments/{named}.tfvars.json"
         self.environment: dict[str, str] = {}
         self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
@@ -145,7 +145,7 @@ class Workspace:
 
 def _unwanted(path: str, names: list[str]) -> list[str]:
     """Name what Terraform does not read of a folder within ``infra/``."""
-    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml", "catalogue.lock.yaml")
+    read = (".tf", ".tfvars.json", ".hcl", "catalogue.yaml", "catalogue.lock.yaml")
     return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
 
 
