@@ -117,12 +117,8 @@ def served(shop: Shop) -> Iterator[str]:
 def test_the_wheel_has_all_that_the_repository_deploys(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    code = [
-        re.sub(r"^(shared|infra)/(?=signalbox)", "", path)
-        for path in listed
-        if re.match(r"(shared|infra)/signal", path)
-    ]
-    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/[^s].*\.(tf|tfvars)$|openapi", path)]
+    code = [path.removeprefix("shared/") for path in listed if path.startswith("shared/signal")]
+    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/.*\.(tf|tfvars\.json)$|openapi", path)]
     wanted = {*code, *(f"signalbox_tools/kit/{path}" for path in kits)}
     assert {path for path in wanted if "/tests/" not in path} - inside == set()
     assert wheel.name == f"signalbox-{VERSION}-py3-none-any.whl"

@@ -13,7 +13,7 @@ import pytest
 from signalbox.adapters.settings import EMBEDDED
 from signalbox_tools.local.services.command_lines import SERVER_OPTIONS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 APPLICATION = f"signalbox_tools.local.functions.server:application({str(ROOT / 'infra' / 'catalogue.yaml')!r})"
 
 HEAD = b"PUT /documents/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n"

@@ -17,7 +17,7 @@ with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_a_second_stack_is_refused_and_leaves_the_first_ones_files_alone(

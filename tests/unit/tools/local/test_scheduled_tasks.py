@@ -11,7 +11,7 @@ from signalbox.testing import Harness
 from signalbox_tools import http_client
 from signalbox_tools.local.scheduler import Caller
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 QUEUE = {
     "dispatches_per_second": 1,
     "concurrent_max": 1,

@@ -8,8 +8,8 @@ import yaml
 from signalbox.catalogue import project as projects
 from signalbox.catalogue.project import KIT, Kit, NotAProject, Project
 from signalbox.catalogue.reading import CatalogueError, load
-from signalbox.catalogue.writing import lock
 from signalbox.testing import Harness
+from signalbox_tools.catalogue_lock import lock
 from signalbox_tools.deploy import deployment_target, working_copy
 from signalbox_tools.packaging.zip_building import build
 
@@ -108,16 +108,16 @@ def test_the_zips_of_the_kits_functions_are_those_of_the_repository(shop: Path, 
 
 def test_terraform_runs_on_a_copy_of_the_kits_files_with_the_projects_catalogue(shop: Path) -> None:
     place = deployment_target.read("demo-project", "dev", root=shop)
-    assert place.variables == KIT.infra / "environments" / "dev.tfvars"
-    assert place.begin == "dev-"
+    assert place.variables == KIT.infra / "environments" / "dev.tfvars.json"
+    assert place.name_prefix == "dev-"
     lock(place.folder.catalogue)
     working_copy.renew(place.folder)
     assert (place.infra / "modules" / "function" / "main.tf").read_bytes() == (
         KIT.infra / "modules" / "function" / "main.tf"
     ).read_bytes()
-    functions = yaml.safe_load((place.infra / "catalogue.lock.yaml").read_text())["functions"]
-    assert functions["orders"]["folder"] == "./functions/orders"
-    assert "folder" not in functions["documents"]
+    rows = yaml.safe_load((place.infra / "catalogue.lock.yaml").read_text())["deployments"]
+    assert rows["orders"]["segment"] == "orders"
+    assert rows["documents"]["segment"] == "documents"
 
 
 def test_the_copy_follows_the_kit_and_keeps_the_projects_lock_file(shop: Path) -> None:
@@ -133,5 +133,5 @@ def test_the_copy_follows_the_kit_and_keeps_the_projects_lock_file(shop: Path) -
 
 def test_a_projects_own_settings_go_before_the_kits(shop: Path) -> None:
     (shop / "environments").mkdir()
-    (shop / "environments" / "dev.tfvars").write_text('environment = "dev"\nprefix = "shop"\n')
-    assert deployment_target.read("demo-project", "dev", root=shop).begin == "shop-"
+    (shop / "environments" / "dev.tfvars.json").write_text('{"environment": "dev", "prefix": "shop"}')
+    assert deployment_target.read("demo-project", "dev", root=shop).name_prefix == "shop-"

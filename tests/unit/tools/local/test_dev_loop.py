@@ -12,7 +12,7 @@ import pytest
 from signalbox_tools.local.reloading.dev_loop import DevLoop
 from signalbox_tools.local.reloading.source_errors import source_errors
 from signalbox_tools.local.stack import StackError
-from tests.unit.infra.test_local_command import SECONDS_MAX
+from tests.unit.tools.local.test_local_command import SECONDS_MAX
 
 CATALOGUE = """
 functions:

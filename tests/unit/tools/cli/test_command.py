@@ -50,7 +50,7 @@ def test_a_new_project_has_all_files(shop: Path) -> None:
 @pytest.mark.parametrize("of_a_clone", [False, True])
 def test_git_ignores_the_data_and_the_secrets_of_a_machine(shop: Path, of_a_clone: bool) -> None:
     if of_a_clone:
-        shutil.copy(Path(__file__).parents[3] / ".gitignore", shop)
+        shutil.copy(Path(__file__).parents[4] / ".gitignore", shop)
     private = [".data/saved.json", ".env", ".local/x.log" if of_a_clone else ".signalbox/x.log"]
     subprocess.run(["git", "init", "--quiet"], cwd=shop, check=True)
     asked = subprocess.run(["git", "check-ignore", *private], cwd=shop, check=False, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from signalbox import Function
 from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
-from signalbox.catalogue.writing import lock, lock_of, written
+from signalbox.catalogue.writing import written
 from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT
 from signalbox_tools.function_deployments import deployments_of
 
@@ -240,15 +240,9 @@ def test_a_schedule_stands_above_the_task() -> None:
         app.schedule("* * * * *")(lambda: None)  # type: ignore[type-var]  # no task
 
 
-def test_the_lock_is_the_whole_catalogue_and_up_to_date(tmp_path: Path) -> None:
+def test_a_written_catalogue_is_parsed_as_the_same_catalogue() -> None:
     found = load()
     assert parse(yaml.safe_load(written(found)), found.root) == found
-    assert written(found) in lock_of(CATALOGUE).read_text("utf-8"), "run `make catalogue` and commit the lock"
-    catalogue(tmp_path, "", {})
-    file = tmp_path / "infra/catalogue.yaml"
-    file.parent.mkdir()
-    file.write_text("functions:\n  orders: {}\n")
-    assert [lock(file), lock(file)] == [True, False]
 
 
 def test_the_times_of_a_schedule_are_those_of_its_time_zone() -> None:

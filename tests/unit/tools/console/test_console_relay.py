@@ -332,7 +332,7 @@ def test_the_page_has_buttons_only_where_it_may_act(opened: Opened, acting: Acti
 
 
 def docs() -> str:
-    return (Path(__file__).parents[3] / "docs" / "console.md").read_text("utf-8")
+    return (Path(__file__).parents[4] / "docs" / "console.md").read_text("utf-8")
 
 
 def test_the_security_table_of_the_docs_is_what_was_tested() -> None:

@@ -15,7 +15,7 @@ from signalbox_tools.setup.new_function import make
 from signalbox_tools.setup.new_function_templates import CannotMake
 from signalbox_tools.setup.own_folders import own_folders
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
