@@ -16,7 +16,7 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import REMOVE, Change
 from signalbox.core.problems import BadValue, NotFound, Unavailable
 from signalbox.core.queries import Field
-from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import digest_of
 from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.service import single_documents
 from signalbox.links import tasks
@@ -64,7 +64,7 @@ def forge(world: OperationsPlatform, key: str, **changes: Any) -> None:
     """Alter a document's content behind the kit's back, with a stamp that says it is the kit's own."""
     record = world.record(path_of(key))
     content = {name: value for name, value in (record | changes).items() if name != RESERVED}
-    stamp = record[RESERVED] | {"digest": model.digest_of(content)}
+    stamp = record[RESERVED] | {"digest": digest_of(content)}
     world.write_past(key, {**content, RESERVED: stamp})
 
 
