@@ -6,6 +6,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import flask
