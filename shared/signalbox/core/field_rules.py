@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, get_args
 
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.core.limits import LIMITS
 from signalbox.core.problems import BadKey, Problem
 from signalbox.core.request_fields import REQUIRED, RequestFields
 
@@ -143,6 +144,16 @@ class Name:
 def key_schema(bytes_max: int) -> Schema:
     """Return the schema of a key. It counts characters, so it permits some keys that have too many bytes."""
     return {"minLength": 1, "maxLength": bytes_max, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
+
+
+KEY = Described(
+    {
+        **key_schema(LIMITS.key_bytes_max),
+        "description": f"1 to {LIMITS.key_bytes_max:,} bytes of UTF-8 without `/` and control characters, "
+        "percent-encoded in an address; not `.`, `..` or `__…__`.",
+    }
+)
+"""A key that users choose, in an address or an answer. `check_key` checks it."""
 
 
 # --- requests ---
