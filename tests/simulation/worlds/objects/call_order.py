@@ -45,7 +45,7 @@ def check_order(history: History, acts: Sequence[Act]) -> None:
 def check_sent_order(history: History, acts: Sequence[Act]) -> None:
     """Raise `Violation` if what one call sent to one object took effect in another order."""
     for act in acts:
-        if act.method == "grant_freed":
+        if act.method == "pass_on":
             sent = [act.id + FIRST_PASSED_ON, act.id + THEN_PASSED_ON]
             found = [each for each in history.lives[act.to].all if each in sent]
             if found == sent[::-1]:
@@ -60,7 +60,7 @@ def _effects(history: History, act: Act) -> Iterator[Effect]:
     times = max(act.began, due), max(landed[0], due)
     if act.kind is Kind.CALL:
         yield from _found(history, ("direct", ""), act.key, act.id, times)
-    if act.method == "grant_freed":
+    if act.method == "pass_on":
         yield from _found(history, ("sent", act.key), act.to, act.id + FIRST_PASSED_ON, times)
     if act.kind is Kind.ON_RESULT:
         for key in list(history.lives):

@@ -30,7 +30,7 @@ ACTS_MIN, ACTS_MIN_IN_ORDER, ACTS_MAX = 2, 4, 6
 VARIED_SHARE = 0.4
 WAITING_SHARE, WAITING_IN_OWN_SHARE, TOGETHER_SHARE = 0.5, 0.8, 0.6
 LARGE_MAX, LARGE_BYTES = 6, (50, 300)
-METHODS = ("grant_freed", "open", "refuse")
+METHODS = ("pass_on", "open", "refuse")
 KINDS = ("note", "note", "note", *METHODS, "then", "on_result", "same_id")
 
 
@@ -205,7 +205,7 @@ class Planner:
         return Act(id_, target.key, call_of("note", {"id": id_}), target.record, fast)
 
     def _call(self, id_: str, key: str, method: str) -> Act:
-        to = {"to": next(other for other in KEYS if other != key)} if method in ("grant_freed", "open") else {}
+        to = {"to": next(other for other in KEYS if other != key)} if method in ("pass_on", "open") else {}
         then = (Call("user", "told", {"id": id_}),) if self.random.random() < 0.3 else ()
         later = self.random.random() < 0.2
         timing = Timing(self.random.choice(LATER_SECONDS)) if later else AT_ONCE

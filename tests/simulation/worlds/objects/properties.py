@@ -129,7 +129,7 @@ class Rest:
             times = self.history.times(act.key, act.id), self.history.times(act.key, act.id + REMINDED)
             if len(set(times)) > 1:
                 raise Violation(f"{act.id} and the delayed call that it sent took effect {times} times")
-        if act.method != "grant_freed" or self.history.deleting:
+        if act.method != "pass_on" or self.history.deleting:
             return
         applied = self.history.times(act.key, act.id)
         sent = [self.history.times(act.to, act.id + label) for label in (FIRST_PASSED_ON, THEN_PASSED_ON)]

@@ -27,7 +27,7 @@ class Log:
         self.seen.append(id)
         return len(self.seen)
 
-    def grant_freed(self, id: str, to: str) -> int:  # noqa: A002  a caller names it id
+    def pass_on(self, id: str, to: str) -> int:  # noqa: A002  a caller names it id
         for label in (FIRST_PASSED_ON, THEN_PASSED_ON):
             send_post(Post(ObjectAddress(CLASS, to), method_call("note", {"id": f"{id}{label}"}, receipt=False)))
         send_task(Call("user", "sent", {"id": id}))
