@@ -5,7 +5,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 ``application/problem+json``, one log line a request.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl
 
 import flask
