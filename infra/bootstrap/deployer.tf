@@ -4,7 +4,7 @@ resource "google_service_account" "deployer" {
   depends_on   = [google_project_service.api]
 }
 
-# It has no right to act as all accounts of the project. A deployment grants it the right for each of the kit's (infra/iam.tf).
+# It has no right to act as all accounts of the project. A deployment grants it the right for each account that the kit creates (infra/iam.tf).
 locals {
   rights = [
     "roles/artifactregistry.admin",
@@ -55,7 +55,7 @@ resource "google_project_iam_member" "deployer_grants" {
   }
 }
 
-# A build smoke-tests its deployment, for which it needs identity tokens of its own account.
+# A build smoke-tests its deployment. For that, it needs identity tokens of the account that it runs as.
 resource "google_service_account_iam_member" "deployer_tokens" {
   service_account_id = google_service_account.deployer.name
   role               = "roles/iam.serviceAccountOpenIdTokenCreator"

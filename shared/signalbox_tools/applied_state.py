@@ -61,9 +61,9 @@ def read(
 ) -> AppliedState:
     """Read the output of ``terraform show -json``.
 
-    `folders` has each function's ``main.py`` and the catalogue's `root` tells the kit's own from a user's. The cloud
-    does not know how often schedules run locally: all of them every `local_every_seconds`. A trigger is named after its
-    function. Raises `CatalogueError` when what was applied contradicts itself.
+    `folders` has each function's ``main.py``. By the catalogue's `root`, functions of the kit differ from those of a
+    user. The cloud does not know how often schedules run locally: all of them run every `local_every_seconds`. A
+    trigger is named after its function. Raises `CatalogueError` when what was applied contradicts itself.
     """
     state = _State(shown)
     refuse(not state.functions, "nothing was applied: there is no function in this state")
@@ -321,7 +321,7 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
 
 
 def _indexes(state: _State) -> list[Index]:
-    """Return the indexes that the catalogue declares. Those of the kit's own lists are of every deployment."""
+    """Return the indexes that the catalogue declares. Every deployment also has those of the kit's lists."""
     return [each for each in map(_index, state.of(INDEX)) if each.parsed not in INDEXES]
 
 
