@@ -66,10 +66,10 @@ locals {
     function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
     function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => google_service_account.runtime[caller].member if contains(other.invokes, function.function) },
-    contains(local.called_by_triggers, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
+    contains(local.trigger_targets, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
   ) }
 
-  called_by_triggers = setunion(local.receiving, [for trigger in local.events : trigger.function])
+  trigger_targets = setunion(local.event_receivers, [for trigger in local.function_triggers : trigger.function])
 
   enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
   enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)
