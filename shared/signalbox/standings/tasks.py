@@ -272,7 +272,7 @@ def _repaired(ports: Ports, key: StandingKey, read: Snapshot, repaired: Standing
         return OVER if is_unchanged else Turn(turn, moved=True)
     done = write_recounted(ports, read, repaired, OVER, turn)
     if done is OVER and repaired != replace(held, recount=None):
-        ports.log.error("standing had drifted, repaired", standing=key.text, was=held.to_json(), now=repaired.to_json())
+        ports.log.error("standing had drifted, repaired", standing=key.text, was=held.numbers(), now=repaired.numbers())
     return done
 
 

@@ -52,6 +52,11 @@ def render(value: object) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def json_of(shown: object) -> Any:
+    """Return an answer as the JSON value that a caller receives."""
+    return json.loads(render(shown))
+
+
 _TOO_DEEP = f"Objects and lists nest at most {DEPTH_MAX} deep."
 
 

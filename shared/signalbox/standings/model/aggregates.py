@@ -71,13 +71,9 @@ class Standing:
             shown["sum"] = sortable(shown["sum"])
         return self.tally.to_record() | kept | shown
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers as callers get them."""
+    def numbers(self) -> dict[str, Any]:
+        """Return the numbers that callers see."""
         return {"count": 0, "sum": 0, "average": None, "min": None, "max": None} | self._shown()
-
-    def shown(self, key: StandingKey) -> dict[str, Any]:
-        """Return the name and the numbers as callers get them."""
-        return {"kind": key.kind, "id": key.id, **self.to_json()}
 
     def _shown(self) -> dict[str, Any]:
         if self.tally == ZERO:
@@ -153,3 +149,12 @@ class Counted:
 
 
 NOT_COUNTED = Counted()
+
+
+@dataclass(frozen=True, slots=True)
+class StandingView:
+    """A standing, and the number of its adjustments that are committed but not added yet. 0 means exact."""
+
+    key: StandingKey
+    standing: Standing
+    pending: int
