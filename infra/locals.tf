@@ -5,7 +5,7 @@ data "google_project" "this" {
 }
 
 locals {
-  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `make catalogue` and every deployment write it
+  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `signalbox catalogue` and every deployment write it
   queues    = local.catalogue.queues
   triggers  = { for name, trigger in local.catalogue.triggers : name => trigger if contains(keys(local.entries), trigger.function) }
   schedules = local.catalogue.schedules

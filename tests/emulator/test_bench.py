@@ -12,8 +12,8 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.catalogue import reading as catalogues
 from signalbox_tools.local.stack import Stack
 from tests.bench import batches, leaderboards, measured_table, objects, standings, watchers
-from tests.bench.__main__ import lines, sizes
 from tests.bench.bench_stack import TARGET, Stage, country
+from tests.bench.documents import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.figures import Figure
 from tests.bench.flows import __main__ as flows

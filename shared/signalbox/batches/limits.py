@@ -130,7 +130,7 @@ class BatchLimits(Limits):
 
     watch_streams_max: int = 8
     """Streams that one process serves: each occupies one of its 16 threads, and half of the threads are for other
-    requests, which are answered as fast as without streams (`make bench-watchers`)."""
+    requests, which are answered as fast as without streams (`make bench NAME=watchers`)."""
 
 
 LIMITS = BatchLimits()

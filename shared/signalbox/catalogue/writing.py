@@ -16,7 +16,7 @@ from signalbox.catalogue.function_entries import Function
 from signalbox.catalogue.reading import Catalogue, load
 
 SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
-HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
+HEADING = "# Generated from {name} and the functions' code by `signalbox catalogue`. Commit it: Terraform reads it.\n"
 
 
 def lock_of(file: Path) -> Path:

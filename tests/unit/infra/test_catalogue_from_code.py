@@ -243,7 +243,7 @@ def test_a_schedule_stands_above_the_task() -> None:
 def test_the_lock_is_the_whole_catalogue_and_up_to_date(tmp_path: Path) -> None:
     found = load()
     assert parse(yaml.safe_load(written(found)), found.root) == found
-    assert written(found) in lock_of(CATALOGUE).read_text("utf-8"), "run `make catalogue` and commit the lock"
+    assert written(found) in lock_of(CATALOGUE).read_text("utf-8"), "run `signalbox catalogue` and commit the lock"
     catalogue(tmp_path, "", {})
     file = tmp_path / "infra/catalogue.yaml"
     file.parent.mkdir()

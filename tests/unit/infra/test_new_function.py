@@ -1,4 +1,4 @@
-"""`make new` makes a function that passes every check, and refuses names that cannot be one."""
+"""`signalbox add` makes a function that passes every check, and refuses names that cannot be one."""
 
 import os
 import subprocess
@@ -91,7 +91,7 @@ def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("", "Name the function: make new NAME=printers"),
+        ("", "Name the function: signalbox add printers"),
         ("My-Printers", "must be lower case words"),
         ("documents", "the catalogue already has a function of this name"),
         ("tests", "a folder of this name exists"),
