@@ -47,9 +47,7 @@ def sizes(copies_max: int) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.documents", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.documents", description=str(__doc__).splitlines()[0])
     parser.add_argument("--copies", type=int, default=SIZES[-1], help="of the largest fan-out (default: %(default)s)")
     parser.add_argument("--calls", type=int, default=500, help="of each short kind (default: %(default)s)")
     chosen = parser.parse_args()

@@ -114,8 +114,8 @@ FOR_A_WHILE = (
         "The deploying account lacks a right, or it was granted a moment ago.",
         PROPAGATION,
         RIGHTS,
-        "If it remains, ask the project's owner for the right that is named; `signalbox bootstrap` grants those of Cloud "
-        "Build.",
+        "If it remains, ask the project's owner for the right that is named; `signalbox bootstrap` grants Cloud "
+        "Build's.",
     ),
     Refusal(
         "builds",

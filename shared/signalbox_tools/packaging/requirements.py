@@ -70,7 +70,7 @@ def requirements(text: str, where: str) -> Iterator[Requirement]:
         match = PINNED.fullmatch(pin)
         if match is None or "--hash=" not in lines:
             raise PackagingError(
-                f"{where}: {pin!r} has no == or no hash. Name it in requirements.in and run `signalbox lock`."
+                f"{where}: {pin!r} is not pinned by == with a hash. Name it in requirements.in: `signalbox lock`."
             )
         name = re.sub(r"[-_.]+", "-", match["name"]).lower()
         yield Requirement(name, pin, lines if lines.endswith("\n") else f"{lines}\n")

@@ -96,8 +96,8 @@ def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
         ("documents", "the catalogue already has a function of this name"),
         ("tests", "a folder of this name exists"),
         ("../x", "must be lower case words"),
-        ("flask", "NAME=flask: the package Flask has a module flask, .* choose another"),
-        ("queue", "NAME=queue: Python has a module queue"),
+        ("flask", "flask: the package Flask has a module flask, .* choose another"),
+        ("queue", "queue: Python has a module queue"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_made(project: Path, name: str, complaint: str) -> None:
