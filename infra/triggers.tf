@@ -9,7 +9,7 @@ locals {
   } if lookup(trigger, "handler", "") == "" }
 
   # A function may have any number of triggers with a handler, of which Cloud Functions knows nothing: each delivers to the
-  # function's service, to that for tasks if there are two, at a path of its own (shared/signalbox/core/names.py).
+  # function's service, to that for tasks if there are two, at a path of its own (shared/signalbox/core/kit_names.py).
   handled = { for name, trigger in local.triggers : name => {
     name     = "${local.begin}${name}"
     to       = contains(local.split, trigger.function) ? "${trigger.function}_tasks" : trigger.function

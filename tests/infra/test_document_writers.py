@@ -11,7 +11,7 @@ import yaml
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import CATALOGUE, load, parse
 from signalbox.catalogue.writing import written
-from signalbox.core.names import KIT, LINK_FAN_OUT
+from signalbox.core.kit_names import KIT, LINK_FAN_OUT
 from signalbox_tools import applied_state
 from signalbox_tools.local.stack_from_state import settings_of
 from tests.infra.google_provider.server import GoogleProvider

@@ -22,8 +22,8 @@ from signalbox.batches.storage import forget_completion
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain, check_ran
+from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
@@ -152,7 +152,7 @@ class Function:
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
-        route = self._routes.on(method, pattern, query=query, keeps_empty=True)
+        route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)

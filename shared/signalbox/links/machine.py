@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.names import LINK_VERIFY, LINKS_QUEUE
+from signalbox.core.kit_names import LINK_VERIFY, LINKS_QUEUE
 from signalbox.documents.machine.reactions import link_task
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import VERIFICATIONS, Finding, Verification

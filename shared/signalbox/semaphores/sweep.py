@@ -76,7 +76,7 @@ def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
 
     def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)
-        if found is None or found.claimed or found.live(loaded.now):
+        if found is None or found.claimed or found.is_live(loaded.now):
             return unchanged(loaded, None)
         back = claim_lost(loaded, found, lease.grant)
         left = back.semaphore if back.waiters else loaded.semaphore.end(found)  # its wait is gone

@@ -59,8 +59,8 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS

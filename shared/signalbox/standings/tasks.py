@@ -30,8 +30,8 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
+from signalbox.core.kit_names import STANDING_FOLD
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import STANDING_FOLD
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import BadValue, Problem, Unavailable

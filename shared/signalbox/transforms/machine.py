@@ -25,7 +25,7 @@ from typing import Any
 
 from signalbox.core import json_values, record_values
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.problems import TransformFailed
 

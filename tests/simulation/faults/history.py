@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.names import ANYONE
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
 from signalbox.documents.model.stamped_contents import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest

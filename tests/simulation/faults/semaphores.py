@@ -121,7 +121,7 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 def _free_in_a_pause(semaphore: Semaphore, now: datetime) -> int:
-    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.live(now))
+    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
 
 
 def _resumed_quietly(loaded: Loaded) -> Transition[Semaphore]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Decision
-from signalbox.core.names import ANYONE
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.perform import Answer, Writes
 from signalbox.core.ports import Committed, Ports, Snapshot
 from tests.simulation.faults.fault import Fault

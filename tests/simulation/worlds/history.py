@@ -18,8 +18,8 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from signalbox.core import outbox
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ANYONE
 from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound

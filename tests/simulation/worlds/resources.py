@@ -25,9 +25,9 @@ from typing import Annotated, Any
 
 from signalbox.core import json_values, outbox
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import ANYONE
+from signalbox.core.kit_names import WRITERS as CHOICES
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ANYONE
-from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import OtherBody, Problem
 from signalbox.documents.machine import links

@@ -7,7 +7,7 @@ import pytest
 
 from signalbox.catalogue.project import KIT
 from signalbox.catalogue.reading import load
-from signalbox.core import names
+from signalbox.core import kit_names
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox_tools.costs.__main__ import main
 from signalbox_tools.costs.bill import (
@@ -48,7 +48,7 @@ def test_a_put_with_all_that_follows_costs_and_starts_what_the_bill_says(copies:
 
 
 def test_if_only_the_kit_writes_documents_a_put_starts_two_functions() -> None:
-    with WRITERS.replaced(names.KIT):
+    with WRITERS.replaced(kit_names.KIT):
         world = OperationsPlatform()
         world.put("t", n=1)
         for number in range(10):

@@ -13,7 +13,7 @@ from signalbox.catalogue.cron import times
 from signalbox.catalogue.derived_keys import usage_of
 from signalbox.catalogue.reading import CATALOGUE, Catalogue, CatalogueError, load, parse
 from signalbox.catalogue.writing import lock, lock_of, written
-from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT
+from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT
 from signalbox_tools.function_deployments import deployments_of
 
 QUEUE = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1, "backoff_min_seconds": 0.1}

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core import outbox
-from signalbox.core.names import KIT
+from signalbox.core.kit_names import KIT
 from signalbox.core.problems import Unavailable
 from signalbox.documents.machine.reactions import WRITERS, Reaction, reaction_tasks
 from signalbox.documents.model.stamped_contents import WANTED, Content, path_of

@@ -93,7 +93,7 @@ from signalbox.batches.model.pages import Loaded
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
-from signalbox.core.names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
+from signalbox.core.kit_names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
 from signalbox.core.problems import OtherBody, Unavailable
 
 Decided = Decision[Header, None]

@@ -51,7 +51,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS

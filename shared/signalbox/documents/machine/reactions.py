@@ -73,9 +73,9 @@ from typing import Any
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
+from signalbox.core.kit_names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
-from signalbox.core.names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.model import stamped_contents as documents

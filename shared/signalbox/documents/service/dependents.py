@@ -23,8 +23,8 @@ from datetime import datetime, timedelta
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Query, Snapshot, WriteResult
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition

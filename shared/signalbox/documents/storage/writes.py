@@ -17,8 +17,8 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.record_values import map_bytes

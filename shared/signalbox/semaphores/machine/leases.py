@@ -123,7 +123,7 @@ def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
     lease = command.lease(loaded.semaphore)
     if lease is None:
         return unchanged(loaded, _ended_before(loaded, command))
-    live = lease.live(loaded.now)
+    live = lease.is_live(loaded.now)
     if not live and not lease.continued:
         return unchanged(loaded, None)
     ended = loaded.semaphore.end(lease, command.operation if live else "")
@@ -193,7 +193,7 @@ def renew(
     the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
     """
     lease = find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
-    if lease is None or not lease.live(loaded.now):
+    if lease is None or not lease.is_live(loaded.now):
         return unchanged(loaded, None)
     if lease.is_ended_by(loaded.release):
         return Transition(loaded.semaphore, None, nudge=True)
@@ -225,7 +225,7 @@ def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
     A second delivery takes the lease over, in a commit that also prevents the first one from leaving a release.
     """
     lease = loaded.semaphore.granted_as(id_, grant)
-    if lease and lease.live(loaded.now):
+    if lease and lease.is_live(loaded.now):
         semaphore, claimed = loaded.semaphore.claim(lease, loaded.now)
         taken = take_over(loaded, lease)
         return Transition(semaphore, claimed, releases_created=taken, nudge=lease.claimed)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.names import KIT
+from signalbox.core.kit_names import KIT
 from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
