@@ -13,7 +13,13 @@ from signalbox_tools.setup.generated_pages import TABLES, page_with
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
-ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "DECISIONS.md", "SECURITY.md")  # the changelog may name what is gone
+ROOT_PAGES = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "DECISIONS.md",
+    "SECURITY.md",
+)  # the changelog may name what is gone
 PAGES = [
     *(PROJECT / name for name in ROOT_PAGES),
     *sorted((PROJECT / "docs").rglob("*.md")),
