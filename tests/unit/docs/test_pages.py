@@ -15,6 +15,41 @@ from tests.unit.test_rings import SUBJECTS
 PROJECT = Path(__file__).parents[3]
 ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "DECISIONS.md", "SECURITY.md")
 """Identifiers that the code no longer uses: the pages must not either."""
+PAGES = [
+    *(PROJECT / name for name in ROOT_PAGES),
+    *sorted((PROJECT / "docs").rglob("*.md")),
+    PROJECT / "infra" / "README.md",
+    *sorted((PROJECT / "examples").glob("*/README.md")),
+]
+FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+FOLDERS = r"(?:shared|functions|infra|examples|tests|docs|\.ci)"
+PATH = re.compile(rf"{FOLDERS}/[\w./-]*\w/?")
+MADE_BY_TERRAFORM = {"infra/.terraform.lock.hcl"}
+README_WORDS = range(550, 851)
+REPLACED_WORDS = (
+    "occasion",
+    "Occasion",
+    "nouns",
+    "Held",
+    "Wish",
+    "Patience",
+    "Looks",
+    "Seen",
+    "reshape",
+    "make_known",
+    "pass_on",
+    "spilled",
+    "QuietWorld",
+    "Town",
+    "parts.py",
+    "tally.py",
+    "surroundings.py",
+    "quiet.py",
+    "front/",
+)
+"""Identifiers that the code no longer uses: the pages must not either."""
 
 
 def prose(page: Path) -> str:
