@@ -15,7 +15,7 @@ class TransformLimits(Limits):
     """Steps of one run: tens of milliseconds, and a document may have hundreds of links."""
 
     transform_output_bytes_max: int = CORE_LIMITS.document_bytes_max
-    """Bytes of the output of one run: no document could contain more. Output that a run discards counts, too."""
+    """Bytes of the output of one run: no document could contain more. Discarded output also counts."""
 
 
 LIMITS = TransformLimits()

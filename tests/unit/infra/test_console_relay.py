@@ -339,7 +339,7 @@ def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
     table = docs().partition("<!-- security -->")[2].partition("\n\n")[0]
     others = {
         "| without `--act` | 405 |",
-        "| that edits or deletes a document without the `If-Match` of what was shown | 428 |",
+        "| that edits or deletes a document without the `If-Match` of the version shown | 428 |",
         "| that is not one of the calls above | 404 or 405 |",
         "| whose address is not encoded, has a `#` or does not begin with `/` | 400 |",
     }
