@@ -36,7 +36,7 @@ HELP = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m signalbox_tools.costs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="signalbox cost", description=__doc__)
     for field in fields(Usage):
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
