@@ -76,7 +76,7 @@ check: $(READY) ## Lint, check formatting and types, find machine paths and pack
 	$(PYTHON_IN_VENV) -m signalbox_tools.setup.tracked_files || status=1; \
 	exit $$status
 
-docs: $(READY) ## Write all that is generated: the blocking client, the catalogue's lock, tables
+docs: $(READY) ## Write everything that is generated (CONTRIBUTING.md lists it)
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.blocking_client
 	@$(SIGNALBOX) catalogue >/dev/null
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
