@@ -76,7 +76,9 @@ class Deployment:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
         engine = self._terraform(self._preparation().prepared().account)
         if saved:
-            plan = self._saved(engine)
+            if not engine.plan_file.exists():
+                raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
+            plan = engine.saved()
             self._refuse_lost_tasks(plan)
             self._apply(engine, plan)
         else:
@@ -171,11 +173,6 @@ class Deployment:
         working_copy.renew(project)
         self.say(f"Packaged {len(zips)} functions.")
 
-    def _saved(self, engine: terraform.Terraform) -> Plan:
-        if not engine.plan_file.exists():
-            raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
-        return engine.saved()
-
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
 
@@ -190,7 +187,7 @@ class Deployment:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
             raise Aborted(f"Nothing is deployed as {self.target.environment}. Run signalbox deploy first.")
-        return Site(self.target, base_url, self._account(), self.run, self.clock)
+        return Site(self.target, base_url, project_facts.account(self.target, self.run), self.run, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         site = self._site(engine)
@@ -201,9 +198,6 @@ class Deployment:
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)
-
-    def _account(self) -> str:
-        return project_facts.account(self.target, self.run)
 
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)
