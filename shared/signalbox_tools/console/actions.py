@@ -125,7 +125,7 @@ ACTIONS: Mapping[str, Action] = {
         "Cancel",
         "DELETE",
         "/batches/{id}",
-        "No further unit starts, and the sub-batches of its units are cancelled, too. Its completion task runs.",
+        "No further unit starts, and the sub-batches of its units are also cancelled. Its completion task runs.",
     ),
     "retry-batch": Action(
         "Retry failed units", "POST", "/batches/{id}/retry", "All units that failed run again, with the same payloads."

@@ -121,7 +121,7 @@ class Relay:
             return problem(403, "Another site's page", "Only the console's own page is answered.")
         given = request.headers.get(KEY_HEADER, "")
         if not is_file(request) and not secrets.compare_digest(given.encode(), self.key.encode()):
-            return problem(403, "Key missing", "Open the address that make console has printed.")
+            return problem(403, "Key missing", "Open the address that signalbox console has printed.")
         return None
 
     def passes(self, path: str) -> bool:

@@ -5,7 +5,7 @@
     GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
     GET {base}console/map       the functions, queues, triggers and schedules of the catalogue
     GET {base}console/queues    the tasks of each queue now, and how many were delivered in the last minute
-    GET {base}console/status    the lines of `make status`, which gcloud reads
+    GET {base}console/status    the lines of `signalbox status`, which gcloud reads
     GET {base}console/minutes   the requests of each function in each minute of the last hour, and the failed ones
     GET {base}console/traces    the latest traces of the local stack, or those with ?search=; /ID: the spans of one
     POST {base}console/queues/NAME/pause, /resume
@@ -63,7 +63,7 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `make status`.
+    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `signalbox status`.
 
     If it `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. With `traces`
     and `queues` it shows them.

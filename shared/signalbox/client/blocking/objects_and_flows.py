@@ -1,4 +1,4 @@
-# Generated from client/aio/objects_and_flows.py by `make client`: change that one.
+# Generated from client/aio/objects_and_flows.py by `make docs`: change that one.
 """Objects and flows."""
 
 import json

@@ -1,4 +1,4 @@
-# Generated from client/aio/semaphores.py by `make client`: change that one.
+# Generated from client/aio/semaphores.py by `make docs`: change that one.
 """Semaphores, leases that renew themselves, and critical sections."""
 
 import time

@@ -1,7 +1,7 @@
 // Calls of the HTTP API, at the address that served this page: reads, and the actions that a person confirms.
 
 const RECONNECT_MILLISECONDS = 3_000;
-const KEY = "signalbox-console-key"; // of `make console`, whose program answers those alone who send it
+const KEY = "signalbox-console-key"; // of `signalbox console`, whose program answers those alone who send it
 
 const given = /^#key=([\w-]+)$/.exec(location.hash);
 if (given) {

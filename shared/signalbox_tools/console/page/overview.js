@@ -173,5 +173,5 @@ function asked(visit) {
     }));
     visit.changed();
   };
-  return [again, gcloud && table("As make status shows it", ["what", "state"], gcloud.lines.map(status))];
+  return [again, gcloud && table("As signalbox status shows it", ["what", "state"], gcloud.lines.map(status))];
 }

@@ -61,5 +61,5 @@ class RunningStack:
             stack = cls(**json.loads((folder / FILE).read_text("utf-8")))
             os.kill(stack.pid, 0)
         except (OSError, ValueError, TypeError) as error:
-            raise NoStack("No local stack runs here. Start one: make dev") from error
+            raise NoStack("No local stack runs here. Start one: signalbox dev") from error
         return stack
