@@ -28,6 +28,7 @@ from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
+from signalbox.core.given import given
 from signalbox.core.kit_names import CALLED_BY_QUEUES_ONLY
 from signalbox.core.ports import Log
 from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
@@ -256,7 +257,7 @@ def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, A
     request: dict[str, Any] = {
         "url": address + effect.path,
         "http_method": "POST",
-        "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
+        "headers": {"Content-Type": "application/json", **given(traceparent=trace or None)},
         "body": render(TaskEnvelope.of(effect).to_json()),
     }
     if account := settings.account_of(effect.queue):

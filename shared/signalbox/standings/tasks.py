@@ -30,6 +30,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
+from signalbox.core.given import given
 from signalbox.core.kit_names import STANDING_FOLD
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.perform import Writes, perform
@@ -328,7 +329,7 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
     keys = list(filter(None, (YokeKey.from_id(record.id) for record in found)))
     for first in range(0, len(keys), LIMITS.visits_together_max):
         _walk_some(ports, keys[first : first + LIMITS.visits_together_max])
-    more = {"whole": True} if whole else {}
+    more = given(whole=whole or None)
     if len(found) == LIMITS.count_page_max:
         ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
     elif collection == YOKES:

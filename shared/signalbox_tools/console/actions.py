@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from signalbox.core.given import given
+
 REASON_HEADER = "X-Signalbox-Reason"
 """A reason that the person gave, percent-encoded. The relay logs it; only some calls also have it as a field."""
 
@@ -47,8 +49,8 @@ class Action:
         """Return the action for the page."""
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
-        shown |= {"fields": [{"name": name, "number": name in NUMBERS} for name in self.fields]} if self.fields else {}
-        shown |= {"on_all": self.on_all} if self.on_all else {}
+        fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
+        shown |= given(fields=fields or None, on_all=self.on_all or None)
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 

@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.formats import FORMAT
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.times import microseconds
@@ -209,9 +210,8 @@ class Semaphore:
     def _lanes_record(self) -> dict[str, Any]:
         """Return the fields that only a semaphore with lanes or weights has."""
         weights = [{"key": key, "weight": weight} for key, weight in sorted(self.weights.items())]
-        fields = {"weights": weights, "lanes": [lane.to_record() for lane in self.lanes]}
-        given = {name: value for name, value in fields.items() if value}
-        return given | ({FORMAT: LANES_FORMAT} if given else {})
+        fields = given(weights=weights or None, lanes=[lane.to_record() for lane in self.lanes] or None)
+        return fields | ({FORMAT: LANES_FORMAT} if fields else {})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

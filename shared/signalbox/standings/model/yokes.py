@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
+from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
@@ -170,8 +171,8 @@ class Yoke:
 
     def to_record(self) -> dict[str, Any]:
         """Return the record. User and item are in its id, and again in fields for queries."""
-        value = {} if self.value is None else {"value": self.value}
-        return {"user": self.key.user, "item": self.key.item, "attributes": dict(self.attributes), **value}
+        place = {"user": self.key.user, "item": self.key.item}
+        return {**place, "attributes": dict(self.attributes), **given(value=self.value)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the yoke as callers get it."""

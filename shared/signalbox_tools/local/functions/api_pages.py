@@ -19,6 +19,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
+from signalbox.core.given import given
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
@@ -80,7 +81,7 @@ def _operations(own: OwnRoutes) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 def _operation(segment: str, route: Route) -> Mapping[str, Any]:
     names = [part[1:-1] for part in route.pattern if part.startswith("{")]
     title = inspect.getdoc(route.handler) or str(getattr(route.handler, "__name__", ""))
-    body = {"requestBody": JSON_BODY} if route.method in WITH_BODY else {}
+    body = given(requestBody=JSON_BODY if route.method in WITH_BODY else None)
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     parameters += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())]
     answered = {"default": {"description": "What the function answers."}}
