@@ -237,19 +237,16 @@ class CloudTasksQueue:
 def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
     """Return the request that creates the task of an effect."""
     queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
+    # Tasks of databases other than the project's default one have digits of their database in their names.
+    suffix = "" if settings.database == DEFAULT_DATABASE else f"-{name_of(settings.database)[:DATABASE_DIGITS]}"
     task: dict[str, Any] = {
-        "name": f"{queue}/tasks/{effect.name}{_suffix(settings.database)}",
+        "name": f"{queue}/tasks/{effect.name}{suffix}",
         "http_request": _http_request(settings, effect, trace),
         "dispatch_deadline": {"seconds": DISPATCH_SECONDS_MAX},
     }
     if effect.not_before is not None:
         task["schedule_time"] = effect.not_before
     return {"parent": queue, "task": task}
-
-
-def _suffix(database: str) -> str:
-    """Return digits that distinguish a database's tasks from other databases'; empty for the project's default one."""
-    return "" if database == DEFAULT_DATABASE else f"-{name_of(database)[:DATABASE_DIGITS]}"
 
 
 def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import yaml
 
 from signalbox.catalogue.derived_keys import FROM_CODE
 from signalbox.catalogue.function_entries import Function
-from signalbox.catalogue.reading import Catalogue, load
+from signalbox.catalogue.reading import SECTIONS, Catalogue, load
 
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
 HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
 
 

@@ -24,6 +24,7 @@ from typing import IO
 ENDS_WITH_ITS_PARENT = str(Path(__file__).resolve().with_name("ends_with_its_parent.py"))
 SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
+POLL_SECONDS = 0.03
 
 CHOSEN_PORTS = range(20_000, 32_768)
 """Ports below those of outgoing connections, which begin at 32,768 on Linux, and at 49,152 on macOS."""
@@ -105,15 +106,13 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         os.killpg(process.pid, number)
 
 
-def wait_until(
-    ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float, pause_seconds: float = 0.03
-) -> bool:
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float) -> bool:
     """Poll until `ready()`; return False if the child has ended or the time is over."""
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline and process.poll() is None:
         if ready():
             return True
-        time.sleep(pause_seconds)
+        time.sleep(POLL_SECONDS)
     return False
 
 

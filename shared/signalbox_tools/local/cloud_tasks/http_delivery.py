@@ -58,7 +58,7 @@ class Dispatcher:
             ) as response:
                 await response.read()
                 retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
-                return DispatchResult(response.status, _reason(response.status), retry_after)
+                return DispatchResult(response.status, f"HTTP status code {response.status}", retry_after)
         except TimeoutError:
             return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
@@ -94,7 +94,3 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
 
 def _replaced(name: str, signed: bool) -> bool:
     return name in REPLACED or name.startswith(REPLACED_PREFIXES) or (signed and name == "authorization")
-
-
-def _reason(status: int) -> str:
-    return f"HTTP status code {status}"

@@ -25,13 +25,11 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise FolderInUse(_in_use(folder)) from error
+            process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
+            raise FolderInUse(
+                f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."
+            ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
-
-
-def _in_use(folder: Path) -> str:
-    process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
-    return f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."
