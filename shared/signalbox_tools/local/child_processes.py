@@ -69,9 +69,9 @@ def start(
     folder: Path | None = None,
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a process group of its own; both its outputs go to `output`.
+    """Start a child in a new process group; both its outputs go to `output`.
 
-    A command that does not exist ends at once with the exit code 1; its output says so. Elsewhere than on Linux,
+    A command that does not exist ends at once with the exit code 1 and an error in its output. Elsewhere than on Linux,
     `FileNotFoundError` is raised.
     """
     return subprocess.Popen(  # noqa: S603 (a list, no shell)

@@ -115,7 +115,7 @@ def _schedules(text: str) -> list[Schedule]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m signalbox_tools.local.scheduler", description=__doc__)
-    parser.add_argument("--schedules", type=_schedules, required=True, help="the catalogue's, as JSON")
+    parser.add_argument("--schedules", type=_schedules, required=True, help="the schedules of the catalogue, as JSON")
     parser.add_argument("--base-url", required=True, help="where the functions are; ends in a slash")
     parser.add_argument("--account", required=True, help="the account that schedules act for")
     parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
@@ -126,7 +126,7 @@ def main() -> None:
     caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.folder)
     for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
         thread.start()
-    Event().wait()  # also without a schedule: the supervisor would restart what ends
+    Event().wait()  # also without a schedule, because the supervisor restarts a process that ends
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Group commit: writes that arrive during a commit go together into the next one, so that concurrent creates share one
 fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for the disk,
-runs in a thread of its own. Executed there, each row would contend for the interpreter's lock.
+runs in a separate thread. Executed there, each row would contend for the interpreter's lock.
 
 A write returns a future that is done when the write is on disk. If a caller ignores it, a crash loses at most a
 completion or a count. This causes a redelivery, which at-least-once delivery allows.

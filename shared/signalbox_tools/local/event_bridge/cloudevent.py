@@ -62,7 +62,7 @@ def changed_something(data: Any) -> bool:
 
 
 def event(trigger: str, headers: Mapping[str, str], message: bytes, data: Any) -> Event:
-    """Return the event that Eventarc would deliver. `headers` are the emulator's; `data` is the parsed message."""
+    """Return the event that Eventarc would deliver. `headers` come from the emulator; `data` is the parsed message."""
     given = {name.lower(): value for name, value in headers.items() if name.lower().startswith("ce-")}
     given.pop("ce-datacontenttype", None)  # in binary mode the content type says it
     given["ce-source"] = given.get("ce-source", "").replace(EMULATORS_SOURCE, CLOUDS_SOURCE)

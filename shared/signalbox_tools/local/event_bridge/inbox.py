@@ -79,7 +79,7 @@ class Inbox:
         await self._write(ADD, event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
 
     def add_now(self, event: Event) -> None:
-        """Store an event in a transaction of its own, without the event loop."""
+        """Store an event in a separate transaction, without the event loop."""
         values = (event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
         self._commit([(ADD, values)])
 
@@ -144,7 +144,7 @@ def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
 
 
 def _pipe(path: Path) -> int:
-    """Open a named pipe for reading and writing; unlike a socket's, its name may be long."""
+    """Open a named pipe for reading and writing. Its name may be long, unlike the name of a socket."""
     with suppress(FileExistsError):
         os.mkfifo(path)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -158,7 +158,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch, too."""
+    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may also switch."""
     deadline = time.monotonic() + LOCKED_SECONDS_MAX
     while True:
         try:

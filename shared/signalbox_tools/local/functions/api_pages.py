@@ -41,7 +41,7 @@ OwnRoutes = Mapping[str, Iterable[Route]]
 """The routes of the functions, by the first segment of their addresses."""
 
 OF_THE_KIT = frozenset({"flows", "objects", "tasks", "turns"})
-"""The first segments below a function's address that are the kit's: the file describes them for all functions."""
+"""The first segments of routes that the kit adds to functions: the file describes them for all functions."""
 
 JSON_BODY: Mapping[str, Any] = {"content": {"application/json": {"schema": {}}}}
 WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
@@ -84,7 +84,7 @@ def _operation(segment: str, route: Route) -> Mapping[str, Any]:
     body = given(requestBody=JSON_BODY if route.method in WITH_BODY else None)
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     parameters += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())]
-    answered = {"default": {"description": "What the function answers."}}
+    answered = {"default": {"description": "The answer of the function."}}
     described = {"tags": [segment], "summary": title.partition("\n")[0], "parameters": parameters}
     return {**described, **body, "responses": answered}
 

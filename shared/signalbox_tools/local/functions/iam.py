@@ -67,7 +67,7 @@ class AuthorizedQueue(MeteredQueue):
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Enqueue all permitted tasks; return the names that were taken.
 
-        Raises `DeploymentCannotEnqueue` if a task is not permitted, and what the queue raises.
+        Raises `DeploymentCannotEnqueue` if a task is not permitted, and the errors of the queue.
         """
         refused = [effect for effect in effects if not _may_enqueue(effect)]
         permitted = [effect for effect in effects if effect not in refused]

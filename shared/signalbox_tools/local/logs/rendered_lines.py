@@ -150,7 +150,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
-    """Return whether a line only says that the sweeper found nothing to do, or that the stack checked itself."""
+    """Return whether a line is of a visit of the sweeper that found nothing to do, or of a check by the stack."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
@@ -173,7 +173,7 @@ def request_line(entry: Mapping[str, Any]) -> Text:
 
 
 def _subject(entry: Mapping[str, Any]) -> str:
-    """Return what wrote a message: the request, task or event that ran, and its attempt; else a function or service."""
+    """Return the source of a message: the request, task or event and its attempt, or else a function or service."""
     if "kind" not in entry:
         return str(entry.get("function") or entry.get("service", ""))
     what = f"{entry.get('method', '')} {_what(entry, str(entry['kind']))}".strip()

@@ -17,7 +17,7 @@ OF_THE_KIT = ("shared/signalbox/", "shared/signalbox_tools/", "functions/", ".ve
 """The kit's folders in its repository."""
 
 NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python3\.\d+/|^/workspace/signalbox/")
-"""Files outside the repository that are not the user's: modules without a file, packages, a container's library."""
+"""Files outside the repository that users did not write: modules without a file, packages, a container's library."""
 
 
 def is_own(file: str) -> bool:
@@ -43,7 +43,7 @@ def cut(trace: str) -> str:
 
 
 def has_own_frame(trace: str) -> bool:
-    """Return whether a frame of a traceback is the user's."""
+    """Return whether a frame of a traceback is in code of users."""
     return any(map(is_own, _files(trace.splitlines())))
 
 
@@ -52,7 +52,7 @@ def _files(lines: list[str]) -> list[str]:
 
 
 def summary(trace: str) -> str:
-    """Return the last line of a traceback, after the last place in the user's code, else in any of the project's."""
+    """Return the last line of a traceback, after the last place in users' code, or else in the project."""
     lines = trace.rstrip().splitlines() or ["unknown error"]
     frames = [found for line in lines if (found := FRAME.match(line))]
     root = Project.find().root

@@ -78,7 +78,7 @@ class DevLoop:
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
 
     def _counts(self, path: Path) -> bool:
-        """Return whether a file is part of what is served."""
+        """Return whether a file belongs to the served functions."""
         if path.is_relative_to(LIBRARY_FOLDER):
             return path.suffix == ".py" or not path.exists()
         if is_test(path):

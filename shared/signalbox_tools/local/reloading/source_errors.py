@@ -18,7 +18,7 @@ its line runs."""
 
 
 def source_errors(folders: Iterable[Path], root: Path) -> list[str]:
-    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: what is wrong``.
+    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: error``.
 
     The list is empty if Ruff takes too long.
     """

@@ -9,14 +9,14 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 QUIET_SECONDS = 0.08
-"""A change is reported when none has followed for so long: an editor may save a file in several steps."""
+"""A change is reported if no other follows for this time: an editor may save a file in several steps."""
 
 CHANGES = frozenset({"created", "modified", "moved", "deleted"})
 IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
 
 
 class Watcher(FileSystemEventHandler):
-    """Calls `changed` with the paths that have changed, in a thread of its own, one call at a time.
+    """Calls `changed` with the paths that have changed, in a separate thread, one call at a time.
 
     Changes are noticed from `watch` on, and reported from `start` on.
     """

@@ -11,7 +11,7 @@ from signalbox.core.composite_indexes import Index
 from signalbox.core.effects import Backoff
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
-"""What the local stack takes from the environment: all else there may be meant for the cloud."""
+"""The variables that the local stack reads from the environment. Others there may be meant for the cloud."""
 
 TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"

@@ -1,4 +1,4 @@
-"""The in-memory store in a process of its own, so that its data is kept when functions are reloaded or killed.
+"""The in-memory store in a separate process, so that its data is kept when functions are reloaded or killed.
 
     python -m signalbox_tools.local.store.embedded_store_process --port P [--file documents.pickle]
 

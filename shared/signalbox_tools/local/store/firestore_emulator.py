@@ -157,7 +157,7 @@ def find() -> Emulator | None:
 
 
 def find_installed() -> Emulator | None:
-    """Find an emulator that this machine's Java can run: the Cloud SDK's, else the newest of Firebase's."""
+    """Find an emulator that this machine's Java can run: that of the Cloud SDK, or else the newest one of Firebase."""
     java = _java()
     if java is None:
         return None
