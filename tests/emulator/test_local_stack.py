@@ -48,7 +48,6 @@ NOTES = """
 from datetime import UTC, datetime, timedelta
 
 import wording
-from signalbox.adapters import runtime
 from signalbox.adapters.http.routes import Response, Routes
 from signalbox.core.ports import Put
 from signalbox.core.effects import Effect, name_of
@@ -56,27 +55,27 @@ from signalbox.core.effects import Effect, name_of
 routes = Routes("notes")
 
 @routes.on("PUT", "/{key}")
-def put(request, key):
-    runtime.ports().store.commit([Put(f"notes/{key}", {"number": request.json()})])
+def put(ports, request, key):
+    ports.store.commit([Put(f"notes/{key}", {"number": request.json()})])
     return Response(200, wording.SAID)
 
 @routes.on("POST", "/{key}")
-def enqueue(request, key):
+def enqueue(ports, request, key):
     effect = Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={"key": key})
-    runtime.ports().queue.create([effect])
+    ports.queue.create([effect])
     return Response(202)
 
 @routes.on("POST", "/{key}/tomorrow")
-def enqueue_for_tomorrow(request, key):
+def enqueue_for_tomorrow(ports, request, key):
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    runtime.ports().queue.create(
+    ports.queue.create(
         [Effect(name=name_of(key), queue="chores", function="note_task", task="note", payload={}, not_before=tomorrow)]
     )
     return Response(202)
 
 @routes.on("GET", "/{collection}/{key}")
-def get(request, collection, key):
-    return Response(200, runtime.ports().store.read(f"{collection}/{key}")[0].data or {})
+def get(ports, request, collection, key):
+    return Response(200, ports.store.read(f"{collection}/{key}")[0].data or {})
 
 notes = routes.entry_point()
 """
@@ -122,7 +121,7 @@ def below(event: DocumentEvent, key: str, rest: str) -> None:
     keep(f"below/{key}", rest=rest)
 
 @app.http("POST")
-def write(request) -> None:
+def write(ports, request) -> None:
     keep("desks/a", number=1)
     keep("desks/a", number=2)
     keep("desks/a/lines/b", number=3)

@@ -152,7 +152,7 @@ class Function:
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
-        route = self._routes.on(method, pattern, query=query, keeps_empty=True)
+        route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)

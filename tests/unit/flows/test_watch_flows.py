@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox import Function, flow, flows
+from signalbox.adapters import runtime
 from signalbox.adapters.cost_meter import measure
 from signalbox.flows import http
 from signalbox.flows.limits import LIMITS
@@ -115,7 +116,7 @@ def test_an_id_beyond_the_log_hides_no_later_entry(harness: Harness) -> None:
     chain.start("1", count=1)
     harness.run()
     execution = reads.get(harness.ports, FlowAddress("chain", "1")).execution_id
-    stream = http._events(FlowAddress("chain", "1"), (execution, 99), traces=True)
+    stream = http._events(runtime.ports(), FlowAddress("chain", "1"), (execution, 99), traces=True)
     with replaced(flow_watch_seconds=60):  # it ends with the run, however long the machine takes
         assert [next(stream).split("\n")[0] for _ in range(2)] == ["retry: 1000", "event: progress"]
     flows("chain", "1").event("go")
@@ -127,7 +128,7 @@ def test_a_watched_run_that_is_deleted_ends_the_stream(harness: Harness) -> None
     chain.start("1", count=0)
     flows("chain", "1").event("go")
     harness.run()
-    stream = http._events(FlowAddress("chain", "1"), ("none", 0), traces=True)
+    stream = http._events(runtime.ports(), FlowAddress("chain", "1"), ("none", 0), traces=True)
     assert next(stream).startswith("retry")
     assert harness.delete("shop/flows/chain/1").status == 204
     assert list(stream) == []
@@ -139,7 +140,9 @@ def test_a_poll_is_one_read_also_of_a_long_log(harness: Harness) -> None:
         harness.run()
         header = reads.get(harness.ports, FlowAddress("chain", "1"))
         assert header.log.chunks > 1
-        events = http._events(FlowAddress("chain", "1"), (header.execution_id, header.log.length), traces=True)
+        events = http._events(
+            runtime.ports(), FlowAddress("chain", "1"), (header.execution_id, header.log.length), traces=True
+        )
         next(events)
         with measure() as cost:
             assert next(events).startswith("event: progress")

@@ -230,6 +230,7 @@ _KINDS = {
 
 
 Handler = Callable[..., Response]
+"""It is called with the ports of this process, the request, and each ``name=`` of its route's pattern."""
 
 Segments = tuple[str, ...]
 """The parts of a path between its slashes."""
@@ -237,16 +238,24 @@ Segments = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all.
-
-    `keeps_empty`: the handler receives also parameters without a value.
-    """
+    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all."""
 
     method: str
     pattern: Segments
     query: frozenset[str] | None
-    keeps_empty: bool
+    of_user: bool
     handler: Handler
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether the handler also receives parameters without a value: one may then be a condition."""
+        return self.of_user or self.query is None
+
+    def handle(self, request: Request, parameters: Mapping[str, str]) -> Response:
+        """Call the handler. A user's handler finds the ports through the API, and may use none."""
+        if self.of_user:
+            return self.handler(request, **parameters)
+        return self.handler(runtime.ports(), request, **parameters)
 
     def check_query(self, request: Request) -> None:
         """Raise `BadQuery` naming a query parameter that this route does not have."""
@@ -268,12 +277,13 @@ class Routes:
         self._routes: list[Route] = []
 
     def on(
-        self, method: str, pattern: str, *, query: Iterable[str] | None = (), keeps_empty: bool = False
+        self, method: str, pattern: str, *, query: Iterable[str] | None = (), of_user: bool = False
     ) -> Callable[[Handler], Handler]:
-        """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
+        """Route a method and a pattern (``/{key}/versions``) to a handler.
 
-        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. The
-        handler receives those without a value with `keeps_empty`, or if all are allowed: one may then be a condition.
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. A handler
+        `of_user` is called without the ports, and receives parameters without a value.
+
         Raises `ValueError` for a method or a pattern that cannot be routed.
         """
         if method not in METHODS:
@@ -282,7 +292,7 @@ class Routes:
         allowed = None if query is None else frozenset(query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.append(Route(method, segments, allowed, keeps_empty or query is None, handler))
+            self._routes.append(Route(method, segments, allowed, of_user, handler))
             return handler
 
         return register
@@ -317,7 +327,7 @@ class Routes:
                 parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
                 with authors.acting(_author(request, user)):
-                    return route.handler(parsed, **parameters)
+                    return route.handle(parsed, parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
     def _authenticated(self, request: flask.Request) -> User | None:
