@@ -11,7 +11,7 @@ from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.semaphores.service import settings, waits
-from signalbox.testing.manual_clock import budget_of
+from tests.sweeper_budgets import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})
