@@ -200,14 +200,14 @@ OF_QUEUES = ("pause-queue", "resume-queue")
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:
-    """Return the name of the action that a request is; None if it is none of them."""
+    """Return the name of a request's action, or None if it is not an action."""
     return next((name for name, action in ACTIONS.items() if action.matches(method, segments)), None)
 
 
 def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
     """Return the part of an action's body that is logged: all of `ACT_ON_RUNS`, whose address does not name its effect.
 
-    Of a body that cannot be read, which the function refuses, the log has none.
+    A body that cannot be read is not logged; the function refuses it.
     """
     if name != ACT_ON_RUNS:
         return {}

@@ -86,7 +86,7 @@ class Relay:
         return own_answer(lambda: self.console.answer(request)) or self._passed_on(path, request)
 
     def _acted(self, path: str, request: Request) -> Response:
-        """Pass an action on, and log who did it, and why."""
+        """Pass an action on, and log its user and its reason."""
         name = action_of(request.method, _segments(path))
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
@@ -108,7 +108,7 @@ class Relay:
         return answer
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return why a request is not answered; None if it is."""
+        """Return the problem of a request that is refused, or None."""
         if request.environ.get("HTTP_HOST") not in self.hosts:
             return problem(403, "Unknown host", f"This server is {' or '.join(sorted(self.hosts))}.")
         if request.method != "GET" and not (self.console.acts and request.method in ACTING):

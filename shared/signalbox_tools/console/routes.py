@@ -80,7 +80,7 @@ class Console:
     queues: Queues | None = None
 
     def answer(self, request: Request) -> Response | None:
-        """Return the answer to a GET of the console's addresses; None for any other address."""
+        """Return the answer to a GET of the console's addresses, or None for any other address."""
         match request.path.split("/")[1:]:
             case ["console"] | ["console", ""]:
                 return _file("index.html")
@@ -173,7 +173,7 @@ def map_of(catalogue: Catalogue) -> Mapping[str, Any]:
 
 
 def is_file(request: Request) -> bool:
-    """Return whether an address is of the page or of one of its files, which are the same for everyone."""
+    """Return whether an address is that of the page or of one of its files, which are the same for all users."""
     match request.path.split("/")[1:]:
         case ["console"] | ["console", ""]:
             return True
@@ -191,7 +191,7 @@ def own_answer(answer: Callable[[], Response | None]) -> Response | None:
 
 
 def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem (RFC 9457) of the console's own server."""
+    """Return a problem (RFC 9457) of the server of the console."""
     body = render({"type": "about:blank", "title": title, "status": status, "detail": detail})
     return Response(body, status, {**BARE_HEADERS, **(headers or {})}, content_type="application/problem+json")
 

@@ -2,9 +2,9 @@
 
 Each child has its own session, and so its own process group: killing the group also kills the child's own children. On
 Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``); so
-start children from a thread that runs for as long as they should. The request is made some milliseconds after `start`
-has returned: if the thread ends before, the child runs on. Elsewhere a parent killed by SIGKILL leaves its children
-behind.
+start children from a thread that runs as long as they must run. The request is made some milliseconds after `start`
+has returned: if the thread ends before that, the child continues to run. Elsewhere a parent killed by SIGKILL leaves
+its children behind.
 """
 
 import contextlib

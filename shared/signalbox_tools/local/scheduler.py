@@ -24,11 +24,11 @@ from signalbox_tools import http_client
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
 PAUSED_FILE = "{}.schedule-paused"
-"""A file in the stack's folder: while it is there, the schedule of this name is not called."""
+"""A file in the stack's folder that pauses the schedule of this name."""
 
 SWEEPER = "sweep"
 QUIET_CALLS = 10
-"""After so many calls in which nothing else happened, the sweeper is called `QUIET_FACTOR` times less often."""
+"""After this number of calls without other activity, the sweeper is called `QUIET_FACTOR` times less often."""
 
 QUIET_FACTOR = 10
 
@@ -37,7 +37,7 @@ log = logging.getLogger("scheduler")
 
 @dataclass(slots=True)
 class Pace:
-    """The pause before the next call of a schedule. `activity` returns what changes when something happens."""
+    """The pause before the next call of a schedule. `activity` returns counters that change with each activity."""
 
     schedule: Schedule
     activity: Callable[[], object]
@@ -95,7 +95,7 @@ class Caller:
         http_client.send("POST", url, content=schedule.body, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
 
     def activity(self) -> object:
-        """Return the counters of queues and events; None if they cannot be read."""
+        """Return the counters of queues and events, or None if they cannot be read."""
         try:
             return [http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX) for url in self.stats_urls]
         except OSError:

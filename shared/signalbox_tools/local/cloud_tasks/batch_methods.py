@@ -1,4 +1,4 @@
-"""BatchCreateTasks and BatchDeleteTasks: many tasks a call, not atomic, as long-running operations.
+"""BatchCreateTasks and BatchDeleteTasks: many tasks in each call, not atomic, as long-running operations.
 
 The work is done before the response, so every operation is finished; `GetOperation` finds the last ones. A repeated
 request id returns its operation again (operations do not survive a restart).
@@ -95,7 +95,7 @@ class BatchMethods:
 
 
 async def _each(calls: Sequence[Awaitable[Message]]) -> list[Message]:
-    """Run calls concurrently; an `RpcError` is a result."""
+    """Run calls concurrently. An `RpcError` is returned as a result."""
     return await asyncio.gather(*(_outcome(call) for call in calls))
 
 

@@ -1,4 +1,4 @@
-"""The events that are received and not yet delivered, in a SQLite file that both halves of the bridge share.
+"""Events that have been received and not delivered, in a SQLite file that both halves of the bridge share.
 
 Every event that `add` has stored survives the death of any process (a write-ahead log, flushed to the operating system;
 a power cut may lose events). Writes of one turn of the event loop share one transaction, which takes 60 microseconds:
@@ -97,7 +97,7 @@ class Inbox:
         return [row[0] for row in found]
 
     def event(self, event_id: int) -> tuple[Event, float]:
-        """Read an event, and when it was received (seconds since 1970)."""
+        """Return an event and the time at which it was received, in seconds since 1970."""
         select = "SELECT trigger, headers, body, received_at FROM events WHERE id = ?"
         trigger, headers, body, received_at = self._reading.execute(select, (event_id,)).fetchone()
         return Event(trigger, json.loads(headers), body), received_at

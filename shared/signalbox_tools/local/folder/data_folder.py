@@ -35,7 +35,7 @@ IN_ORDER = ("waiters", "releases", "mailbox")
 """Collections whose records are ordered by their create times while they have a `since`."""
 
 HEADER = "!"
-"""The id of a mailbox's header, which no order concerns."""
+"""The id of a mailbox's header, which needs no order."""
 
 OF_A_SEMAPHORE = ("waiters", "releases")
 """Collections below a semaphore whose records name its create time, as their `incarnation`."""

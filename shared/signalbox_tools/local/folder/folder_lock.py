@@ -1,7 +1,7 @@
 """Refuse a second local stack in a folder: it would delete the first one's databases and logs.
 
-The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends. The file
-contains the process's id, for the message, and is not deleted.
+The operating system holds the lock (``flock``): it ends with the process that holds it, however the process ends.
+The file contains the process's id, for the message, and is not deleted.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The description of the HTTP API and its documentation page, on this machine only.
 
-    GET {base}openapi.yaml    the kit's openapi.yaml, with this stack as its server
+    GET {base}openapi.yaml    the openapi.yaml of the kit, with this stack as its server
     GET {base}docs            Swagger UI on it: every call, and a form that sends it
 
 Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package of the development environment; nothing
@@ -48,7 +48,7 @@ WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 
 
 def api_page(request: Request, own: OwnRoutes) -> Response | None:
-    """Return the answer to a GET of these pages; None for any other address."""
+    """Return the answer to a GET of these pages, or None for any other address."""
     match request.path.split("/")[1:]:
         case ["openapi.yaml"]:
             return Response(_description(request.host_url, own), content_type="application/yaml")

@@ -93,7 +93,7 @@ def connect() -> None:
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404.
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, others are 404.
 
     ``/console`` shows the state, by these calls.
     """

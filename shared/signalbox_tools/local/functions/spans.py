@@ -31,7 +31,7 @@ VARIABLE = "SIGNALBOX_SPANS"
 FILE = "functions.spans"
 
 FILE_BYTES_MAX = 16 * 2**20
-"""A file that has grown to that is emptied."""
+"""A file of this size is emptied."""
 
 TRACES_MAX = 2_000
 COMMITS_MAX = 20_000
@@ -208,9 +208,9 @@ class SpanReader:
             return {**_summary(trace, spans), "spans": spans[:SPANS_MAX], "complete": len(spans) <= SPANS_MAX}
 
     def minutes(self) -> Mapping[str, Any]:
-        """Return how many requests each function had in each minute of the last hour, and how many of them failed.
+        """Return the numbers of requests and of failed requests of each function in each minute of the last hour.
 
-        `until` is when the last minute ends, in seconds from 1970.
+        `until` is the end of the last minute, in seconds since 1970.
         """
         with self._lock:
             self._read()
@@ -263,7 +263,7 @@ class SpanReader:
         return next((above for above in chain(written, linked) if above in self._traces and above != trace), "")
 
     def _commit_of(self, span: Span) -> tuple[str, str]:
-        """Return the trace and the id of the commit whose event a span is of, if that is known."""
+        """Return the trace and the id of the commit that caused the event of a span, if they are known."""
         return self._commits.get(span["attributes"].get("written_at", ""), ("", ""))
 
     def _whole(self, trace: str, below: Mapping[str, Sequence[str]]) -> list[Span]:

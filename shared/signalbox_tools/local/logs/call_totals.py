@@ -12,7 +12,7 @@ SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 class LogStats:
     """Reads a growing log file; every line is counted once. Other lines are ignored.
 
-    `functions` names those whose calls count; None: all.
+    `functions` names the functions whose calls count. None means all.
     """
 
     def __init__(self, log_file: Path, functions: Collection[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Cut a traceback, given as text, to the frames of the user's own code.
+"""Cut a traceback, given as text, to the frames of the user's code.
 
 Frames of the kit, of installed packages and of Python's library do not help the author of a function. A traceback
 without a frame of the user's code is an error of the kit or of the project's setup, and is not cut.
@@ -21,7 +21,7 @@ NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python3\.\d+/|^/workspace/
 
 
 def is_own(file: str) -> bool:
-    """Return whether a file is the user's own code."""
+    """Return whether a file is code of users."""
     inside = file.removeprefix(f"{KIT.root}/")
     return not inside.startswith(OF_THE_KIT) if inside != file else not NOT_OWN.search(file)
 
@@ -62,7 +62,7 @@ def summary(trace: str) -> str:
 
 
 def _own_lines(lines: list[str]) -> Iterator[str]:
-    """Iterate over the lines without those of other frames, nor the start of a traceback that has no frame left."""
+    """Iterate over the lines of users' frames, without the start of a traceback that has none."""
     pending, is_kept = "", True
     for line in lines:
         if line == START:

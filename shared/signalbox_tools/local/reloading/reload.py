@@ -24,7 +24,7 @@ FUNCTIONS = "functions"
 
 
 class NotReloaded(Exception):
-    """The new version cannot run. The message says why, with file and line; `trace` is the traceback or empty."""
+    """The new version cannot run. The message has the reason, file and line; `trace` is the traceback or empty."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)

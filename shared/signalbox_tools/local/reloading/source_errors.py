@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FATAL = "E9,F821,F822,F823"
-"""Ruff's names of what cannot run: syntax errors, and names that nothing defines."""
+"""The rules of Ruff for code that cannot run: syntax errors and undefined names."""
 
 SECONDS_MAX = 30
 """On a busy machine Ruff may need longer. Then later checks find syntax errors, and an undefined name is noticed when

@@ -37,7 +37,7 @@ class Watcher(FileSystemEventHandler):
         self._paths.put(None)
 
     def watch(self, trees: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
-        """Watch folders, `trees` with all below them. Those that are watched or that do not exist are left out."""
+        """Watch folders, and `trees` with all subfolders. Skip folders that are watched or do not exist."""
         if not self._observer.is_alive():
             self._observer.start()
         for recursive, paths in ((True, trees), (False, folders)):
@@ -60,7 +60,7 @@ class Watcher(FileSystemEventHandler):
             self._changed(paths)
 
     def _next_change(self) -> list[Path]:
-        """Wait for a change and those that follow at once; return nothing when stopped."""
+        """Return the next changes, collected until a pause, or an empty list when stopped."""
         path, paths = self._paths.get(), set[Path]()
         while path is not None:
             paths.add(path)

@@ -34,7 +34,7 @@ DATA_SCHEMA = (
 )
 
 RETRY_SECONDS = 0.2
-"""Between attempts: about as long as the supervisor takes to restart a bridge."""
+"""The pause between attempts: about the time in which the supervisor restarts a bridge."""
 
 Records = dict[str, dict[str, Record]]
 

@@ -30,7 +30,7 @@ METHODS = frozenset({"read", "read_some", "query", "count", "commit", "write_eac
 
 
 def address() -> tuple[str, int] | None:
-    """Return the address of the stack's store, or None if this process embeds its own."""
+    """Return the address of the stack's store, or None if this process embeds a store."""
     host, _, port = os.environ.get(ADDRESS, "").rpartition(":")
     return (host, int(port)) if host else None
 
