@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import Access, AccessRules
+from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
-from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
+from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.task_deliveries import TaskDelivery, forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings

@@ -239,13 +239,13 @@ def counted_after(visits: Visits, visit: Visit) -> Counted:
         revision=visit.declarations.revision,
         value=yoke.value if yoke else None,
         keys=tuple(visit.after),
-        logged=tuple(sorted({*logged, *_unfolded(visits, visit)})),
+        logged=tuple(sorted({*logged, *unfolded(visits, visit)})),
         since=visit.since,
         gone_at=visit.now if yoke is None else None,
     )
 
 
-def _unfolded(visits: Visits, visit: Visit) -> list[StandingKey]:
+def unfolded(visits: Visits, visit: Visit) -> list[StandingKey]:
     """Return the standings with an earlier adjustment of this yoke that may not be added yet."""
     assert visit.counted is None or visit.counted_at is not None, "a record that was read has its time"
     loaded = visits.standings

@@ -18,7 +18,7 @@ from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.stack_from_state import stack_of
 
 ENVIRONMENT = "dev"
-PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).begin
+PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).name_prefix
 
 
 class Site:

@@ -77,11 +77,11 @@ def clean_up(loaded: Loaded) -> Transition[None]:
     if not clean_up_due(loaded.semaphore, loaded.now):
         return unchanged(loaded, None)
     old = [receipt for receipt in loaded.receipts if receipt.expires_at and receipt.expires_at <= loaded.now]
-    done = tuple(WaiterTransition("kept" if _is_needed(receipt, loaded) else "removed", receipt) for receipt in old)
+    done = tuple(WaiterTransition("kept" if is_needed(receipt, loaded) else "removed", receipt) for receipt in old)
     return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, done)
 
 
-def _is_needed(receipt: Waiter, loaded: Loaded) -> bool:
+def is_needed(receipt: Waiter, loaded: Loaded) -> bool:
     """Return whether the record has a lease of this wait, live or expired: its loss would be noted in the receipt."""
     return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 

@@ -127,7 +127,7 @@ def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
     if not live and not lease.continued:
         return unchanged(loaded, None)
     ended = loaded.semaphore.end(lease, command.operation if live else "")
-    passed_on = _pass_on(loaded, ended, lease.ends_at if live else None)
+    passed_on = pass_on(loaded, ended, lease.ends_at if live else None)
     return replace(passed_on, unreleased=(lease,)) if live else passed_on
 
 
@@ -145,7 +145,7 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
     return ended.ends_at if in_time else None
 
 
-def _pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+def pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
     """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
@@ -198,10 +198,10 @@ def renew(
     if lease.is_ended_by(loaded.release):
         return Transition(loaded.semaphore, None, nudge=True)
     semaphore, renewed = loaded.semaphore.renew(lease, lease_seconds or lease.seconds, loaded.now)
-    return Transition(semaphore, Renewal(_before(loaded, lease, tried), renewed), unreleased=(lease,))
+    return Transition(semaphore, Renewal(lease_before(loaded, lease, tried), renewed), unreleased=(lease,))
 
 
-def _before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
+def lease_before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
     """Return the lease before its renewal: before the attempt that has landed, unless that is known to be in time.
 
     That attempt came no later than the record's last write. If that write is after the end that the lease had, the
