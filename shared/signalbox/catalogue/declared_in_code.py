@@ -274,7 +274,7 @@ class Module:
             name = options.pop("name", url_segment(task.name))
             if name in found:
                 raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
-            found[name] = place, {"task": task.name, **given(cron=crons[0] if crons else None), **options}
+            found[name] = place, {"task": task.name, **given(cron=next(iter(crons), None)), **options}
         return found
 
     def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Self
 
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.standings.model.exact_sums import UNIT, ZERO, Tally, Value, number_of, sortable
 from signalbox.standings.model.recounts import Move, Moves, Recount
@@ -25,8 +26,8 @@ class Adjustment:
         return cls(Tally.from_record(record), moves)
 
     def to_record(self) -> dict[str, Any]:
-        moves = {} if self.moves is None else {"moves": [move.to_record() for move in self.moves]}
-        return self.tally.to_record() | moves
+        moves = None if self.moves is None else [move.to_record() for move in self.moves]
+        return self.tally.to_record() | given(moves=moves)
 
 
 @dataclass(frozen=True, slots=True)

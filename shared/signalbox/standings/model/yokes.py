@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
 from signalbox.core.field_rules import Described, accepted_fields, key_schema
+from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
@@ -185,8 +186,8 @@ class Yoke:
 
     def to_record(self) -> dict[str, Any]:
         """Return the record. User and item are in its id, and again in fields for queries."""
-        value = {} if self.value is None else {"value": self.value}
-        return {"user": self.key.user, "item": self.key.item, "attributes": dict(self.attributes), **value}
+        place = {"user": self.key.user, "item": self.key.item}
+        return {**place, "attributes": dict(self.attributes), **given(value=self.value)}
 
     def part(self, name: str) -> str | None:
         """Return a part of a standing's id: the user, the item or an attribute; None if it is missing or invalid."""

@@ -147,7 +147,7 @@ export class Events {
 /** Return the fields of an event: its lines are `name: value`. */
 const fields = (event) => Object.fromEntries(event.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
 
-/** Return the time as the server knows it, in milliseconds. */
+/** Return the time of the server, in milliseconds. */
 export const now = () => Date.now() + (Math.abs(offset) > 1500 ? offset : 0);
 
 /** Return a moment as the time of day here, with its date if that is not today. */
