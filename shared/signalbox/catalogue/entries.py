@@ -21,7 +21,7 @@ from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
-from signalbox.rates.requests import RateSettings
+from signalbox.rates.model import RateSettings
 from signalbox.rates.requests import check_name as check_rate_name
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.settings import SemaphoreSettings

@@ -18,8 +18,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.rates import service
 from signalbox.rates import tasks as rates_tasks
-from signalbox.rates.model import waits_of
-from signalbox.rates.requests import RateSettings
+from signalbox.rates.model import RateSettings, waits_of
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model import Attempt
 from signalbox.tasks.service import runs

@@ -338,9 +338,7 @@ def _members(kind: Any, role: Role) -> Iterator[Member]:
 
 def component_name(kind: Any, *, changes: bool = False) -> str:
     """Return the name of a class among the components: `Semaphore` of `SemaphoreShown`."""
-    name = str(kind.__name__)
-    for ending in ("Shown", "Request"):
-        name = name.removesuffix(ending) or name
+    name = str(kind.__name__).removesuffix("Shown")
     return f"{name}Changes" if changes else name
 
 
