@@ -18,17 +18,16 @@ from tests.unit.flows.shops import Shop, flows_of, step
 WEEK = LIMITS.flow_kept_seconds + 1
 
 
-def brief() -> Any:
-    yield from ()
+async def brief() -> Any:
     return "done"
 
 
-def talkative() -> Any:
-    yield flow.event("never")
+async def talkative() -> Any:
+    await flow.event("never")
 
 
-def broken() -> Any:
-    yield step("charge")
+async def broken() -> Any:
+    await step("charge")
     raise KeyError("a bug")
 
 
@@ -166,12 +165,12 @@ def test_a_silent_flow_that_cannot_be_read_and_that_changes_meanwhile_does_not_e
     assert [task.payload["mailbox"] for task in shop.world.tasks] == ["flows/charging~1"]
 
 
-def charging() -> Any:
-    yield step("charge")
+async def charging() -> Any:
+    await step("charge")
 
 
-def patient() -> Any:
-    yield [flow.event("never"), flow.sleep(1_000_000)]
+async def patient() -> Any:
+    await flow.all(flow.event("never"), flow.sleep(1_000_000))
 
 
 def test_a_flow_that_waits_for_a_step_is_looked_at_every_hour_and_a_patient_one_once_a_day() -> None:

@@ -9,7 +9,7 @@ run = checkout.start("order-7", order=7, amount=30)
 flows("checkout", "order-7").event("approved", {"by": "ann"})
 """
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
@@ -37,8 +37,8 @@ from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FlowCode = Callable[P, Coroutine[Any, Any, R] | Generator[Any, Any, R]]
-"""The code of a flow: a coroutine function, or a generator function."""
+FlowCode = Callable[P, Coroutine[Any, Any, R]]
+"""The code of a flow, an ``async def``."""
 
 NO_FLOWS = Flows("", {})
 

@@ -23,7 +23,6 @@ INSTEAD_OF_CLOCKS = "differs in every replay: use flow.now(), or flow.sleep() to
 INSTEAD_OF_CHANCE = "differs in every replay: use flow.random() or flow.uuid()"
 INSTEAD_OF_IO = "is repeated by every replay: do it in a task, and await its call"
 INSTEAD_OF_ASYNCIO = "needs an event loop, which a flow does not have: use flow.sleep(), flow.all() or a task"
-INSTEAD_OF_NOTHING = "creates a generator and does not run it: write yield from {name}(…)"
 INSTEAD_OF_A_TASK = "runs the task's code inside the flow: await {name}.call(…)"
 OF_A_SET = "has another order in every process, so a replay would mix up the results: iterate over sorted(…)"
 WITHOUT_AWAIT = "has no effect without `await`: write await {name}(…)"
@@ -131,8 +130,6 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         value, name = _named(call.func, function)
         written = ast.unparse(call.func)
         reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
-        if call in dropped and inspect.isgeneratorfunction(value):
-            reason = INSTEAD_OF_NOTHING.format(name=written)
         if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
             reason, is_error = WITHOUT_AWAIT.format(name=written), True
         if reason and not _is_seeded(name, call):

@@ -12,9 +12,6 @@ schedules nothing: a turn compares the pending commands before and after, and it
     begin                 at once a handle: its command is pending until it ends, or the code does
     await handle          the result of what was begun
 
-A generator is driven in the same way, and continues the log of a coroutine: it yields what a coroutine awaits, and a
-list for `all`.
-
     entry   if                                             the code                 afterwards
     ------  ---------------------------------------------  -----------------------  ---------------
     result  its command is pending, and succeeded          receives the result      not pending
@@ -40,7 +37,7 @@ every replay.
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from logging import LogRecord
@@ -82,7 +79,7 @@ from signalbox.flows.model.messages import Cancel, Event, Message, Result
 from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
-Code = Callable[[], Generator[Any, Any, Any] | Coroutine[Any, Any, Any]]
+Code = Callable[[], Coroutine[Any, Any, Any]]
 
 UNNAMED = FlowContext("", "")
 
@@ -350,11 +347,12 @@ class Driver:
                 return Shielded(self, parent, slot).begin(item.item, path, location)
             case AllOf():
                 return Group(self, parent, slot, Mode.ALL).begin(item.items, path, location)
-            case list() | tuple():
-                return Group(self, parent, slot, Mode.ALL).begin(item, path, location)
             case GeneratorType() if item.gi_code.co_name == "<genexpr>":
-                raise misused("The code yielded a generator expression. Yield a list: `[…]`", location)
-            case GeneratorType() | CoroutineType():
+                raise misused("The code waits for a generator expression. Give its items: `flow.all(*[…])`", location)
+            case GeneratorType():
+                detail = f"The code waits for the generator {item.__name__}(). Write `async def`, with `await`"
+                raise misused(detail, location)
+            case CoroutineType():
                 branch = Branch(self, path, item, parent, slot, location)
                 self.ready.append((branch, 0, CallOutcome()))
                 return branch

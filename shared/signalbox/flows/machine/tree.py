@@ -1,4 +1,4 @@
-"""The tree of waits: branches (coroutines, or generators), what they share, and pending commands.
+"""The tree of waits: branches, which are coroutines, the state that they share, and pending commands.
 
 Each node reports its outcome to its parent, under its slot there. A cancel goes down the tree and raises `Cancelled`
 where code waits. An abandoned node, for instance of an `any` that has its first outcome, is no longer waited for.
@@ -120,7 +120,7 @@ class PendingCommand:
 
 
 class Branch:
-    """A coroutine, or a generator. It is resumed with the outcome of what it awaits."""
+    """A coroutine. It is resumed with the outcome of the command that it awaits."""
 
     def __init__(self, tree: Tree, path: str, code: Any, parent: Parent, slot: int, awaited_at: str = "") -> None:
         self.tree, self.path, self.parent, self.slot = tree, path, parent, slot
@@ -138,7 +138,7 @@ class Branch:
 
     def got(self, _: int, outcome: CallOutcome) -> None:
         """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
-        if not self._waits and has_begun(self._code):
+        if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
             raise misused(detail, self._awaited_at)
         if self.cancel_due and not self._waits:
@@ -238,7 +238,7 @@ def discard(item: Any) -> None:
 
 
 def is_open(code: Any) -> bool:
-    """Return whether a coroutine or a generator has not ended."""
+    """Return whether a coroutine, or the generator of an `__await__`, has not ended."""
     return frame_of(code) is not None
 
 
@@ -250,19 +250,12 @@ class Dropped(BaseException):
 
 
 def awaits_foreign(code: Any) -> bool:
-    """Return whether code awaits something other than a coroutine or a generator: a step of an asynchronous one."""
+    """Return whether code awaits a step of an asynchronous generator, and not a coroutine or an `__await__`."""
     return not isinstance(awaited_by(code), CoroutineType | GeneratorType | None)
 
 
-def has_begun(code: Any) -> bool:
-    """Return whether a coroutine or a generator was resumed before."""
-    if isinstance(code, CoroutineType):
-        return inspect.getcoroutinestate(code) != inspect.CORO_CREATED
-    return inspect.getgeneratorstate(code) != inspect.GEN_CREATED
-
-
 def innermost(code: Any) -> Any:
-    """Return the coroutine or the generator that waits: the code, or what it awaits.
+    """Return the innermost coroutine that waits: the code itself, or one that it awaits, directly or through others.
 
     Closing the outer one would end it at once if the inner one waits in its clean-up, and leave that to the collector.
     """

@@ -12,7 +12,7 @@ from signalbox.core.times import rfc3339
 class Wait:
     """One wait of a flow's code: the command at `path` of an execution, on its current attempt.
 
-    A path is the number of the `yield` in its branch, then the position in the yielded list, and so on. `signature` is
+    A path is the number of the `await` in its branch, then the position in the awaited group, and so on. `signature` is
     the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
     command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
     `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of

@@ -29,7 +29,7 @@ divided = original("core.divided")
 
 
 def _closed_outside(branch: Branch) -> None:
-    """Close the generator as code of no flow."""
+    """Close the coroutine as code of no flow."""
     for _ in range(CLOSES_MAX):
         if is_open(branch._code):
             with suppress(BaseException):

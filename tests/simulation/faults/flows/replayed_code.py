@@ -134,7 +134,7 @@ def _any_attempt(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool
 
 
 COLLECTED: list[Branch] = []
-"""Generators that the collector will close later."""
+"""Coroutines that the collector will close later."""
 
 
 def _collected_later(driver: Driver) -> None:
