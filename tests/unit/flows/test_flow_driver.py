@@ -127,7 +127,6 @@ def test_a_cancel_reaches_code_whose_group_has_failed_before() -> None:
 
 def test_a_branch_that_has_not_begun_when_another_fails_does_not_begin() -> None:
     async def fails() -> Any:
-        await _none()
         raise Problem("at once")
 
     async def code() -> Any:
@@ -136,10 +135,6 @@ def test_a_branch_that_has_not_begun_when_another_fails_does_not_begin() -> None
     driver = begun(code)
     assert isinstance(error_of(driver), Problem)
     assert driver.pending == {}
-
-
-def _none() -> Any:
-    return iter(())
 
 
 async def _one(name: str) -> Any:
@@ -418,10 +413,10 @@ def test_an_any_whose_list_has_one_event_of_two_schedules_its_time_out() -> None
     ("decided", "kept"),
     [
         (lambda: flow.event("a"), ["b"]),
-        (lambda: [flow.event("a"), flow.event("b")], []),
+        (lambda: flow.all(flow.event("a"), flow.event("b")), []),
         (lambda: flow.settled(flow.event("a")), ["b"]),
         (lambda: flow.first(flow.event("c"), flow.event("a")), ["b"]),
-        (list, ["a", "b"]),
+        (flow.all, ["a", "b"]),
     ],
 )
 def test_an_any_that_is_decided_at_once_takes_no_other_event(decided: Callable[[], Any], kept: list[str]) -> None:

@@ -187,9 +187,9 @@ async def both() -> Any:
 @pytest.mark.parametrize(
     "group",
     [
-        lambda: [printer()],
+        lambda: flow.all(printer()),
         lambda: flow.first(printer(), flow.event("x")),
-        lambda: [[printer(), step("ok")], step("ok")],
+        lambda: flow.all(flow.all(printer(), step("ok")), step("ok")),
         lambda: flow.settled(printer(), step("ok")),
         both,
     ],
@@ -234,7 +234,7 @@ def test_a_lock_that_changed_code_does_not_hold_any_more_is_released() -> None:
         await flow.event("never")
 
     async def releases() -> Any:
-        await printer().release()
+        (await printer()).release()
         await flow.event("go")
         await flow.event("never")
 

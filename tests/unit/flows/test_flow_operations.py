@@ -187,7 +187,7 @@ def test_a_lock_that_is_granted_too_late_is_released() -> None:
 
 def test_a_lock_that_is_released_in_the_turn_that_applies_its_grant_is_released() -> None:
     async def brief() -> Any:
-        await flow.lock("printer", lease_seconds=600).release()
+        (await flow.lock("printer", lease_seconds=600)).release()
         await flow.event("never")
 
     shop = Shop(flows_of(brief))

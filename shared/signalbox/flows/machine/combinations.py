@@ -63,7 +63,10 @@ def first_of(
 
 def check_commands(items: Iterable[Any], name: str) -> None:
     """Raise `TypeError` if there are coroutines in what is given to the function of this name."""
-    if any(map(branches_in, items)):
+    branches = [branch for item in items for branch in branches_in(item)]
+    for branch in branches:
+        branch.close()  # Python would warn in addition that it was never awaited
+    if branches:
         raise TypeError(f"{name} takes commands, not coroutines: a coroutine could be abandoned half done.")
 
 
