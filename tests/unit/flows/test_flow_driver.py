@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -202,7 +202,7 @@ def test_an_error_other_than_a_problem_is_stuck_with_the_location() -> None:
 
 def test_an_awaited_value_that_is_not_a_command_is_refused() -> None:
     async def code() -> Any:
-        await flow.all(5)
+        await flow.all(cast("Any", 5))
 
     with pytest.raises(Stuck, match="waits for int"):
         begun(code)
@@ -578,7 +578,7 @@ def test_continue_as_new_that_is_not_returned_is_refused() -> None:
 
 def test_a_generator_expression_is_refused() -> None:
     async def code() -> Any:
-        await flow.all(step(name) for name in "ab")
+        await flow.all(cast("Any", (step(name) for name in "ab")))
 
     with pytest.raises(Stuck, match=r"generator expression\. Give its items: `flow\.all"):
         begun(code)
@@ -586,7 +586,7 @@ def test_a_generator_expression_is_refused() -> None:
 
 def test_the_result_of_an_any_is_compared_with_tuples_only() -> None:
     async def code() -> Any:
-        first = await flow.first(step("a"), step("b"))
+        first: Any = await flow.first(step("a"), step("b"))
         assert first == (1, 5)
         assert first != (0, 5)
         return "second" if first == 1 else "first"

@@ -199,7 +199,7 @@ def test_a_flow_that_ended_since_its_listing_was_read_is_not_removed() -> None:
     shop.start("brief")
     [listing] = shop.ports.store.read("flows/brief~1")
     shop.settle()
-    assert sweep._sweep_flow(shop.ports, listing, FlowAddress("brief", "1"), lambda: False)
+    assert sweep.sweep_flow(shop.ports, listing, FlowAddress("brief", "1"), lambda: False)
     assert shop.status("brief")["state"] == "completed"
     shop.world.pass_time(WEEK)
     assert sweep.sweep(shop.ports) == 1

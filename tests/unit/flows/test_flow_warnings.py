@@ -19,11 +19,11 @@ from signalbox.flows.api.warnings import FlowWarning, check, findings
 
 
 class Tasks:
-    """Stands for a task, whose call is yielded and which must not be called."""
+    """Stands for a task, whose call is awaited and which must not be called."""
 
     def __call__(self) -> None: ...
 
-    def call(self) -> int:
+    def call(self) -> Any:
         return 1
 
 
@@ -35,24 +35,24 @@ def helper() -> float:
 
 
 async def takes_the_time() -> Any:
-    await moment.now()  # noqa: DTZ005  what a flow must not call
-    await dt.datetime.now(dt.UTC)
-    await dt.date.today()  # noqa: DTZ011  what a flow must not call
+    moment.now()  # noqa: DTZ005  what a flow must not call
+    dt.datetime.now(dt.UTC)
+    dt.date.today()  # noqa: DTZ011  what a flow must not call
     time.sleep(1)
-    await helper()
+    helper()
 
 
 async def draws() -> Any:
-    await random.choice([1, 2])
-    await uuid.uuid4()
-    await random.Random()
+    random.choice([1, 2])
+    uuid.uuid4()
+    random.Random()
 
 
 async def reads() -> Any:
     with open("a.txt") as file:  # noqa: PTH123  what a flow must not call
-        await file.read()
-    await documents.get("d")
-    semaphore("s").wait(charge.call())  # type: ignore[arg-type]  # what a flow must not call
+        file.read()
+    documents.get("d")
+    semaphore("s").wait(charge.call())  # what a flow must not call
 
 
 async def imports() -> Any:
@@ -62,13 +62,13 @@ async def imports() -> Any:
     from urllib.parse import quote
 
     clock.sleep(1)
-    await choice([1, 2])
-    await os.urandom(2)
-    await flow.all(quote("a b"), os.path.join("a", "b"))  # noqa: PTH118  what a flow may call
+    choice([1, 2])
+    os.urandom(2)
+    quote(os.path.join("a", "b"))  # noqa: PTH118  what a flow may call
 
 
 async def runs_a_task() -> Any:
-    await charge()  # type: ignore[func-returns-value]  # what a flow must not call
+    charge()  # what a flow must not call
 
 
 async def behaves(order: int) -> list[Any]:

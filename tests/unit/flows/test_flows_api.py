@@ -73,7 +73,7 @@ async def month(days: int) -> Any:
 
 @app.flow
 async def family(items: list[str]) -> Any:
-    results = await flow.settled(*[child.call(item=item) for item in items])
+    results: list[Any] = await flow.settled(*[child.call(item=item) for item in items])
     return [each.result if each.ok else each.error.detail for each in results]
 
 
@@ -322,7 +322,7 @@ def test_two_flows_of_one_name_and_functions_that_are_not_flows_are_refused() ->
 
 def test_a_flow_that_takes_the_time_by_itself_is_warned_about_with_the_place() -> None:
     async def clock() -> Any:
-        await datetime.now()  # noqa: DTZ005  what a flow must not call
+        datetime.now()  # noqa: DTZ005  what a flow must not call
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -429,7 +429,7 @@ def test_over_http(harness: Harness) -> None:
 
 
 def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
-    async def chain() -> object:
+    async def chain() -> None:
         await step("work")
 
     shop, address = Shop(flows_of(chain)), FlowAddress("chain", "1")
@@ -439,7 +439,7 @@ def test_a_run_whose_code_has_not_been_started_cannot_be_forked() -> None:
 
 
 def test_older_code_forks_no_run_of_newer_code() -> None:
-    async def chain() -> object:
+    async def chain() -> None:
         await step("work")
 
     shop = Shop(flows_of(chain, revision=2))
@@ -449,7 +449,7 @@ def test_older_code_forks_no_run_of_newer_code() -> None:
 
 
 def test_costs() -> None:
-    async def chain() -> object:
+    async def chain() -> None:
         await step("work")
         await step("work")
 

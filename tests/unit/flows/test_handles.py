@@ -451,7 +451,7 @@ def test_a_parent_cancels_no_other_run_that_has_the_id_now(harness: Harness) -> 
     flows("ship", "s").terminate()
     flows("ship", "s").delete()
     shop["ship"].start("s", "another")
-    sweep._cancel_sub_flows(runtime.ports(), header)
+    sweep.cancel_sub_flows(runtime.ports(), header)
     harness.run()
     assert (flows("ship", "s").status().state, shop["seen"]) == ("running", [])
 

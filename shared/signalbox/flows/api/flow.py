@@ -40,7 +40,7 @@ from signalbox.flows.machine.commands import (
 )
 from signalbox.flows.machine.running_flow import called_at, created, is_running, running_flow
 from signalbox.flows.machine.stuck import Cancelled
-from signalbox.flows.machine.tree import Handle
+from signalbox.flows.machine.tree import Handle, earliest
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.lanes import Priority
@@ -386,13 +386,9 @@ class AsCompleted(Generic[T]):
             raise StopAsyncIteration
         if not any(handle.done for handle in self._left):
             await first(*[settled(handle) for handle in self._left])
-        handle = self._earliest()
+        handle = earliest(self._left)
         self._left.remove(handle)
         return handle
-
-    def _earliest(self) -> Handle[T]:
-        """Return the handle that has ended before the others."""
-        return min((handle for handle in self._left if handle.done), key=lambda handle: handle.number)
 
 
 async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:

@@ -194,20 +194,20 @@ class Driver:
         """Start the code. `at` is the server's time, if a record was read. Raises `Stuck`, as `apply` does."""
         self.position.advance(at)
         self.ready.append((Branch(self, "", self.code(), self, 0), 0, CallOutcome()))
-        return self._run()
+        return self.resume()
 
     def apply(self, entry: Message) -> "Driver":
         """Resume the code with an entry of the log."""
         self.position.advance(time_of(entry))
         match entry:
             case Result():
-                self._apply_result(entry)
+                self.apply_result(entry)
             case Event():
-                self._apply_event(entry)
+                self.apply_event(entry)
             case Cancel() if not self.cancelling and self.ended is None:
                 self.cancelling = True
                 self.branches[0].cancel(cancelled(entry.reason))
-        return self._run()
+        return self.resume()
 
     def committed(self, positions: int) -> None:
         """Note that a commit has landed: what the code has sent, been granted and logged is done."""
@@ -239,7 +239,7 @@ class Driver:
         due = self.branches[0].cancel_due
         return None if due is None else str(due.exception())
 
-    def _run(self) -> "Driver":
+    def resume(self) -> "Driver":
         for _ in range(LIMITS.flow_advances_max):
             if not self.ready:
                 return self._checked()
@@ -271,7 +271,7 @@ class Driver:
         for handle in self.handles:
             handle.abandon()
 
-    def _apply_result(self, entry: Result) -> None:
+    def apply_result(self, entry: Result) -> None:
         path, signature = entry.wait.path, entry.wait.signature
         pending = self.pending.get(path)
         if pending is None or pending.command.signature != signature:
@@ -301,7 +301,7 @@ class Driver:
         self.held[renew.path] = self.held[renew.path] | {"ends_at": ends_at}
         return CallOutcome(HeldLock.of(self, renew.path))
 
-    def _apply_event(self, entry: Event) -> None:
+    def apply_event(self, entry: Event) -> None:
         first = next((pending for pending in self.pending.values() if waits_for(pending, entry.name)), None)
         if first is None:
             self.kept.setdefault(entry.name, []).append(entry.value)

@@ -3,7 +3,7 @@
 The name of a task is derived from the wait, so enqueuing it twice creates one task.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -21,12 +21,6 @@ from signalbox.flows.model.waits import Wait
 def wake_flow(base: str, function: str, until: datetime | None = None) -> Effect:
     """Return the wake-up of a flow."""
     return wake_up(base, function, FLOWS_QUEUE, until)
-
-
-def wake_at_deadline(header: FlowHeader) -> Iterator[Effect]:
-    """Iterate over the wake-up at the deadline of a run, if it has one."""
-    if header.deadline_at:
-        yield wake_flow(header.address.base, header.function, header.deadline_at)
 
 
 def carry_flow(header: FlowHeader, revision: int) -> Effect:

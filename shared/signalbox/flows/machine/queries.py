@@ -68,11 +68,11 @@ def _replayed(definition: FlowDefinition, header: FlowHeader, log: Sequence[Mess
     driver, entries = Driver.of(definition, header), len(log)
     try:
         while (received := _receive(driver, header, log[:entries])) < entries:
-            _drop(driver)
+            close_code(driver)
             driver, entries = Driver.of(definition, header), received
         yield driver, entries
     finally:
-        _drop(driver)
+        close_code(driver)
 
 
 def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
@@ -89,7 +89,7 @@ def _receive(driver: Driver, header: FlowHeader, log: Sequence[Message]) -> int:
     return len(log)
 
 
-def _drop(driver: Driver) -> None:
+def close_code(driver: Driver) -> None:
     with suppress(Stuck):  # of code that never ends
         driver.drop()
 

@@ -6,6 +6,7 @@ where code waits. An abandoned node, for instance of an `any` that has its first
 
 import inspect
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeVar
@@ -368,6 +369,11 @@ class Handle(Awaited[T]):
     def has(self, lock: HeldLock) -> bool:
         """Return whether a lock was granted to what was begun: the code may still receive it."""
         return lock.is_below(self.path)
+
+
+def earliest(handles: Iterable[Handle[T]]) -> Handle[T]:
+    """Return the handle that has ended before the others. At least one has ended."""
+    return min((handle for handle in handles if handle.done), key=lambda handle: handle.number)
 
 
 class HandleWait:

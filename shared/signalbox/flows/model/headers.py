@@ -14,14 +14,11 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
-from signalbox.flows.limits import LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.labels import NO_LABELS, label_entry
 from signalbox.flows.model.log import NO_ENTRIES, StoredLog, entries_from_text
-from signalbox.flows.model.messages import Cancel, Message
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.flows.model.waits import Claim, Wait
-from signalbox.flows.problems import BadFlow
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
@@ -96,16 +93,6 @@ class Origin:
 
     def to_json(self) -> list[Any]:
         return [self.id, self.execution_id, self.entries]
-
-
-def checked_timeout(seconds: Any) -> float | None:
-    """Return the time-out of a start, or None if it has none. Raises `BadFlow`."""
-    most = LIMITS.flow_timeout_seconds_max
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= most:
-        raise BadFlow(f"`timeout_seconds` must be a number above 0 and at most {most:,.0f}.", field="timeout_seconds")
-    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +225,7 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
-            **({"children": json.dumps(children)} if (children := self._children()) else {}),
+            **({"children": json.dumps(children)} if (children := self.children_record()) else {}),
             **({"last_errors": json.dumps(errors)} if (errors := self._last_errors()) else {}),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
@@ -250,7 +237,7 @@ class FlowHeader:
             **({"archive": self.keeping.archive} if self.keeping.archive else {}),
         }
 
-    def _children(self) -> dict[str, str]:
+    def children_record(self) -> dict[str, str]:
         """Return the ids that the code has given to sub-flows, by the paths of their waits."""
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
 
@@ -341,9 +328,3 @@ def new_header(
     what += [*([dict(labels)] if labels else []), *([] if timeout_seconds is None else [timeout_seconds])]
     digest = name_of(json.dumps(what, sort_keys=True))
     return FlowHeader(address, function, arguments, digest, incarnation, on_complete, parent, labels=labels)
-
-
-def deadline_message(header: FlowHeader, timeout_seconds: float) -> tuple[str, Message]:
-    """Return the message that cancels a run at its deadline, and its id."""
-    reason = f"The run's time-out of {timeout_seconds:,g} seconds is over."
-    return name_of("deadline", header.address.base, header.incarnation), Cancel(reason)

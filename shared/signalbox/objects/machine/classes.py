@@ -171,7 +171,7 @@ class ObjectClass:
         if state is not None:
             self._fields(json.loads(state))
 
-    def _check_version(self, version: int) -> None:
+    def check_version(self, version: int) -> None:
         if version > self.version:
             raise Unavailable(f"the state of {self.name} was written by a newer version of the class")
 
@@ -183,7 +183,7 @@ class ObjectClass:
         return instance
 
     def _fields(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_version(stored["version"])
+        self.check_version(stored["version"])
         if stored["version"] < self.version:
             upgrade: Callable[..., dict[str, Any]] = getattr(self.code, "upgrade", lambda fields, _: fields)
             try:
