@@ -11,7 +11,7 @@ from signalbox.batches.problems import BadBatch
 from signalbox.batches.service import propagation, retries, units
 from signalbox.batches.service.sub_batches import cancel_sub_batches, populate_next
 from signalbox.core.formats import check_known
-from signalbox.core.names import BATCH_EXPAND
+from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
 
 TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")
@@ -36,9 +36,9 @@ def run_batch_task(ports: Ports, task: str, payload: Mapping[str, Any]) -> None:
                 chains, looks = payload.get("chains", 1), payload.get("looks", 0)
                 retries.run_chain(ports, run, Retries.from_record(chain), chains, looks)
             case "retry", {"after": int(after)}:
-                retries.retry_page(ports, run, _retries_of(payload), after)
+                retries.retry_page(ports, run, retries_of(payload), after)
             case "retry", {"units": [*indexes]}:
-                retries.retry_units(ports, run, _retries_of(payload), [int(index) for index in indexes])
+                retries.retry_units(ports, run, retries_of(payload), [int(index) for index in indexes])
             case "deadline", _:
                 sweep.run_deadline(ports, run)
             case "cancel", {"after": str(after)}:
@@ -61,7 +61,7 @@ def _run_of(payload: Mapping[str, Any]) -> BatchRun:
     raise BadBatch("The payload of a task of batch_expand must have a batch and its incarnation.")
 
 
-def _retries_of(payload: Mapping[str, Any]) -> Retries:
+def retries_of(payload: Mapping[str, Any]) -> Retries:
     """Return the call of a task that retries units without chains. Tasks of the last release do not have its time."""
     return Retries(payload.get("call", ""), payload.get("called_at", LATEST), payload.get("payload", {}))
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, Self
 
 from signalbox.batches.model.units import Completion, Unit
 from signalbox.core.calls import Call
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import BadTaskEnvelope
 from signalbox.critical_sections.model import SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome

@@ -25,8 +25,8 @@ from signalbox.adapters.http.responses import (
 from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Effect, Json, TaskEnvelope, name_of
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 
 LATE_SECONDS = 60

@@ -13,7 +13,7 @@ from signalbox.adapters.row_files import write_archive
 from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
 from signalbox.core.effects import Json
-from signalbox.core.names import TASKS_QUEUE
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R
 from signalbox.flows.api.step_threads import Threads

@@ -19,9 +19,9 @@ from tests.simulation.faults.points import original
 
 retry = original("batches.retry")
 begin_chains = original("batches.begin_chains")
-retries_of = original("batches._retries_of")
+retries_of = original("batches.retries_of")
 wait_for_rate = original("tasks._wait_for_rate")
-enqueue_retries = original("batches._enqueue_retries")
+enqueue_retries = original("batches.enqueue_retries")
 
 
 def _without_its_key(ports: Ports, batch: str, request: RetryRequest, _: str = "") -> None:
@@ -56,7 +56,7 @@ def _the_first_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -
 
 FAULTS = (
     in_batches("batch-22", "one call for a key", "batches.retry", _without_its_key),
-    in_batches("batch-22", "the time of the call in its tasks", "batches._retries_of", _with_the_time_of_the_delivery),
+    in_batches("batch-22", "the time of the call in its tasks", "batches.retries_of", _with_the_time_of_the_delivery),
     in_batches("batch-22", "one division into chains", "batches.begin_chains", _divided_by_each_request),
     in_batches("batch-22", "the next page of a retry", "batches.retry_page", _the_first_page),
     in_batches("batch-22", "looking again at a unit that another call retries", "batches.look_again", lambda *_: None),
