@@ -130,21 +130,13 @@ def check_silent(ports: Ports, listing: Snapshot, address: FlowAddress) -> None:
     else:
         ports.queue.create(complete_wake_ups([repeat_flow(address.base, header.function)], read.read_time))
         ports.log.info("silent flow woken", **address.to_json())
-        _set_checked(ports, listing, read.read_time + (_patience() if _is_patient(header) else timedelta()))
+        is_patient = header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
+        patience_seconds = LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds if is_patient else 0
+        _set_checked(ports, listing, read.read_time + timedelta(seconds=patience_seconds))
 
 
 def _set_checked(ports: Ports, listing: Snapshot, at: Any) -> None:
     ports.store.commit([Change(listing.path, {(CHECKED_AT,): at}, listing.guard or Must.EXIST)])
-
-
-def _is_patient(header: FlowHeader) -> bool:
-    """Return whether a flow waits only for what may take days."""
-    return header.begun and all(wait.signature.split()[0] in PATIENT for wait in header.pending.values())
-
-
-def _patience() -> timedelta:
-    """Return the time until a patient flow is looked at, beyond that of others."""
-    return timedelta(seconds=LIMITS.flow_patient_seconds - LIMITS.flow_silent_seconds)
 
 
 def _silent() -> timedelta:

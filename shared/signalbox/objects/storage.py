@@ -67,6 +67,7 @@ class TurnWrites:
         return [*self.calls(turn), *_resumptions(turn), *posted, *self._listing(turn), header]
 
     def calls(self, turn: Turn) -> Iterator[Write]:
+        """Iterate over the writes of the calls that the turn has changed."""
         for id_ in sorted(turn.changed):
             path, call, guard = message_path(turn.address.base, id_), turn.calls[id_], self.guard_of(id_)
             if id_ in self.new:

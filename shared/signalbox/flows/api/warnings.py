@@ -132,7 +132,8 @@ def _findings(function: Callable[..., Any], is_task: Callable[[Any], bool]) -> I
         reason, is_error = INSTEAD_OF_A_TASK.format(name=written) if is_task(value) else _reason(name), False
         if call in dropped and (inspect.iscoroutinefunction(value) or _is_command(call.func, name, function, is_task)):
             reason, is_error = WITHOUT_AWAIT.format(name=written), True
-        if reason and not _is_seeded(name, call):
+        is_seeded = name == "random.Random" and bool(call.args)
+        if reason and not is_seeded:
             is_error = is_error or reason == INSTEAD_OF_ASYNCIO
             yield Finding(inspect.getfile(function), call.lineno, f"{written}() {reason}", is_error)
     for iterated in _iterated_sets(nodes):
@@ -196,11 +197,6 @@ def _reason(name: str) -> str:
     parts = name.split(".")
     prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
     return next((REASONS[prefix] for prefix in prefixes if prefix in REASONS), "")
-
-
-def _is_seeded(name: str, call: ast.Call) -> bool:
-    """Return whether a call creates a generator with its own seed."""
-    return name == "random.Random" and bool(call.args)
 
 
 @lru_cache(maxsize=16)

@@ -240,9 +240,10 @@ class Driver:
         return None if due is None else str(due.exception())
 
     def resume(self) -> "Driver":
+        """Resume the code with the outcomes that are ready, until all of it waits. Raises `Stuck`."""
         for _ in range(LIMITS.flow_advances_max):
             if not self.ready:
-                return self._checked()
+                break
             parent, slot, outcome = self.ready.popleft()
             try:
                 parent.got(slot, outcome)
@@ -250,10 +251,9 @@ class Driver:
                 raise
             except (Exception, SystemExit) as error:
                 raise failed(error, self.location) from error
-        detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
-        raise too_large(detail, self.location)
-
-    def _checked(self) -> "Driver":
+        else:
+            detail = f"The code was resumed {LIMITS.flow_advances_max:,} times without waiting: it loops."
+            raise too_large(detail, self.location)
         if len(self.pending) > LIMITS.flow_pending_max:
             detail = f"A flow can wait for at most {LIMITS.flow_pending_max} commands at once. Use a batch for more."
             raise too_large(detail, self.location)
@@ -272,6 +272,7 @@ class Driver:
             handle.abandon()
 
     def apply_result(self, entry: Result) -> None:
+        """Complete the command of a result. Raises `Stuck` if the code does not wait for it."""
         path, signature = entry.wait.path, entry.wait.signature
         pending = self.pending.get(path)
         if pending is None or pending.command.signature != signature:
@@ -302,6 +303,7 @@ class Driver:
         return CallOutcome(HeldLock.of(self, renew.path))
 
     def apply_event(self, entry: Event) -> None:
+        """Complete the first command that waits for an event, or keep it."""
         first = next((pending for pending in self.pending.values() if waits_for(pending, entry.name)), None)
         if first is None:
             self.kept.setdefault(entry.name, []).append(entry.value)

@@ -74,7 +74,7 @@ What a turn does with each message. A lease in a dropped result is released, unl
     cancel   the flow has ended                            dropped
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -203,6 +203,7 @@ class FlowTurn:
         return self.continued is not None
 
     def replay_log(self, log: Sequence[Message]) -> Self:
+        """Replay a log, and compare the pending commands with those of the header. Raises `Stuck`."""
         replay(self.driver, self.start_at, log, began_before=self.header.begun)
         if self.header.begun:
             self.compare_waits()
@@ -213,6 +214,7 @@ class FlowTurn:
         return self
 
     def check_fork(self) -> None:
+        """Raise `CannotFork` if the code has ended, or holds a lock."""
         if self.driver.ended is not None:
             raise CannotFork("The code has ended at this entry. Choose an earlier one.", field="from_entry")
         for lease in self.driver.held.values():
@@ -387,11 +389,9 @@ class FlowTurn:
 
     def drop(self, message: Message) -> None:
         """Drop a message, and release the lease in it. A duplicate of a grant that the flow holds releases nothing."""
-        if isinstance(message, Result) and message.lease and not self._holds(message.lease):
+        held = {lease["granted"]["id"] for lease in self.driver.held.values()}
+        if isinstance(message, Result) and message.lease and message.lease["id"] not in held:
             self.dropped_leases.append(message.lease)
-
-    def _holds(self, lease: Mapping[str, Any]) -> bool:
-        return any(held["granted"]["id"] == lease["id"] for held in self.driver.held.values())
 
     def _apply(self, entry: Message) -> None:
         self.driver.apply(entry)
@@ -455,8 +455,11 @@ class FlowTurn:
     @property
     def needs_time(self) -> bool:
         """Whether something needs the server's time and no record was read."""
-        delayed = any(_is_delayed(pending.command) for pending in self.scheduled)
-        return self.now is None and (delayed or self.driver.position.needs_time or self.driver.ended is not None)
+        commands = [pending.command for pending in self.scheduled]
+        sleeps = any(isinstance(command, Sleep) for command in commands)
+        delays = any(isinstance(command, Step) and command.call.delay_seconds for command in commands)
+        needs = sleeps or delays or self.driver.position.needs_time or self.driver.ended is not None
+        return self.now is None and needs
 
     @property
     def changes_anything(self) -> bool:
@@ -469,10 +472,6 @@ class FlowTurn:
 def _id_in(pending: PendingCommand) -> str:
     """Return the id that the code has given to a sub-flow, or an empty string."""
     return pending.command.id if isinstance(pending.command, SubFlow) else ""
-
-
-def _is_delayed(command: Command[Any]) -> bool:
-    return isinstance(command, Sleep) or (isinstance(command, Step) and bool(command.call.delay_seconds))
 
 
 def _short_error(outcome: CallOutcome) -> str:

@@ -199,6 +199,7 @@ class FlowHeader:
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields of the header's record, without those of the mailbox. A user's JSON is stored as text."""
+        errors = {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
         return {
             "function": self.function,
             "arguments": json.dumps(self.arguments),
@@ -226,7 +227,7 @@ class FlowHeader:
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
             **({"children": json.dumps(children)} if (children := self.children_record()) else {}),
-            **({"last_errors": json.dumps(errors)} if (errors := self._last_errors()) else {}),
+            **({"last_errors": json.dumps(errors)} if errors else {}),
             **self._claims_record(),
             **({"labels": json.dumps(self.labels)} if self.labels else {}),
             **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
@@ -240,10 +241,6 @@ class FlowHeader:
     def children_record(self) -> dict[str, str]:
         """Return the ids that the code has given to sub-flows, by the paths of their waits."""
         return {path: wait.child for path, wait in self.pending.items() if wait.child}
-
-    def _last_errors(self) -> dict[str, str]:
-        """Return the errors of the attempts before the current ones, by the paths of their waits."""
-        return {path: wait.last_error for path, wait in self.pending.items() if wait.last_error}
 
     def _claims_record(self) -> dict[str, Any]:
         """Return the fields of inline steps, which most headers do not have."""
@@ -268,7 +265,7 @@ class FlowHeader:
             log=StoredLog(
                 entries_from_text(data["tail"]), data["chunks"], data["held"], data["held_bytes"], data["tail"]
             ),
-            running=_claims(_stored(data, RUNNING_STEPS, {})),
+            running={path: Claim.from_json(claim) for path, claim in _stored(data, RUNNING_STEPS, {}).items()},
             cancel_waits=data.get("cancel_waits", False),
             leases=json.loads(data["leases"]),
             patches=json.loads(data["patches"]),
@@ -298,10 +295,6 @@ def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
 def _in_file_name(id_: str) -> str:
     """Return an id with all characters percent-encoded that a name of a file may not have everywhere."""
     return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
-
-
-def _claims(stored: Mapping[str, Sequence[Any]]) -> dict[str, Claim]:
-    return {path: Claim.from_json(claim) for path, claim in stored.items()}
 
 
 def _pending(

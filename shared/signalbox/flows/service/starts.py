@@ -84,6 +84,7 @@ def start(
 
 
 def commit_start(ports: Ports, commit: Commit) -> None:
+    """Commit a start, with its tasks in the outbox. Raises `AlreadyExists` if the id is in use."""
     outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
 
@@ -98,13 +99,11 @@ def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowH
     """Return the commit of a flow whose code has been started. If that fails, a wake-up does it and marks it stuck."""
     definition.signature.bind(header.arguments, None)
     try:
-        return _first_turn(ports, flows, definition, header, now) or _with_time(ports, flows, definition, header)
+        commit = _first_turn(ports, flows, definition, header, now)
+        if commit is None:  # it needs the time
+            commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
     except (Stuck, TooLarge):
         return _created(header)
-
-
-def _with_time(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader) -> Commit:
-    commit = _first_turn(ports, flows, definition, header, _server_time(ports, header))
     assert commit is not None, "the time is known"
     return commit
 
@@ -120,7 +119,7 @@ def _first_turn(
     """Return the commit of the first turn, or None if it needs the server's time and no record was read."""
     with closing(FlowTurn.begin(definition, header, (), now)) as turn:
         if turn.new_sub_flows:
-            return _created(header)  # a turn looks whether the ids are free
+            return _created(header)  # the turn checks that the ids are free
         if turn.needs_time:
             return None
         missing = Snapshot(header_path(header.address.base), None, now or EPOCH)

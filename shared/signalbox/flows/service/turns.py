@@ -180,6 +180,7 @@ def _closed_after_error(turn: FlowTurn) -> Iterator[None]:
 
 
 def commit_turn(ports: Ports, commit: Commit) -> Committed:
+    """Commit a turn, with its tasks in the outbox. Raises `Conflict` if another turn was faster."""
     committed = outbox.commit(ports, commit.writes, commit.effects)
     write_log(ports, commit)
     return committed

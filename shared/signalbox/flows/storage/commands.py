@@ -112,6 +112,7 @@ class CommandWrites:
                 self.effects.append(_checked_batch(batch_effect(self.header, batch, wait), pending.location))
 
     def repeat(self, pending: PendingCommand) -> None:
+        """Schedule a command again: its task may be lost."""
         wait, address = self.turn.pending[pending.path], self.header.address
         match pending.command:
             case Sleep() as sleep:
@@ -127,6 +128,7 @@ class CommandWrites:
                 self._schedule(pending)
 
     def sleep(self, sleep: Sleep, wait: Wait) -> None:
+        """Write the message that ends a sleep, and its wake-up."""
         assert self.turn.now is not None, "a turn that schedules a sleep has read the time"
         address, due_at = self.header.address, self.turn.now + timedelta(seconds=sleep.seconds)
         message = message_to_record(Result(wait, CallOutcome()))
@@ -141,6 +143,7 @@ class CommandWrites:
         self.effects.append(wake_up(call.address.base, call.function, OBJECTS_QUEUE))
 
     def run_flow(self, flow: SubFlow[Any], wait: Wait, location: str) -> None:
+        """Create a sub-flow, with the wake-up that starts it."""
         parent = ParentFlow(self.header.address.base, self.header.function, wait, self.header.depth + 1)
         if parent.depth > LIMITS.flow_depth_max:
             raise too_large(f"Sub-flows can be nested at most {LIMITS.flow_depth_max} deep.", location)
@@ -165,6 +168,7 @@ class CommandWrites:
                 self.effects.append(cancel_batch_effect(self.header, wait))
 
     def cancel_flow(self, flow: SubFlow[Any], wait: Wait) -> None:
+        """Post the cancel of an abandoned sub-flow, and wake it."""
         child = _child(self.header, flow, wait)
         id_ = name_of("abandoned", child.base, wait.execution_id, wait.path)
         key = parent_key(self.header.address.base, wait)

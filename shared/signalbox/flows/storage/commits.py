@@ -108,7 +108,8 @@ class TurnCommit:
             *listing_writes(self.snapshot, before, after),
             *end_messages(after),
         ]
-        effects = [*commands.effects, *self._releases(), *end_tasks(after), *self.next_wake()]
+        releases = [release_effect(before.address.base, before.function, lease) for lease in turn.released]
+        effects = [*commands.effects, *releases, *end_tasks(after), *self.next_wake()]
         last_chunk = str(chunks[-1].data[ENTRIES]) if chunks else self.log.last_chunk
         return Commit(writes, effects, turn.driver.logged, after, last_chunk, recorded_spans(turn, after)).checked()
 
@@ -117,11 +118,8 @@ class TurnCommit:
         """The revision that the commit writes."""
         return next_revision(revision_of(self.snapshot), EPOCH if self.live else self.snapshot.read_time)
 
-    def _releases(self) -> Iterator[Effect]:
-        header = self.turn.header
-        return (release_effect(header.address.base, header.function, lease) for lease in self.turn.released)
-
     def next_wake(self) -> Iterator[Effect]:
+        """Iterate over the wake-ups of the turns after this one."""
         header, times = self.turn.header, self.turn.wake_times()
         if self.more or self.turn.continued:
             yield wake_flow(header.address.base, header.function)

@@ -172,6 +172,7 @@ class ObjectClass:
             self._fields(json.loads(state))
 
     def check_version(self, version: int) -> None:
+        """Raise `Unavailable` if newer code wrote the state."""
         if version > self.version:
             raise Unavailable(f"the state of {self.name} was written by a newer version of the class")
 

@@ -96,7 +96,8 @@ class Turn:
             return False
         message = self.calls[id_].message
         applied = self._applied(message, apply, gave_up=gave_up)
-        size = self.size + Size.of(applied, self._continuations(message)) + self._forwarded(message)
+        continuations = (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
+        size = self.size + Size.of(applied, continuations) + self._forwarded(message)
         size += Size(writes=1) if self.calls[id_].kept_wake_up else Size()
         if self.changed and not size.fits:
             return False
@@ -145,10 +146,8 @@ class Turn:
             return Size()
         return Size(writes=1, tasks=1, size_bytes=message.size_bytes)
 
-    def _continuations(self, message: Message) -> tuple[Call, ...]:
-        return (*message.then, message.continuation) if message.kind is Kind.THEN else message.then
-
     def refused(self, message: Message, *, gave_up: bool) -> Problem | None:
+        """Return the reason why a call is not run, or None."""
         if gave_up:
             return GaveUp(f"Gave up after {LIMITS.call_attempts_max} attempts.")
         if message.not_after is not None and self.now > message.not_after:
@@ -163,6 +162,7 @@ class Turn:
             self.tasks.append(task.effect(self._task_name(), self.now))
 
     def post(self, post: Post) -> None:
+        """Add a message for an object, which the turn's commit writes."""
         due_at = self.now + timedelta(seconds=post.delay_seconds) if post.delay_seconds else None
         self.posted.append(Posted(post.address, self.message_id(), post.message, due_at))
 
