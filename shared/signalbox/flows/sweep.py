@@ -80,7 +80,7 @@ NEVER: OutOfTime = unlimited()
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Wake the flows that are due and those that are silent, and then remove what is due, each within a budget of time.
+    """Wake the flows that are due and those that are silent, then remove runs that are due, each within a time budget.
 
     Return the number of visits.
     """

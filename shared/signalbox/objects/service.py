@@ -52,7 +52,7 @@ from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_p
 from signalbox.tasks.model import failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
-"""The pauses after which a waiting caller looks whether its call was applied, or whether it has to apply it itself."""
+"""The pauses after which a waiting caller checks whether its call was applied, or whether it has to apply it itself."""
 
 POSTED_PAUSES_SECONDS = (0.2, 0.1, 0.1, 0.3)
 """The pauses before the first reads of a call that was just posted: its run begins after 0.1 to 0.3 seconds."""
@@ -289,7 +289,7 @@ def run(ports: Ports, code: Code, delivery: Delivery, budget: Budget) -> None:
 def _turn(
     ports: Ports, code: Code, delivery: Delivery, mailbox: Mailbox, started: set[str], out_of_time: OutOfTime
 ) -> bool:
-    """Commit one turn; return whether this run continues. Otherwise, what is left has a wake-up of its own.
+    """Commit one turn; return whether this run continues. Otherwise the remaining messages have their own wake-up.
 
     `started` contains the id of a message that this delivery has marked and not applied. Raises `Conflict` if another
     process was faster.
@@ -430,7 +430,7 @@ def take_all(
 class ObjectStatus:
     """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
 
-    Messages for later count, too.
+    Messages for later also count.
     """
 
     address: ObjectAddress

@@ -137,7 +137,7 @@ def run(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Inline[T]:
 
 
 def _result_of(function: Callable[..., Any]) -> Codec:
-    """Return the codec of what a function returns. Raises `TypeError` for a type that has none."""
+    """Return the codec of a function's result. Raises `TypeError` for a type that has none."""
     while isinstance(function, partial):
         function = function.func
     annotation = getattr(function, "__annotations__", {}).get("return")
@@ -404,7 +404,7 @@ async def wait_for(item: Awaitable[T], timeout_seconds: float) -> T:
 
 
 async def map(function: Callable[[A], Awaitable[T]], items: Iterable[A], *, at_once: int = 50) -> list[T]:
-    """Call a function for each of many items, and wait for what it returns, `at_once` at a time.
+    """Call a function for each of many items, and wait for the commands that it returns, `at_once` at a time.
 
     Returns the results in the order of the items. The first error is raised once the others are cancelled and have
     ended. Raises `ValueError` for `at_once` outside of 1 to 90.
@@ -476,7 +476,7 @@ def answer(query: str, function: Callable[..., Any]) -> None:
 
 
 def context() -> FlowContext:
-    """Return what the code may know of its run: the `flow`, the run's `id`, its `generation` and its `parent`."""
+    """Return the facts about the run: the `flow`, the run's `id`, its `generation` and its `parent`."""
     known: FlowContext = running_flow("flow.context").context
     return known
 

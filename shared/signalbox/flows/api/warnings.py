@@ -35,7 +35,7 @@ COMMANDS = frozenset(
 )
 
 ORDER_IGNORED = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
-"""Functions whose result does not depend on the order of what they are given."""
+"""Functions whose result does not depend on the order of their arguments."""
 
 REASONS: dict[str, str] = {
     "anyio": INSTEAD_OF_ASYNCIO,
@@ -115,7 +115,7 @@ def findings(code: Callable[..., Any], is_task: Callable[[Any], bool]) -> list[F
     seen: dict[Callable[..., Any], list[Finding]] = {}
     unseen = [code]
     while unseen:
-        function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of what it wraps
+        function = inspect.unwrap(unseen.pop())  # the source of a decorated function is that of the function it wraps
         if function not in seen:
             seen[function] = list(_findings(function, is_task))
             unseen += _called(function)
@@ -262,7 +262,7 @@ def _bound(function: Callable[..., Any]) -> set[str]:
 
 
 def _imported(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the full names of what a function imports in its body, by their local names."""
+    """Return the full names of a function's own imports, by their local names."""
     found: dict[str, str] = {}
     for node in _nodes(function):
         if isinstance(node, ast.Import):

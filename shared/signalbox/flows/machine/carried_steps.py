@@ -1,4 +1,4 @@
-"""The inline steps that one delivery carries: what it does next, by the times that it has noted. All pure.
+"""The inline steps that one delivery carries, and its next action, by the times that it has noted. All pure.
 
 A delivery carries the steps whose claims its last commit has made: it runs their code, commits the outcomes, and so on.
 Times are in seconds since the delivery began. The first row that fits decides (`CarriedSteps.next`):
@@ -43,7 +43,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 
 
 class Next(Enum):
-    """What the delivery does next."""
+    """The next action of a delivery."""
 
     READS = auto()
     LEAVES = auto()
@@ -130,7 +130,7 @@ class CarriedSteps:
     # --- what is decided ---
 
     def next(self, running: Collection[str], now: float) -> Next:
-        """Return what the delivery does next, while the code of the steps `running` runs."""
+        """Return the next action, while the code of the steps `running` runs."""
         if self.must_read:
             return Next.READS
         if self.repeated:

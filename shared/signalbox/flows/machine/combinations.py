@@ -15,7 +15,7 @@ from signalbox.flows.problems import AllFailed
 from signalbox.mailboxes.model.outcomes import CallOutcome
 
 ANY_PATCH = "signalbox.any"
-"""The patch from which on an `any` schedules all of its commands, unless one of its own is decided."""
+"""The patch from which on an `any` schedules all of its commands, unless one of them is decided."""
 
 DECIDED_PATCH = "signalbox.decided"
 """The patch from which on a cancel does not take the outcome of a `first` that a kept event has decided."""
@@ -62,7 +62,7 @@ def first_of(
 
 
 def check_commands(items: Iterable[Any], name: str) -> None:
-    """Raise `TypeError` if there are coroutines in what is given to the function of this name."""
+    """Raise `TypeError` if there are coroutines among the items of the function of this name."""
     branches = [branch for item in items for branch in branches_in(item)]
     for branch in branches:
         branch.close()  # Python would warn in addition that it was never awaited
@@ -74,7 +74,7 @@ def check_commands(items: Iterable[Any], name: str) -> None:
 
 
 class Mode(Enum):
-    """What a group waits for."""
+    """The outcomes that a group waits for."""
 
     ALL = auto()
     FIRST = auto()

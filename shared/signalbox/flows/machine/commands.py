@@ -343,7 +343,7 @@ class AllOf(Awaited[T]):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class AnyOf(Awaited[T]):
-    """The first of several commands. The others are abandoned. `keys` are what the result calls them."""
+    """The first of several commands. The others are abandoned. `keys` are their names in the result."""
 
     items: tuple[Any, ...]
     keys: tuple[int | str, ...]

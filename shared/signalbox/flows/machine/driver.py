@@ -1,6 +1,6 @@
 """Replay: a flow's code is a coroutine, and applying the entries of its log in order restores its position. All pure.
 
-What the code awaits becomes pending commands, each under its path. An entry of the log resumes the code. The driver
+The commands that the code awaits become pending, each under its path. An entry of the log resumes the code. The driver
 schedules nothing: a turn compares the pending commands before and after, and its commit schedules the difference.
 
     await command         its result, or its error is raised
@@ -10,7 +10,7 @@ schedules nothing: a turn compares the pending commands before and after, and it
     await first_success   (which, result) of the first that succeeds; the others are abandoned
     await shield          that of the command; a cancel is raised at the next `await`
     begin                 at once a handle: its command is pending until it ends, or the code does
-    await handle          the result of what was begun
+    await handle          the result of the command that was begun
 
     entry   if                                             the code                 afterwards
     ------  ---------------------------------------------  -----------------------  ---------------
@@ -95,9 +95,9 @@ class Position:
     """The position `number` in the log. The start is position 1, and each entry adds one.
 
     `seed` is the execution id, and `committed` the number of positions that earlier commits contain. `patches` has the
-    position from which each patch holds, by its name, and `origins` are those of a fork: what it draws at their entries
-    is what they drew. `at` is the server's time at the position, or None if no record was read; `needs_time` says
-    whether the code has asked for it nevertheless.
+    position from which each patch holds, by its name, and `origins` are those of a fork: it draws at their entries
+    the numbers that they drew. `at` is the server's time at the position, or None if no record was read. `needs_time`:
+    the code has asked for it nevertheless.
     """
 
     seed: str = ""
@@ -152,7 +152,7 @@ class Driver:
     of commands that the kit refused. `ended` is its outcome, or None. `encode` returns arguments of the code as JSON,
     and raises an error for those that do not fit it. `runs` is the branch whose code runs, and `continuing` says
     whether one below the flow's own code has returned `flow.continue_as_new()`. `labels` are those that the code has
-    set; None removes one. `handles` are what the code has begun, and `completed` counts those that have ended.
+    set; None removes one. `handles` are the begun commands, and `completed` counts those that have ended.
     `answers` are the functions that answer queries, by name, and `answering` is the query that is being answered.
     """
 
@@ -210,7 +210,7 @@ class Driver:
         return self.resume()
 
     def committed(self, positions: int) -> None:
-        """Note that a commit has landed: what the code has sent, been granted and logged is done."""
+        """Note that a commit has landed: the code's tasks are sent, its grants and its lines are stored."""
         self.position.committed = positions
         self.sent, self.granted, self.logged = [], {}, []
 
@@ -333,7 +333,7 @@ class Driver:
         return self.position.patched(name)
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         match item:
             case Handle():
                 if item.tree is not self:
@@ -408,7 +408,7 @@ class Driver:
             self.logged.append(line)
 
     def refused(self) -> None:
-        """Note that the kit has refused a call, so that a replay does so, too. Others of the same line are dropped."""
+        """Note that the kit has refused a call: a replay also refuses it. Other commands of its line are dropped."""
         self.position.patches.setdefault(REFUSED_PATCH, self.position.number)
         self.created.clear()
 

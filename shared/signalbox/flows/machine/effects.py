@@ -1,4 +1,4 @@
-"""The tasks of a run: those that run what its code waits for, and the wake-ups of its turns.
+"""The tasks of a run: those that run the commands its code waits for, and the wake-ups of its turns.
 
 The name of a task is derived from the wait, so enqueuing it twice creates one task.
 """
@@ -31,7 +31,7 @@ def carry_flow(header: FlowHeader, revision: int) -> Effect:
 
 
 def repeat_flow(base: str, function: str) -> Effect:
-    """Return the wake-up of a flow whose turn schedules again what the flow waits for."""
+    """Return the wake-up of a flow whose turn schedules the pending commands again."""
     wake = wake_flow(base, function)
     return replace(wake, name=f"repeat {base}", payload={**wake.payload, "repeats": True})
 

@@ -78,7 +78,7 @@ class Tree(RunningFlow, Protocol):
         ...
 
     def place(self, item: Any, path: str, parent: Parent, slot: int, location: str) -> Node:
-        """Add what the code awaits to the tree. Raises `Stuck` if it cannot be waited for."""
+        """Add an awaited item to the tree. Raises `Stuck` if it cannot be waited for."""
         ...
 
     def complete(self, pending: "PendingCommand", outcome: CallOutcome) -> None:
@@ -138,7 +138,7 @@ class Branch:
         return location_of(self._code)
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Resume the code with the outcome of what it awaits. Raises `Stuck`."""
+        """Resume the code with the outcome of the item that it awaits. Raises `Stuck`."""
         if not self._waits and inspect.getcoroutinestate(self._code) != inspect.CORO_CREATED:
             detail = f"The code waits twice for one call of {self._code.__name__}(). Call it once for each"
             raise misused(detail, self._awaited_at)
@@ -179,7 +179,7 @@ class Branch:
                 raise misused(f"{forgotten}. {advice} it, or remove it", self.location)
 
     def _wait_for(self, item: Any) -> None:
-        """Wait for what the code awaits, or raise a cancel that is due: what has not begun does not begin any more."""
+        """Wait for an item, or raise a cancel that is due: an item that has not begun does not begin any more."""
         path = self.next_path()
         if self.cancel_due:
             due, self.cancel_due = self.cancel_due, None
@@ -189,7 +189,7 @@ class Branch:
             self._waits_for = self.tree.place(item, path, self, 0, self.location)
 
     def next_path(self) -> str:
-        """Return the path of what the code awaits or begins next."""
+        """Return the path of the item that the code awaits or begins next."""
         path = f"{self.path}.{self._waits}" if self.path else str(self._waits)
         self._waits += 1
         return path
@@ -296,7 +296,7 @@ class Shielded:
 
 
 class Handle(Awaited[T]):
-    """What the code has begun with `flow.begin` and can await later, any number of times.
+    """A command that the code has begun with `flow.begin` and can await later, any number of times.
 
     It is not cancelled or abandoned with what awaits it: it ends by itself, by `cancel`, or with the code of the run.
     """
@@ -312,7 +312,7 @@ class Handle(Awaited[T]):
 
     @property
     def done(self) -> bool:
-        """Whether what was begun has ended, so that `await` returns at once. It is the same in every replay."""
+        """Whether the command has ended, so that `await` returns at once. It is the same in every replay."""
         return self._outcome is not None
 
     def cancel(self) -> bool:
@@ -333,7 +333,7 @@ class Handle(Awaited[T]):
         self._node = self.tree.place(self.item, self.path, self, 0, location)
 
     def got(self, _: int, outcome: CallOutcome) -> None:
-        """Receive the outcome of what was begun, and pass it on to what awaits it."""
+        """Receive the outcome of the command, and pass it on to the nodes that await it."""
         if self._outcome is not None:
             return
         self.tree.completed += 1
@@ -348,7 +348,7 @@ class Handle(Awaited[T]):
         return self._outcome is not None or (self._node is not None and self._node.decided)
 
     def abandon(self) -> None:
-        """Abandon what was begun and has not ended, since the code of the run has."""
+        """Abandon a command that has not ended, since the code of the run has."""
         if self._outcome is None and self._node is not None:
             self._node.abandon()
 
@@ -367,7 +367,7 @@ class Handle(Awaited[T]):
         return True
 
     def has(self, lock: HeldLock) -> bool:
-        """Return whether a lock was granted to what was begun: the code may still receive it."""
+        """Return whether the command has been granted a lock: the code may still receive it."""
         return lock.is_below(self.path)
 
 
@@ -377,7 +377,7 @@ def earliest(handles: Iterable[Handle[T]]) -> Handle[T]:
 
 
 class HandleWait:
-    """A node that waits for a handle. A cancel ends the wait, and not what was begun."""
+    """A node that waits for a handle. A cancel ends the wait, and not the command."""
 
     def __init__(self, handle: Handle[Any], parent: Parent, slot: int) -> None:
         self._handle, self._parent, self._slot = handle, parent, slot

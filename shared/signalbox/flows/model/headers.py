@@ -37,7 +37,7 @@ STATES = (RUNNING, SUSPENDED, STUCK, COMPLETED, FAILED, CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What the code of a flow may know of its run: the flow's name, the run's `id`, and how it came about.
+    """The facts about its run that a flow's code can read: the flow's name, the run's `id`, and its origin.
 
     `generation` counts the executions that ended with `flow.continue_as_new`, from 0. `parent` is the run whose
     sub-flow this one is, or None.
@@ -168,13 +168,13 @@ class FlowHeader:
 
     @property
     def context(self) -> FlowContext:
-        """What the code may know of its run."""
+        """The facts about the run that its code can read."""
         parent = FlowAddress.of_base(self.parent.base) if self.parent else None
         return FlowContext(self.address.name, self.address.key, self.generation, parent)
 
     @property
     def label_entries(self) -> list[str]:
-        """What the listing has of the labels: each alone, and each with the state."""
+        """The labels in the listing: each alone, and each with the state."""
         return [label_entry(name, value, of) for of in ("", self.state) for name, value in sorted(self.labels.items())]
 
     @property

@@ -1,4 +1,4 @@
-"""What a flow's code waits for: a command at a path of an execution, and the claim of an inline step."""
+"""The waits of a flow's code: a command at a path of an execution, and the claim of an inline step."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ class Wait:
     the command's kind and name, and `scheduled_at` the time of the turn that scheduled it. Both are known where the
     command is known: in the header and, for the signature, in the log. Tasks and messages have the other three.
     `child` is the id that the code has given to a sub-flow, empty for a generated one, and `last_error` the error of
-    the attempt before this one; the header has both, too.
+    the attempt before this one; the header has both.
     """
 
     execution_id: str

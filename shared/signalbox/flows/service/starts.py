@@ -164,7 +164,7 @@ class Fork:
         checked_timeout(self.timeout_seconds)
 
     def header(self, source: FlowAddress, incarnation: str) -> FlowHeader:
-        """Return a header with what the fork has of its own. Raises `BadFlow`, `BadKey`."""
+        """Return a header with the fork's own fields. Raises `BadFlow`, `BadKey`."""
         address = FlowAddress.checked(source.name, self.id)
         if address == source:
             raise BadFlow("A fork needs an id of its own.", field="id")
@@ -174,7 +174,7 @@ class Fork:
 
 
 def fork(ports: Ports, flows: Flows, source: FlowAddress, wanted: Fork) -> Started:
-    """Start a run from a prefix of another run's log, in one commit: what the code waits for there is scheduled.
+    """Start a run from a prefix of another run's log, in one commit: the commands that are pending there are scheduled.
 
     The other run does not change. Its current execution counts: `continue_as_new` has removed the logs before. A repeat
     changes nothing.

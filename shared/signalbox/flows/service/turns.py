@@ -39,7 +39,7 @@ from signalbox.mailboxes.storage import Mailbox
 class FlowMailbox:
     """A flow's mailbox as it was read. `own` is the result of the step whose task runs the turn, if one does.
 
-    `repeats`: the turn schedules again what the flow waits for. `carrier` is the delivery that runs inline steps after
+    `repeats`: the turn schedules the pending commands again. `carrier` is the delivery that runs inline steps after
     the commit, and `ended` the results of those whose code has ended there; they come before the messages.
     """
 
@@ -187,7 +187,7 @@ def commit_turn(ports: Ports, commit: Commit) -> Committed:
 
 
 def write_log(ports: Ports, commit: Commit) -> None:
-    """Write what the code has logged: a turn that does not count has logged nothing. Export the spans."""
+    """Write the lines that the code has logged: a turn that does not count has logged nothing. Export the spans."""
     for span in commit.spans:
         ports.log.span(span)
     for line in commit.lines:

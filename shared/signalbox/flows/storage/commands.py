@@ -1,6 +1,6 @@
 """The writes and the tasks of a turn's commands: those that it schedules, repeats or abandons.
 
-What a commit contains for each command that the turn schedules or abandons:
+The writes and tasks of a commit for each command that the turn schedules or abandons:
 
     command  scheduled                                       abandoned
     -------  ----------------------------------------------  ------------------------------

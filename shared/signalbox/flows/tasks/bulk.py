@@ -170,7 +170,7 @@ def _ids(ports: Ports, runs: Runs, after: str) -> Iterator[str]:
 
 
 def act_on_run(ports: Ports, payload: Mapping[str, Any]) -> str:
-    """Act on a run if it still matches. Return what was done. Raises the `Problem` with which the run refuses it."""
+    """Act on a run if it still matches. Return the result. Raises the `Problem` with which the run refuses it."""
     address = FlowAddress(payload["flow"], payload["id"])
     [read] = ports.store.read(header_path(address.base))
     header = flow_of(read, address)
