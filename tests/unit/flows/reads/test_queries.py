@@ -461,17 +461,17 @@ def test_code_that_never_ends_answers() -> None:
     assert asked(shop, flows_of(order)) == ("yes", 0)
 
 
-def test_a_generator_a_shared_coroutine_and_a_later_answer_of_a_name() -> None:
+def test_a_shared_coroutine_and_a_later_answer_of_a_name() -> None:
     async def approval() -> str:
         asked_for = "Ann"
         flow.answer("who", lambda: asked_for)
         return await flow.event("yes", str)
 
-    def order() -> Any:
+    async def order() -> Any:
         flow.answer("done", lambda: 1)
-        answer = yield approval()
+        answer = await approval()
         flow.answer("done", lambda: answer)
-        yield flow.event("end")
+        await flow.event("end")
 
     shop = Shop(flows_of(order))
     shop.start("order")
