@@ -1,5 +1,6 @@
 """The description of the API names what the functions route, no less and no more, and is itself well-formed."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import jsonschema_rs
 import schemathesis
 
 from signalbox.adapters.http.routes import Route
+from signalbox.testing import Harness
+from signalbox.testing.fixtures import harness as harness
 from signalbox_tools.setup.api_description import routes, text
 from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
@@ -45,6 +48,21 @@ def test_every_call_takes_the_query_parameters_that_are_described_and_no_other()
     for (method, path), route in routed().items():
         assert route.query is not None, (method, path)
         assert set(route.query) == query_parameters(method, path), (method, path)
+
+
+def test_every_request_accepts_the_members_that_are_described_and_no_other(harness: Harness) -> None:
+    for (method, path), route in routed().items():
+        if route.body is not None and (members := members_of_body(method, path)):
+            answer = harness.request(method, re.sub(r"\{\w+\}", "a", path[1:]), json={"no such member": 1})
+            known = answer.json["detail"].partition("Known fields: ")[2].removesuffix(".").split(", ")
+            assert (answer.status, set(known)) == (400, members), (method, path)
+
+
+def members_of_body(method: str, path: str) -> set[str]:
+    """Return the members of a body that has no others; none of a body that may have any."""
+    schema = DESCRIPTION["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    schema = resolve(schema["$ref"]) if "$ref" in schema else schema
+    return set(schema["properties"]) if schema.get("additionalProperties") is False else set()
 
 
 def query_parameters(method: str, path: str) -> set[str]:
