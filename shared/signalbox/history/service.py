@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing, write_page_token
@@ -70,7 +71,7 @@ class VersionsPage:
 
     def to_json(self) -> dict[str, Any]:
         """Return the page as callers get it."""
-        more = {"next_page_token": self.next_page_token} if self.next_page_token else {}
+        more = given(next_page_token=self.next_page_token or None)
         return {"versions": [version.to_json() for version in self.versions], **more}
 
 
@@ -166,13 +167,13 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
     A repeated call finds none.
     """
-    deletes = [[Delete(path) for path in paths] for paths in _paths_before(ports, key, version)]
+    deletes = [[Delete(path) for path in paths] for paths in paths_before(ports, key, version)]
     size = LIMITS.history_delete_page
     for last in range(len(deletes), 0, -size):
         ports.store.commit([delete for group in deletes[max(0, last - size) : last] for delete in group])
 
 
-def _paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
+def paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
     """Iterate over the versions before one, the latest first: the paths of each one's records."""
     older = (Condition(ID, ">", id_of(version)),)
     after: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 
 COLLECTION = "rates"
@@ -72,11 +73,10 @@ class Rate:
         assert self.burst >= 1, "a permit can be granted"
 
     def to_record(self) -> dict[str, Any]:
-        alarm = {} if self.alarm_at is None else {"alarm_at": self.alarm_at}
         limits = {"per_minute": self.per_minute, "burst": self.burst}
         paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         recent = [each.to_record() for each in self.recent]
-        return {**limits, "full_at": self.full_at, "recent": recent, **alarm, **paused}
+        return {**limits, "full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at), **paused}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -12,7 +12,8 @@ from signalbox.core.problems import LeaseEnded
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
 from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.model.leases import Lease
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.tasks.machine.idempotency_keys import content_of, hold, idempotency_key
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from signalbox_tools.console.identity_tokens import Tokens
 
 LOOK_SECONDS = 0.5
-"""How often `semaphores run` looks whether its lease is lost."""
+"""How often `semaphores run` checks whether its lease is lost."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -327,7 +327,7 @@ def resume_semaphore(name: str, **place: str) -> None:
 def run(
     name: str, command: tuple[str, ...], timeout: float, lease_seconds: float | None, permits: int, **place: str
 ) -> int:
-    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- make deploy`.
+    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- signalbox deploy`.
 
     The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
     lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.
@@ -373,7 +373,7 @@ SIGNALLED = 128
 
 
 def _is_in_the_foreground() -> bool:
-    """Return whether a terminal sends the command Ctrl-C, too; to many programs a second one means to die at once."""
+    """Return whether the command also receives Ctrl-C from a terminal. Many programs die at once at a second one."""
     try:
         with Path("/dev/tty").open("rb", buffering=0) as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

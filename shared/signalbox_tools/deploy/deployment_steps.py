@@ -12,7 +12,7 @@ then the plan.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox.catalogue.writing import lock, lock_of
+from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
@@ -32,6 +32,7 @@ from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.plan_summary import Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
+from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
@@ -39,17 +40,18 @@ from signalbox_tools.packaging.zip_building import build
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
-FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
+FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
 COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
-next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
-it stays as it is, with its indexes, times to live, backup schedules and backups: `make adopt` takes them up."""
+next `signalbox deploy` takes them up again. The database stays where Terraform did not create it. Where environment is
+prod it stays as it is, with its indexes, times to live, backup schedules and backups: `signalbox adopt` takes them
+up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """The steps of one command, with functions that run programs, print and ask.
+class Deployment:
+    """A deployment to make, change or remove, with functions that run programs, print and ask.
 
     `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
     """
@@ -61,6 +63,11 @@ class Flow:
     clock: Clock = REAL
     base_url: str = ""
 
+    @property
+    def recovery(self) -> Recovery:
+        """The way back: to earlier revisions, or to the data of a backup."""
+        return Recovery(self.target, self.say, self.agree, self.run)
+
     def plan(self) -> Plan:
         """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""
         return self._planned(self._checked())
@@ -69,7 +76,9 @@ class Flow:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
         engine = self._terraform(self._preparation().prepared().account)
         if saved:
-            plan = self._saved(engine)
+            if not engine.plan_file.exists():
+                raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
+            plan = engine.saved()
             self._refuse_lost_tasks(plan)
             self._apply(engine, plan)
         else:
@@ -89,7 +98,7 @@ class Flow:
         """Destroy the environment after its name is typed; for prod also the project's name."""
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
-            raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
+            raise Aborted(f"Nothing was destroyed: type {words!r} (or --confirm {words!r}).")
         engine = self._checked()
         self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
         plan = planned(engine, self._attempts(), "-destroy")
@@ -107,7 +116,7 @@ class Flow:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
     def adopt(self) -> bool:
-        """Import the resources that a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        """Import what a killed apply left, and create the rest: `signalbox deploy` without its smoke test."""
         engine = self._checked()
         self._packaged()
         plan = planned(engine, self._attempts())
@@ -164,11 +173,6 @@ class Flow:
         working_copy.renew(project)
         self.say(f"Packaged {len(zips)} functions.")
 
-    def _saved(self, engine: terraform.Terraform) -> Plan:
-        if not engine.plan_file.exists():
-            raise Aborted("There is no saved plan to apply. Run make plan first.")
-        return engine.saved()
-
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
 
@@ -182,8 +186,8 @@ class Flow:
     def _site(self, engine: terraform.Terraform) -> Site:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
-            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
-        return Site(self.target, base_url, self._account(), self.run, self.clock)
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run signalbox deploy first.")
+        return Site(self.target, base_url, project_facts.account(self.target, self.run), self.run, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         site = self._site(engine)
@@ -194,9 +198,6 @@ class Flow:
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)
-
-    def _account(self) -> str:
-        return project_facts.account(self.target, self.run)
 
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)

@@ -114,7 +114,8 @@ FOR_A_WHILE = (
         "The deploying account lacks a right, or it was granted a moment ago.",
         PROPAGATION,
         RIGHTS,
-        "If it remains, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
+        "If it remains, ask the project's owner for the right that is named; `signalbox bootstrap` grants Cloud "
+        "Build's.",
     ),
     Refusal(
         "builds",
@@ -146,49 +147,50 @@ FOR_GOOD = (
         r"Service account limit|Maximum number of service accounts on project reached",
         "The project has 100 service accounts, its quota. One environment takes 40.",
         "https://cloud.google.com/iam/quotas",
-        remedy="Deploy each environment into a project of its own, or ask for more at IAM & Admin, Quotas.",
+        remedy="Deploy each environment into its own project, or ask for more at IAM & Admin, Quotas.",
     ),
     Refusal(
         "group",
         r"(Group|User|group:|user:)\s?\S+ does not exist|Invalid principal|INVALID_MEMBER",
         "A member of `invokers`, `deployers` or `deployer` does not exist.",
         "https://cloud.google.com/iam/docs/troubleshoot-policies",
-        remedy="Correct the address in infra/environments/ENV.tfvars, or create the group.",
+        remedy="Correct the address in infra/environments/ENV.tfvars.json, or create the group.",
     ),
     Refusal(
         "start",
         r"Container Healthcheck failed|failed to start and (then )?listen on the port",
         "The function was built, but its code fails while it is loaded.",
         "https://cloud.google.com/run/docs/troubleshooting#container-failed-to-start",
-        remedy="Read the function's log (`make logs PROJECT=…`), correct what its main.py imports, deploy again.",
+        remedy="Read the function's log (`signalbox logs -p …`), correct what its main.py imports, deploy again.",
     ),
     Refusal(
         "queue name",
         r"queue cannot be created because a queue with this name existed too recently",
         "A queue of this name was deleted. The name stays taken for 3 days (documented) or 7 (reported).",
         "https://cloud.google.com/tasks/docs/deleting-appengine-queues-and-tasks",
-        remedy="Set another prefix in infra/environments/ENV.tfvars, or deploy again after 7 days.",
+        remedy="Set another prefix in infra/environments/ENV.tfvars.json, or deploy again after 7 days.",
     ),
     Refusal(
         "database exists",
         r"Database already exists",
         "The database exists but is not in Terraform's state: an earlier deployment left it, or you created it.",
         "https://cloud.google.com/firestore/docs/manage-databases",
-        remedy="`make adopt` takes it into the state; or set create_database = false in infra/environments/ENV.tfvars.",
+        remedy='`signalbox adopt` takes it into the state; or set "create_database": false in '
+        "infra/environments/ENV.tfvars.json.",
     ),
     Refusal(
         "exists",
         r"already exists|alreadyExists|already own it|Error 409: Requested entity",
         "It exists but is not in Terraform's state: an earlier deployment was killed before it saved the state.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="make adopt",
+        remedy="signalbox adopt",
     ),
     Refusal(
         "region",
         r"due to quota restrictions, cannot run builds in this region",
         "New and trial projects can build only in some regions.",
         "https://cloud.google.com/build/docs/locations#restricted_regions_for_some_projects",
-        remedy="Deploy to another region (REGION=us-central1 or europe-west1), or ask Google's support to lift it.",
+        remedy="Deploy to another region (--region us-central1 or europe-west1), or ask Google's support to lift it.",
     ),
     Refusal(
         "instances",
@@ -219,7 +221,7 @@ FOR_GOOD = (
         r"gcp\.resourceLocations",
         "The organisation does not allow resources in this region.",
         CONSTRAINTS,
-        remedy="Deploy to an allowed region (REGION=…, database_location), or ask the organisation's administrator for "
+        remedy="Deploy to an allowed region (--region, database_location), or ask the organisation's administrator for "
         "this one in constraints/gcp.resourceLocations.",
     ),
     Refusal(
@@ -249,7 +251,7 @@ FOR_GOOD = (
         r"Error acquiring the state lock",
         "Another deployment of this environment is running, or one was killed and left its lock.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="Wait for the other deployment. If there is none, run `make unlock`, then `make adopt`.",
+        remedy="Wait for the other deployment. If there is none, run `signalbox unlock`, then `signalbox adopt`.",
     ),
     Refusal(
         "build",

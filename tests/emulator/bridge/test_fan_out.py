@@ -10,7 +10,8 @@ from signalbox.core.ports import Query
 from signalbox.core.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model.stamped_contents import COLLECTION, Content
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox_tools.local.stack import Stack
 from tests.bench.bench_stack import TARGET, Stage, city, country, key_of
 from tests.required_programs import EMULATOR
@@ -45,7 +46,9 @@ def shown(stage: Stage, keys: Iterable[str]) -> dict[str, Content]:
 def untrue(documents: dict[str, Content]) -> list[str]:
     """List the documents that are not what a put of them now would store, given all that they link to."""
     return [
-        key for key, content in documents.items() if links.embed_links(key, content, Embedding(documents)) != content
+        key
+        for key, content in documents.items()
+        if links.embed_links(key, Surveyed(content), Embedding(documents)).content != content
     ]
 
 

@@ -10,7 +10,8 @@ from examples.gazetteer.data import terms
 from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.client import ApiError, Client
 from signalbox.core.ports import REMOVE, Change, Put
-from signalbox.documents.model.stamped_contents import RESERVED, digest_of
+from signalbox.documents.model.contents import digest_of
+from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox_tools.local.stack import Stack
 from tests.required_programs import EMULATOR
 

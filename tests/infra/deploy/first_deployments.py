@@ -2,10 +2,10 @@
 
     python -m tests.infra.deploy.first_deployments --seeds 100 [--keep]
 
-The real `make deploy` (but for make, and the packaging) with the real Terraform, on a stand-in for Google that refuses
-what a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to
-do. Prints a line for each seed; the exit status is 1 if one ends otherwise. `--keep` writes the table of all seeds into
-the README of the stand-in.
+The real `signalbox deploy` (but for the packaging) with the real Terraform, on a stand-in for Google that refuses what
+a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to do.
+Prints a line for each seed; the exit status is 1 if one ends otherwise. `--keep` writes the table of all seeds into the
+README of the stand-in.
 """
 
 import argparse
@@ -27,7 +27,6 @@ import httpx
 from signalbox.catalogue.reading import load
 from signalbox_tools import http_client
 from signalbox_tools.deploy import deployment_steps
-from signalbox_tools.deploy.deployment_steps import Flow
 from signalbox_tools.deploy.google_refusals import UNKNOWN
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.packaging.zip_building import build
@@ -102,7 +101,7 @@ def first_deployment(seed: int, folder: Path, zips: Path) -> Ended:
     return Ended(seed, deployed and not left, project.applies, project.clock.now() / 60, reasons, to_do)
 
 
-def _tried(steps: Flow) -> tuple[bool, str]:
+def _tried(steps: deployment_steps.Deployment) -> tuple[bool, str]:
     try:
         return steps.deploy(), ""
     except CommandFailed as error:

@@ -117,12 +117,8 @@ def served(shop: Shop) -> Iterator[str]:
 def test_the_wheel_has_all_that_the_repository_deploys(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    code = [
-        re.sub(r"^(shared|infra)/(?=signalbox)", "", path)
-        for path in listed
-        if re.match(r"(shared|infra)/signal", path)
-    ]
-    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/[^s].*\.(tf|tfvars)$|openapi", path)]
+    code = [path.removeprefix("shared/") for path in listed if path.startswith("shared/signal")]
+    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/.*\.(tf|tfvars\.json)$|openapi", path)]
     wanted = {*code, *(f"signalbox_tools/kit/{path}" for path in kits)}
     assert {path for path in wanted if "/tests/" not in path} - inside == set()
     assert wheel.name == f"signalbox-{VERSION}-py3-none-any.whl"
@@ -164,7 +160,7 @@ def test_it_is_served_with_the_kits_functions(shop: Shop, served: str) -> None:
 
 
 def test_its_zips_have_the_librarys_source_as_those_of_the_repository(shop: Shop, tmp_path: Path) -> None:
-    packaged = shop.run("make", "package")
+    packaged = shop.run("signalbox", "package")
     assert packaged.returncode == 0, packaged.stdout
     content = load()
     kits = [name for name, each in content.functions.items() if content.is_of_the_kit(each)]
@@ -183,10 +179,10 @@ def test_it_is_planned_deployed_and_smoke_tested(
         deploying = Shop(shop.folder, shop.variables | {name: each for name, each in fakes.items() if name != "PATH"})
         deploying.variables["PATH"] = f"{gcloud}{os.pathsep}{shop.variables['PATH']}"
         deploying.variables["TF_VAR_rights_seconds"] = "0"
-        planned = deploying.run("make", "plan", f"PROJECT={PROJECT}")
+        planned = deploying.run("signalbox", "plan", "-p", PROJECT)
         assert planned.returncode == 0, planned.stdout
         assert own_google.cloud.operations == []
-        deployed = deploying.run("make", "deploy", f"PROJECT={PROJECT}", "YES=1")
+        deployed = deploying.run("signalbox", "deploy", "-p", PROJECT, "--yes")
     assert (deployed.returncode, "Everything works." in deployed.stdout) == (0, True), deployed.stdout
     functions = {name for kind, name in own_google.cloud.existing if kind == "google_cloudfunctions2_function"}
     assert {name.rpartition("/")[2] for name in functions} >= {"dev-orders", "dev-documents"}

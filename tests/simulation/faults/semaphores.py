@@ -38,9 +38,10 @@ from signalbox.semaphores.model.known_head import KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode, lane_id
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, lease_id, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import WAITING, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, WaitRequest
 from signalbox.semaphores.storage import SemaphoreReads, change
 from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
@@ -121,7 +122,7 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 def _free_in_a_pause(semaphore: Semaphore, now: datetime) -> int:
-    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
+    return semaphore.settings.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
 
 
 def _resumed_quietly(loaded: Loaded) -> Transition[Semaphore]:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,13 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.ports import REMOVE, Change
 from signalbox.core.problems import BadValue, NotFound, Unavailable
 from signalbox.core.queries import Field
-from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import digest_of
 from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.service import single_documents
 from signalbox.links import tasks
-from signalbox.links.http import rendered
 from signalbox.links.limits import LIMITS
 from signalbox.links.service import verifications
+from signalbox.links.shown import VerificationShown
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -51,7 +51,7 @@ def walked(world: OperationsPlatform, operation: str = "test") -> dict[str, Any]
     """Run a walk to its end; return its report without its times."""
     run = verifications.begin(world.ports, operation).run
     world.settle()
-    report = rendered(verifications.get(world.ports, run))
+    report: dict[str, Any] = asdict(VerificationShown.of(verifications.get(world.ports, run)))
     assert report.pop("begun_at") <= report.pop("ended_at")
     return report | {"run": ""}
 
@@ -64,7 +64,7 @@ def forge(world: OperationsPlatform, key: str, **changes: Any) -> None:
     """Alter a document's content behind the kit's back, with a stamp that says it is the kit's own."""
     record = world.record(path_of(key))
     content = {name: value for name, value in (record | changes).items() if name != RESERVED}
-    stamp = record[RESERVED] | {"digest": model.digest_of(content)}
+    stamp = record[RESERVED] | {"digest": digest_of(content)}
     world.write_past(key, {**content, RESERVED: stamp})
 
 

@@ -10,7 +10,8 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.core.ports import Query, Snapshot
 from signalbox.semaphores import tasks
-from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 

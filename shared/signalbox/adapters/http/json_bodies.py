@@ -10,7 +10,9 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import flask
@@ -38,13 +40,21 @@ def parse(raw: bytes) -> Json:
 
 
 def render(value: object) -> bytes:
-    """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null."""
+    """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null.
+
+    A dataclass is an object of its fields, without those that have their default.
+    """
     try:
         text = _encode(value)
     except ValueError:
         text = _encode(_without_non_numbers(value))
     # A lone surrogate is not UTF-8; its escape, which this error handler writes, is valid in a JSON string.
     return text.encode("utf-8", "backslashreplace")
+
+
+def json_of(shown: object) -> Any:
+    """Return an answer as the JSON value that a caller receives."""
+    return json.loads(render(shown))
 
 
 _TOO_DEEP = f"Objects and lists nest at most {DEPTH_MAX} deep."
@@ -103,13 +113,38 @@ def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
-def _plain(value: object) -> str:
+def _plain(value: object) -> str | dict[str, Any]:
     if isinstance(value, datetime):
         return rfc3339(value)
+    if is_dataclass(value):
+        return shown_members(value)
     raise TypeError(f"a {type(value).__name__} cannot be rendered as JSON")
 
 
+def shown_members(shown: Any) -> dict[str, Any]:
+    """Return the members of an answer that is a dataclass, in their order. A field that has its default is left out."""
+    members = _members(shown.__class__)
+    return {name: value for field, name, default in members if (value := getattr(shown, field)) != default}
+
+
+@cache
+def _members(kind: Any) -> tuple[tuple[str, str, object], ...]:
+    """Return the fields of a class, each with its member and its default; `MISSING`, which equals no value: none."""
+    return tuple((field.name, member_name(field.name), _default(field)) for field in fields(kind))
+
+
+def _default(field: "Field[Any]") -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def member_name(field: str) -> str:
+    """Return the member of a field: `class` of `class_`, which is a word of Python without the underscore."""
+    return field.rstrip("_")
+
+
 def _without_non_numbers(value: Any) -> Any:
+    if is_dataclass(value):
+        return _without_non_numbers(shown_members(value))
     if isinstance(value, dict):
         return {key: _without_non_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -175,14 +210,14 @@ def json_lines(request: flask.Request, bytes_max: int) -> list[Json | Problem]:
     return [_line(line, number) for number, line in lines if line.strip()]
 
 
-def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MAX) -> Iterator[Json]:
+def json_line_stream(request: flask.Request) -> Iterator[Json]:
     """Iterate over a body of one JSON value a line; only one line and one chunk are held in memory.
 
     Raises `NotJson` or `TooDeep` naming the line, `TooLarge` for a line that is too long, or `IncompleteBody`.
     """
     check_json_type(request)
     try:
-        for number, line in enumerate(_lines(request, line_bytes_max), 1):
+        for number, line in enumerate(_lines(request), 1):
             if line.strip():
                 value = _line(line, number)
                 if isinstance(value, Problem):
@@ -192,14 +227,14 @@ def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MA
         _read_no_more(request)
 
 
-def _lines(request: flask.Request, line_bytes_max: int) -> Iterator[bytes]:
+def _lines(request: flask.Request) -> Iterator[bytes]:
     begun, received = b"", 0
     while chunk := _chunk(request):
         received += len(chunk)
         *whole, begun = (begun + chunk).split(b"\n")
         yield from whole
-        if len(begun) > line_bytes_max:
-            raise TooLarge(f"A line has at most {line_bytes_max:,} bytes.")
+        if len(begun) > BODY_BYTES_MAX:
+            raise TooLarge(f"A line has at most {BODY_BYTES_MAX:,} bytes.")
     if received < (request.content_length or 0):
         raise IncompleteBody(f"The body ended after {received} bytes; its Content-Length is larger.")
     yield begun

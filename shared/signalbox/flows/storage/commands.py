@@ -173,12 +173,12 @@ class CommandWrites:
         self.effects.append(wake_flow(child.base, flow.function))
 
 
-def creation(header: FlowHeader, read_time: Any, *, revision: int = 1) -> list[Write]:
+def creation(header: FlowHeader, read_time: Any) -> list[Write]:
     """Return the writes that create a flow: its header, which must not exist, and its listing."""
     address = header.address
     missing = Snapshot(header_path(address.base), None, read_time)
     listing = {**shown_in_lists(header), CREATED_AT: SERVER_TIME, "checked_at": SERVER_TIME}
-    return [header_put(missing, header.to_record(), revision), Put(address.base, listing)]
+    return [header_put(missing, header.to_record(), 1), Put(address.base, listing)]
 
 
 def _child(header: FlowHeader, flow: SubFlow[Any], wait: Wait) -> FlowAddress:

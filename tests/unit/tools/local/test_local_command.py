@@ -1,0 +1,131 @@
+"""`signalbox dev`: its variables are checked before anything starts; a change during the start is not lost."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from signalbox_tools.cli.main import main
+from signalbox_tools.local import serving as command
+from signalbox_tools.local.folder.running_stack import NoStack, RunningStack
+from signalbox_tools.local.reloading.watcher import Watcher
+
+ADDRESS = "http://127.0.0.1:8080/"
+SECONDS_MAX = 20.0
+
+
+class Interrupted:
+    """A stack that starts, and is stopped by Ctrl-C at once; and the loop that reloads it."""
+
+    service_names: tuple[str, ...] = ()
+    urls: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    base_url, store = ADDRESS, "embedded"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls: list[str] = []
+
+    def __enter__(self) -> None:
+        self.calls.append("enter")
+
+    def __exit__(self, *_: object) -> None:
+        self.calls.append("exit")
+
+    def wait(self) -> None:
+        raise KeyboardInterrupt
+
+    def watch(self) -> None:
+        self.calls.append("watch")
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Interrupted:
+    made = Interrupted(tmp_path)
+    monkeypatch.setattr(command, "Stack", lambda *_, **__: made)
+    monkeypatch.setattr(command, "DevLoop", lambda *_: made)
+    monkeypatch.delenv("DATA", raising=False)
+    return made
+
+
+def test_files_are_watched_before_the_stack_starts_and_reloaded_after(interrupted: Interrupted) -> None:
+    assert main(["dev"]) == 0
+    assert interrupted.calls == ["watch", "enter", "start", "stop", "exit"]
+
+
+def test_a_change_before_the_start_is_reported_after_it(tmp_path: Path) -> None:
+    reported = threading.Event()
+    watcher = Watcher(lambda _: reported.set())
+    watcher.watch(trees=[tmp_path])
+    (tmp_path / "main.py").write_text("one = print\n")
+    assert not reported.wait(0.5)
+    watcher.start()
+    try:
+        assert reported.wait(SECONDS_MAX)
+    finally:
+        watcher.stop()
+
+
+@pytest.mark.parametrize(("data", "said"), [("kept", True), ("", False)])
+def test_a_stop_says_that_the_data_is_saved(
+    interrupted: Interrupted,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    data: str,
+    said: bool,
+) -> None:
+    monkeypatch.setenv("DATA", data)
+    assert main(["dev"]) == 0
+    assert ("the data is saved in kept when this command ends" in capsys.readouterr().out) == said
+    assert interrupted.calls[-1] == "exit"
+
+
+def refused(*_: object, **__: object) -> None:
+    raise OSError(98, "Port 8080 is taken")
+
+
+def no_stack(_: Path) -> RunningStack:
+    raise NoStack
+
+
+def this_stack(_: Path) -> RunningStack:
+    return RunningStack("", 4321, ADDRESS, "", "", "", {})
+
+
+@pytest.mark.parametrize(
+    ("running", "said"), [(no_stack, "Port 8080 is taken"), (this_stack, f"runs already: {ADDRESS} (process 4321)")]
+)
+def test_a_second_stack_of_a_clone_names_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    running: Callable[[Path], RunningStack],
+    said: str,
+) -> None:
+    monkeypatch.setattr(command, "Stack", refused)
+    monkeypatch.setattr(RunningStack, "of", running)
+    assert main(["dev"]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PORT", "80000", "80000 is not in the range 1<=x<=65535"),
+        ("PORT", "eighty", "'eighty' is not a valid integer"),
+        ("CHAOS", "twice=2", "CHAOS is 'twice=2': twice is a probability from 0 to 1"),
+        ("CHAOS", "twice=often", "CHAOS is 'twice=often'"),
+        ("SIGNALBOX_STORE", "redis", "SIGNALBOX_STORE is 'redis': set it to embedded"),
+    ],
+)
+def test_a_variable_that_cannot_be_meant_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main(["dev"]) == 2
+    assert said in capsys.readouterr().err

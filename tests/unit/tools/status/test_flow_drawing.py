@@ -1,0 +1,94 @@
+"""`signalbox flow`: a run of a flow in text."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signalbox.catalogue.reading import Catalogue, parse
+from signalbox_tools.status.flow_drawing import drawn
+from signalbox_tools.status.show_flow import NoRun, lines_of
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LOG: list[dict[str, Any]] = [
+    {"at": "2026-01-01T09:00:00Z", "entry": "done", "path": "0", "command": "step shop.charge", "result": "receipt"},
+    {"at": "2026-01-01T09:00:10Z", "entry": "event", "name": "approved", "value": {"by": "ann"}},
+    {
+        "at": "2026-01-01T11:00:10Z",
+        "entry": "done",
+        "path": "1.0",
+        "command": "step shop.pack",
+        "error": {"type": "torn", "title": "Torn", "detail": "The box is torn.", "status": 400},
+    },
+    {"at": "2026-01-01T11:00:10Z", "entry": "cancel", "reason": "too late"},
+]
+STATUS = {
+    "flow": "checkout",
+    "id": "order-7",
+    "state": "running",
+    "log_length": 4,
+    "progress": {"paid": True},
+    "waiting_for": [{"path": "2", "command": "step shop.refund", "attempt": 2, "asked_at": "2026-01-01T11:00:10Z"}],
+}
+
+
+def test_a_run_is_drawn_with_its_log_and_its_pending_commands() -> None:
+    assert list(drawn(STATUS, LOG, NOW)) == [
+        "checkout/order-7: running, 4 log entries",
+        '  progress  {"paid": true}',
+        '  2026-01-01 09:00:00            step shop.charge  "receipt"',
+        '  2026-01-01 09:00:10     +10 s  event approved came  {"by": "ann"}',
+        "  2026-01-01 11:00:10      +2 h    step shop.pack  failed: The box is torn.",
+        "  2026-01-01 11:00:10      +0 s  cancelled  too late",
+        "  waits for 60 min: step shop.refund, attempt 2",
+    ]
+
+
+def test_the_events_that_nothing_waits_for_are_named() -> None:
+    status = STATUS | {"unawaited": {"events": 2, "names": ["payed"]}}
+    assert list(drawn(status, [], NOW))[-1] == "  2 events that nothing waits for: payed"
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ({"state": "completed", "result": "x" * 100}, f'  result  "{"x" * 58}…'),
+        ({"state": "failed", "error": {"title": "Torn", "detail": ""}}, "  failed: Torn"),
+        (
+            {
+                "state": "stuck",
+                "problem": {"detail": "KeyError: 1 (main.py:7 in checkout)", "place": "main.py:7 in checkout"},
+            },
+            "  stuck: KeyError: 1 (main.py:7 in checkout)",
+        ),
+    ],
+)
+def test_how_a_run_ended_or_why_it_is_stuck_is_the_last_line(state: dict[str, Any], line: str) -> None:
+    assert list(drawn({"flow": "f", "id": "1", **state}, [], NOW))[-1] == line
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/main.py").write_text("shop = None\n")
+    queue = {"dispatches_per_second": 1, "concurrent_max": 1, "attempts_max": -1}
+    queue |= {"backoff_min_seconds": 1, "backoff_max_seconds": 1, "doublings_max": 1}
+    shop = {"folder": "shop", "invoked_by": ["people", "queue"], "flows": ["checkout"]}
+    return parse({"functions": {"shop": shop}, "queues": {"flows": queue, "tasks": queue}}, tmp_path)
+
+
+def test_all_pages_of_the_log_are_read(catalogue: Catalogue) -> None:
+    pages: dict[str, Mapping[str, Any]] = {
+        "shop/flows/checkout/order%2F7": STATUS,
+        "shop/flows/checkout/order%2F7/log": {"entries": LOG[:1], "next_page_token": "1"},
+        "shop/flows/checkout/order%2F7/log?page_token=1": {"entries": LOG[1:]},
+    }
+    assert len(list(lines_of("checkout/order/7", catalogue, pages.__getitem__, NOW))) == 7
+
+
+@pytest.mark.parametrize("run", ["checkin/order-7", "checkout", "checkout/"])
+def test_a_flow_that_the_catalogue_does_not_have_is_named_with_those_it_has(catalogue: Catalogue, run: str) -> None:
+    with pytest.raises(NoRun, match="Its flows: checkout"):
+        list(lines_of(run, catalogue, lambda _: {}, NOW))
