@@ -19,6 +19,7 @@ from signalbox.core.calls import Call
 from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadTaskEnvelope
+from signalbox.core.shown import RetriedTaskShown
 from signalbox.critical_sections.model import SectionRun
 from signalbox.mailboxes.model.outcomes import Outcome
 from signalbox.semaphores.model.leases import Lease
@@ -193,11 +194,12 @@ class ErrorNote:
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 
-    def to_json(self, erred_at: datetime) -> dict[str, Any]:
-        """Return the note as an answer shows it."""
-        shown = {name: value for name, value in asdict(self).items() if name not in ("attempt", "pause_seconds")}
-        next_at = erred_at + timedelta(seconds=self.pause_seconds)
-        return shown | {"attempts": self.attempt, "failed_at": erred_at, "next_at": next_at}
+    def shown(self, operation: str, erred_at: datetime) -> RetriedTaskShown:
+        """Return the note of a task as an answer shows it."""
+        what = self.function, self.task, self.error, self.traceback, self.trace, self.attempt
+        return RetriedTaskShown(
+            operation, "retrying", *what, erred_at, erred_at + timedelta(seconds=self.pause_seconds)
+        )
 
 
 # --- failures ---
@@ -261,21 +263,3 @@ class Failure:
             record["state"],
             record["recorded_at"],
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the failure as an answer shows it."""
-        call = {"function": self.call.function, "task": self.call.task, "payload": self.call.payload}
-        why = {"problem": self.problem, "detail": self.detail, "error": self.text.error}
-        lease = {"semaphore": self.context["lease"]["semaphore"]} if "lease" in self.context else {}
-        return {
-            "id": self.id,
-            "state": self.state,
-            **call,
-            "queue": self.call.queue,
-            **lease,
-            **why,
-            "traceback": self.text.traceback,
-            "attempts": self.attempts,
-            "trace": self.trace,
-            "failed_at": self.failed_at,
-        }

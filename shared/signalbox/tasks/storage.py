@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from signalbox.core.given import given
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -24,6 +23,7 @@ from signalbox.core.ports import (
 )
 from signalbox.core.problems import Unavailable
 from signalbox.core.queries import Condition, Field
+from signalbox.core.shown import RetriedTaskShown
 from signalbox.tasks.model import ATTEMPTS, BATCH, ERRED_AT, Attempt, ErrorNote, ErrorText, Start
 
 STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
@@ -86,16 +86,15 @@ def end_retries(ports: Ports, attempt: Attempt, begun: Start) -> None:
             ports.store.commit([Change(attempt.record_path, shown, Must.EXIST)])
 
 
-def retrying_json(counted: Snapshot) -> dict[str, Any] | None:
-    """Return the last error of a task that is being retried, as an answer shows it; None for any other record."""
+def retried_task(counted: Snapshot) -> RetriedTaskShown | None:
+    """Return the last error of a task that is being retried; None for any other record."""
     note = ErrorNote.from_record(counted.data)
     if note is None or counted.data is None or ERRED_AT not in counted.data:
         return None
-    return {"id": counted.id, "state": "retrying", **note.to_json(counted.data[ERRED_AT])}
+    return note.shown(counted.id, counted.data[ERRED_AT])
 
 
-def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
-    """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
+def last_error_of_batch(ports: Ports, batch: str) -> RetriedTaskShown | None:
+    """Return the last error of a unit of a batch that is being retried, or None if there is none."""
     counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
-    errors = [error for error in map(retrying_json, counted) if error is not None]
-    return given(last_error=next(iter(errors), None))
+    return next(filter(None, map(retried_task, counted)), None)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
-from signalbox.adapters.http.json_bodies import member_name
+from signalbox.adapters.http.json_bodies import JSON, member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
 from signalbox.core.field_rules import MAY_BE_ABSENT, accepted_fields, bare, metadata_of, rules_of
@@ -144,12 +144,13 @@ class Description:
             yield _parameter(parameter, "header", self._schemas.of(parameter.type, "argument"))
 
     def _body(self, route: Route) -> Json:
-        schema, example = self._schemas.of(route.body, "body"), route.example
-        content = {"schema": schema} | ({} if example is None else {"example": example})
-        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(
-            schema
-        )
-        return {"required": required, "content": {"application/json": content}}
+        bodies = route.body if isinstance(route.body, Mapping) else {JSON: route.body}
+        content: Json = {media_type: {"schema": self._schemas.of(kind, "body")} for media_type, kind in bodies.items()}
+        if route.example is not None:
+            content[JSON]["example"] = route.example
+        schema = self._schemas.resolved(content[JSON]["schema"])
+        required = bool(schema.get("required")) or "properties" not in schema
+        return {"required": required, "content": content}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}

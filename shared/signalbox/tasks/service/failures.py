@@ -15,6 +15,7 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import GaveUp, NotFound, Problem
 from signalbox.core.queries import Field, Order
+from signalbox.core.shown import RetriedTaskShown
 from signalbox.critical_sections import service as critical_sections
 from signalbox.semaphores.service import waits
 from signalbox.tasks.limits import LIMITS
@@ -39,7 +40,8 @@ from signalbox.tasks.model import (
     failure_path,
 )
 from signalbox.tasks.problems import StillRetried
-from signalbox.tasks.storage import retrying_json
+from signalbox.tasks.shown import FailureShown, FailuresShown
+from signalbox.tasks.storage import retried_task
 
 NEWEST_FAILED = Order((FAILED_AT,), descending=True)
 NEWEST_ERRED = Order((ERRED_AT,), descending=True)
@@ -64,23 +66,15 @@ def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None
 # --- show ---
 
 
-def get(ports: Ports, id_: str) -> dict[str, Any]:
+def get(ports: Ports, id_: str) -> FailureShown | RetriedTaskShown:
     """Return a failure, or the last error of a task that is being retried. Raises `NotFound` or `Gone`."""
     read = ports.store.read(*_paths(id_))
-    shown = retrying_json(read[1]) if read[0].data is None else None
-    return shown or _failure(read).to_json()
+    retried = retried_task(read[1]) if read[0].data is None else None
+    return retried or FailureShown.of(_failure(read))
 
 
-@dataclass(frozen=True, slots=True)
-class FailuresPage:
-    """Failures, newest first; `next_page_token` is empty on the last page."""
-
-    failures: list[dict[str, Any]]
-    next_page_token: str = ""
-
-
-def _failed(read: Snapshot) -> dict[str, Any] | None:
-    return None if read.data is None else Failure.from_record(read.id, read.data).to_json()
+def _failed(read: Snapshot) -> FailureShown | None:
+    return None if read.data is None else FailureShown.of(Failure.from_record(read.id, read.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +83,27 @@ class FailuresList:
 
     collection: str
     newest: Order
-    shown: Callable[[Snapshot], dict[str, Any] | None]
+    shown: Callable[[Snapshot], FailureShown | RetriedTaskShown | None]
 
 
 FAILED = FailuresList(FAILURES, NEWEST_FAILED, _failed)
 """The failures that were neither retried nor deleted."""
 
-RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, retrying_json)
+RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, retried_task)
 """The last errors of tasks that are being retried."""
 
 
-def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresPage:
-    """Return a page of a list. Raises `BadQuery` for a bad token."""
+def page_of(ports: Ports, listed: FailuresList, page_token: str) -> FailuresShown:
+    """Return a page of a list, newest first. Raises `BadQuery` for a bad token."""
     after = read_page_token(page_token, listed.collection, 1) if page_token else ()
     query = Query(listed.collection, order_by=(listed.newest,), limit=LIMITS.failures_listed_max, after=after)
     read = ports.store.query(query)
-    found = [entry for entry in map(listed.shown, read) if entry is not None]
+    found = tuple(entry for entry in map(listed.shown, read) if entry is not None)
     if len(read) < LIMITS.failures_listed_max:
-        return FailuresPage(found)
+        return FailuresShown(found)
     assert read[-1].data is not None, "a query finds only records that exist"
     token = write_page_token(listed.collection, [read[-1].data[listed.newest.field[0]]], read[-1].id)
-    return FailuresPage(found, token)
+    return FailuresShown(found, token)
 
 
 def count(ports: Ports, listed: FailuresList) -> int:
@@ -173,7 +167,7 @@ def _failure(read: tuple[Snapshot, ...]) -> Failure:
     failed, counted = read
     if failed.data is not None:
         return Failure.from_record(failed.id, failed.data)
-    if retrying_json(counted):
+    if retried_task(counted):
         raise StillRetried("The task has not been given up: the queue delivers it again.", field="id")
     raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
 
