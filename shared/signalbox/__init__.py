@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from signalbox.standings.api import yokes as yokes
     from signalbox.tasks.api import Call as Call
     from signalbox.tasks.api import Task as Task
-    from signalbox.tasks.model import TaskContext as TaskContext
+    from signalbox.tasks.model.attempts import TaskContext as TaskContext
 
 from signalbox.core.lazy_names import make_lazy
 

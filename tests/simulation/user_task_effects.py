@@ -6,7 +6,7 @@ A task of `signalbox.Function` runs in today's library. So do the calls that it 
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports
-from signalbox.tasks.machine import idempotency_keys
+from signalbox.core import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 

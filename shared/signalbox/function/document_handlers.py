@@ -10,7 +10,7 @@ from signalbox.core.flow_hooks import check_ran
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.tasks.api import Task
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 
 BY_PLACE = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}

@@ -17,7 +17,7 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import OtherBody, Unavailable
-from signalbox.tasks.machine import idempotency_keys
+from signalbox.core import idempotency_keys
 from signalbox.tasks.requests.enqueues import EnqueueRequest
 from signalbox.tasks.service import enqueues
 from tests.simulation.fault_rates import ENQUEUE_FAILS_RATE, FaultRates

@@ -27,7 +27,7 @@ from signalbox.core.problems import OtherBody, Unavailable
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents, transactions
 from signalbox.documents.service.transactions import Transaction
-from signalbox.tasks.machine import code_contents, idempotency_keys
+from signalbox.core import code_contents, idempotency_keys
 from tests.simulation.fault_rates import TRANSACTION_FAILS_RATE, FaultRates
 from tests.simulation.tasks_run_twice import allow_from_an_old_outbox_record
 from tests.simulation.world import Violation, World

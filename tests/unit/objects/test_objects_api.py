@@ -24,7 +24,7 @@ from signalbox import (
 )
 from signalbox.objects.api import Methods
 from signalbox.objects.problems import BadObjectCall
-from signalbox.tasks.machine.idempotency_keys import idempotent_calls
+from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.testing import Faults, Harness
 
 app = Function("counters")

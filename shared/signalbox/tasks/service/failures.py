@@ -7,6 +7,7 @@ is delivered again, and the next delivery keeps it.
 from collections.abc import Callable
 from typing import Any
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Decision, Effect
 from signalbox.core.keys import printable
 from signalbox.core.lazy_dataclasses import dataclass
@@ -26,18 +27,9 @@ from signalbox.tasks.machine.failures import (
     retry_wait,
     text_of,
 )
-from signalbox.tasks.model import (
-    ATTEMPTS,
-    ERRED_AT,
-    FAILED_AT,
-    FAILURES,
-    STATE,
-    Attempt,
-    ErrorText,
-    Failure,
-    Start,
-    failure_path,
-)
+from signalbox.tasks.model.attempts import ATTEMPTS, ERRED_AT, ErrorText, Start, record_path
+from signalbox.tasks.model.contexts import Context
+from signalbox.tasks.model.failures import FAILED_AT, FAILURES, STATE, Failure, failure_path
 from signalbox.tasks.problems import StillRetried
 from signalbox.tasks.storage import retrying_json
 
@@ -46,11 +38,11 @@ NEWEST_ERRED = Order((ERRED_AT,), descending=True)
 DELETED = {"state": "deleted"}
 
 
-def keep(ports: Ports, attempt: Attempt, start: Start, problem: Problem) -> None:
+def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Problem) -> None:
     """Write the failure of a task that is given up, unless an earlier delivery has. Raises `Unavailable`."""
     text = ErrorText(problem.error, problem.traceback) if isinstance(problem, GaveUp) else text_of(problem)
     number = start.number - isinstance(problem, GaveUp)
-    failure = failure_of(attempt, (problem.slug(), problem.detail), text, number)
+    failure = failure_of(delivered, (problem.slug(), problem.detail), text, number)
     times = {"failed_at": SERVER_TIME, "recorded_at": SERVER_TIME}
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
@@ -165,7 +157,7 @@ def delete(ports: Ports, id_: str) -> None:
 
 
 def _paths(id_: str) -> tuple[str, str]:
-    return failure_path(id_), f"{ATTEMPTS}/{id_}"
+    return failure_path(id_), record_path(id_)
 
 
 def _failure(read: tuple[Snapshot, ...]) -> Failure:
