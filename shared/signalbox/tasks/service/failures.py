@@ -124,14 +124,14 @@ def retry(ports: Ports, id_: str) -> None:
     read = ports.store.read(*paths)
     failure = check_repeatable(_failure(read))
     wait, section_call = retry_wait(failure), retry_section_call(failure)
-    if wait and _is_failed(read[0]):
+    if wait and is_failed(read[0]):
         waits.wait(ports, *wait)
-    if section_call and _is_failed(read[0]):
+    if section_call and is_failed(read[0]):
         critical_sections.call(ports, *section_call)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, None]:
         failure = _failure(read)
-        if not _is_failed(read[0]):
+        if not is_failed(read[0]):
             return Decision((), None)
         return _retried(read[0], () if wait or section_call else (retry_task(failure),))
 
@@ -170,5 +170,6 @@ def _failure(read: tuple[Snapshot, ...]) -> Failure:
     raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
 
 
-def _is_failed(read: Snapshot) -> bool:
+def is_failed(read: Snapshot) -> bool:
+    """Return whether a record is of a failure that was neither retried nor deleted."""
     return read.data is not None and read.data["state"] == "failed"

@@ -16,8 +16,8 @@ from signalbox.core.problems import Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import FIRST, Start
 from signalbox.tasks.model.contexts import OfGroup, OfUnit, TaskSubject, of_unit
-from signalbox.tasks.service.starts import start
-from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive, outcome_of
+from signalbox.tasks.service import starts, unit_runs
+from signalbox.tasks.service.unit_runs import CodeOfUnit, IsLive
 from signalbox.tasks.storage import read_starts
 
 UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start], Any]
@@ -78,7 +78,7 @@ def run_group(
             groups.enqueue_rest(ports, group, todo[place:], careful=is_careful)
             return
         own = delivered_unit(delivered, unit, payloads[unit.offset], is_repeated=is_careful)
-        run.run(unit, partial(start, ports, own, retry_limits, partial(code, own, own.context.subject)))
+        run.run(unit, partial(starts.start, ports, own, retry_limits, partial(code, own, own.context.subject)))
     run.end()
 
 
@@ -99,7 +99,7 @@ class GroupRun:
     def run(self, unit: PlacedUnit, code: CodeOfUnit) -> None:
         """Run a unit. What it raises, except for a `Problem`, is left to the end of the delivery."""
         try:
-            outcome = outcome_of(self._ports, unit, code)
+            outcome = unit_runs.outcome_of(self._ports, unit, code)
         except Exception as error:  # noqa: BLE001 - the other units of the group run first
             log = self._ports.log
             log.error("unit raised, to be retried", batch=unit.batch, index=unit.index, exception=error)

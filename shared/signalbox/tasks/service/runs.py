@@ -31,8 +31,8 @@ from signalbox.tasks.model.contexts import (
     OfUnit,
     TaskSubject,
 )
+from signalbox.tasks.service import starts
 from signalbox.tasks.service.lease_runs import run_with_lease
-from signalbox.tasks.service.starts import start
 from signalbox.tasks.service.unit_runs import IsLive, deliver_unit
 
 Code = Callable[[TaskSubject | None, Start], Json | BatchSpec]
@@ -44,7 +44,7 @@ def run(ports: Ports, delivered: Delivered[Context], retry_limits: RetryLimits, 
     """Run the code as the table above shows. Raises `Problem` for a permanent error; anything else is to be retried."""
 
     def started(subject: TaskSubject | None) -> Json | BatchSpec:
-        return start(ports, delivered, retry_limits, lambda begun: code(subject, begun))
+        return starts.start(ports, delivered, retry_limits, lambda begun: code(subject, begun))
 
     match delivered.context:
         case OfLease() as context:

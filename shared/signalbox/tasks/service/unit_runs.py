@@ -19,7 +19,7 @@ from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, waits
 from signalbox.tasks.machine.waits import next_wait, repeated_wait, unit_rate_wait, unit_wait, unit_wait_ids
 from signalbox.tasks.model.contexts import OfUnit
-from signalbox.tasks.service.lease_runs import kept_or_released
+from signalbox.tasks.service import lease_runs
 
 IsLive = Callable[[PlacedUnit], bool]
 """Return whether a unit should run, since its batch has not ended; may be a few seconds old."""
@@ -91,7 +91,7 @@ def run_unit_with_lease(ports: Ports, delivered: Delivered[OfUnit], granted: Gra
         if answer is not None and answer.ended:
             _wait_for_permit(ports, unit, granted.semaphore, next_wait(delivered, granted))
         return
-    with kept_or_released(ports, claimed, batch=unit.batch, index=unit.index):
+    with lease_runs.kept_or_released(ports, claimed, batch=unit.batch, index=unit.index):
         run_unit(ports, unit, code)
     release(ports, claimed)
 
