@@ -92,9 +92,9 @@ class Deployment:
         """POST as a queue or a schedule does, and return the status."""
         entry: Callable[[flask.Request], flask.Response]
         if schedule:
-            entry = schedule_entry("link_refresh")(lambda: self.runs.append("schedule"))
+            entry = schedule_entry("link_refresh")(lambda _: self.runs.append("schedule"))
         else:
-            entry = task_entry("link_refresh")(lambda task: self.runs.append(task.name))
+            entry = task_entry("link_refresh")(lambda _, delivered: self.runs.append(delivered.task))
         headers = headers or ({"Authorization": f"Bearer {token}"} if token else {})
         body = {"operation": "o", "task": "page", "payload": {}}
         with flask.Flask("x").test_request_context(method="POST", json=body, headers=dict(headers)):

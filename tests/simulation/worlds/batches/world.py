@@ -36,8 +36,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Ports
 from signalbox.core.problems import Problem
 from signalbox.tasks.model.attempts import Start
-from signalbox.tasks.model.contexts import TaskSubject
-from signalbox.tasks.model.contexts import OfUnit, context_of
+from signalbox.tasks.model.contexts import OfUnit, TaskSubject, context_of
 from signalbox.tasks.service import unit_runs
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
