@@ -16,6 +16,8 @@ from signalbox.core.problems import PermissionDenied, Unauthenticated, Unavailab
 from signalbox.core.token_claims import Expected, check_claims
 from signalbox_tools.local.cloud_tasks.oidc_tokens import Identity, new_private_key
 
+pytestmark = pytest.mark.usefixtures("ports_of_the_log")
+
 TASKS, SCHEDULER, ADDRESS = "tasks@p.example", "scheduler@p.example", "https://link-refresh.example"
 GOOGLE, STRANGER = Identity(new_private_key()), Identity(new_private_key())
 NOW = 1_800_000_000

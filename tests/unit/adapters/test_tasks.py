@@ -12,6 +12,8 @@ from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadValue, Unavailable
 
+pytestmark = pytest.mark.usefixtures("ports_of_the_log")
+
 ENVELOPE = {"operation": "op-1", "task": "refresh", "payload": {"key": "a"}}
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 

@@ -53,9 +53,7 @@ def test_the_permit_of_an_attempt_is_released_or_kept(harness: Harness, row: Row
     assert is_retried == outcome.startswith("kept for the retry")
     assert (holder == "other") == outcome.startswith("released")
     next_id = next_wait_id(Granted.from_context(task.context["lease"]))
-    assert (next_id in waiters) == (
-        outcome == "released after the next wait is made"
-    )
+    assert (next_id in waiters) == (outcome == "released after the next wait is made")
 
 
 def test_every_way_to_end_has_a_row() -> None:

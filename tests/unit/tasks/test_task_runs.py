@@ -16,7 +16,7 @@ from signalbox.semaphores.model.leases import Granted, Lease
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import TaskSubject, parsed
-from signalbox.tasks.service import runs
+from signalbox.tasks.service import lease_runs, runs, unit_runs
 from signalbox.testing.manual_clock import ManualClock
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.recorded_log import RecordedLog
@@ -103,9 +103,10 @@ class AbsentStore(MemoryStore):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperations:
     operations = FakeOperations()
-    monkeypatch.setattr(runs, "leases", operations)
-    monkeypatch.setattr(runs, "waits", operations)
-    monkeypatch.setattr(runs, "units", operations)
+    for room in (lease_runs, unit_runs):
+        monkeypatch.setattr(room, "leases", operations)
+        monkeypatch.setattr(room, "waits", operations)
+    monkeypatch.setattr(unit_runs, "units", operations)
     return operations
 
 
