@@ -16,7 +16,7 @@ resource "google_project_service" "api" {
     "pubsub.googleapis.com",
     "run.googleapis.com",
     "storage.googleapis.com",
-  ], var.domain == null ? [] : ["compute.googleapis.com"], local.has_secrets ? ["secretmanager.googleapis.com"] : []))
+  ], var.domain == null ? [] : ["compute.googleapis.com"], anytrue([for row in local.deployments : length(row.secrets) > 0]) ? ["secretmanager.googleapis.com"] : []))
   service            = each.key
   disable_on_destroy = false # other applications of the project may use it
 }

@@ -1,5 +1,5 @@
 resource "google_artifact_registry_repository" "images" {
-  repository_id = "${local.begin}signalbox"
+  repository_id = "${local.name_prefix}signalbox"
   location      = var.region
   format        = "DOCKER"
   description   = "Images of the functions, made by Cloud Build."

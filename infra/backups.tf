@@ -6,7 +6,7 @@ resource "google_firestore_backup_schedule" "daily" {
   database  = local.database
   retention = "${7 * 86400}s"
   daily_recurrence {}
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_database.database]
 }
 
@@ -17,7 +17,7 @@ resource "google_firestore_backup_schedule" "weekly" {
   weekly_recurrence {
     day = "SUNDAY"
   }
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_backup_schedule.daily] # of one database, one change at a time
 }
 
@@ -26,7 +26,7 @@ resource "google_billing_budget" "budget" {
   for_each        = var.billing_account == null ? {} : { project = var.billing_account }
   provider        = google.billing
   billing_account = each.value
-  display_name    = "${local.begin}signalbox: ${var.project_id}"
+  display_name    = "${local.name_prefix}signalbox: ${var.project_id}"
   budget_filter {
     projects        = ["projects/${data.google_project.this.number}"]
     calendar_period = "MONTH"

@@ -13,7 +13,7 @@ locals {
 
 resource "google_monitoring_dashboard" "dashboard" {
   dashboard_json = jsonencode({
-    displayName = "${local.begin}signalbox"
+    displayName = "${local.name_prefix}signalbox"
     mosaicLayout = {
       columns = 12
       # The API omits zeros when it is read, so Terraform would find a change in each zero that is written here.

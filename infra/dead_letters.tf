@@ -3,7 +3,7 @@
 # So `make deploy` sets it after each apply (deploy/dead_letter_subscriptions.py).
 
 locals {
-  dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.begin}signalbox-dead-events" }
+  dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.name_prefix}signalbox-dead-events" }
   pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 }
 

@@ -2,8 +2,8 @@
 
 locals {
   domain    = var.domain == null ? {} : { domain = var.domain }
-  on_domain = { for name, function in local.functions : name => function if function.people && var.domain != null }
-  balancer  = "${local.begin}signalbox"
+  on_domain = { for name, row in local.deployments : name => row if row.people && var.domain != null }
+  balancer  = "${local.name_prefix}signalbox"
 }
 
 resource "google_compute_global_address" "domain" {
@@ -101,7 +101,7 @@ resource "google_compute_global_forwarding_rule" "domain" {
 # not begin with a function's name is answered with 404, without a call of a function.
 resource "google_monitoring_uptime_check_config" "domain" {
   for_each     = local.domain
-  display_name = "${local.begin}signalbox: ${each.value}"
+  display_name = "${local.name_prefix}signalbox: ${each.value}"
   period       = "900s"
   timeout      = "10s"
   http_check {
@@ -125,7 +125,7 @@ resource "google_monitoring_uptime_check_config" "domain" {
 
 resource "google_monitoring_alert_policy" "certificate" {
   for_each              = local.domain
-  display_name          = "${local.begin}signalbox: The certificate ends soon"
+  display_name          = "${local.name_prefix}signalbox: The certificate ends soon"
   combiner              = "OR"
   notification_channels = local.channels
   conditions {
@@ -144,7 +144,7 @@ resource "google_monitoring_alert_policy" "certificate" {
     }
   }
   documentation {
-    subject   = "${local.begin}signalbox: The certificate ends soon"
+    subject   = "${local.name_prefix}signalbox: The certificate ends soon"
     mime_type = "text/markdown"
     content   = format(local.runbook, "The certificate ends soon", "smoke")
   }

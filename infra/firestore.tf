@@ -6,7 +6,7 @@ resource "google_firestore_database" "database" {
   concurrency_mode                  = "OPTIMISTIC" # every commit has a precondition; the kit takes no locks
   point_in_time_recovery_enablement = var.environment == "prod" ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
   delete_protection_state           = var.environment == "prod" ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
-  deletion_policy                   = local.of_data
+  deletion_policy                   = local.data_deletion_policy
   dynamic "cmek_config" {
     for_each = var.cmek_key == null ? [] : [var.cmek_key]
     content {
@@ -41,7 +41,7 @@ locals {
   key_location = lookup({ nam5 = "us", eur3 = "europe" }, local.database_location, local.database_location)
 
   # `make destroy` keeps prod's data, and all settings on it.
-  of_data = var.environment == "prod" ? "ABANDON" : "DELETE"
+  data_deletion_policy = var.environment == "prod" ? "ABANDON" : "DELETE"
 
   expiring = {
     # The number of starts of a user's task. A missing record counts as zero, so deleting one early only lets a task run more
@@ -83,37 +83,6 @@ resource "google_firestore_field" "expiring" {
     expiration_offset = each.value.offset
   }
   index_config {}
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
-}
-
-# Earlier, each policy had a block of its own: deployed policies are kept.
-moved {
-  from = google_firestore_field.attempts
-  to   = google_firestore_field.expiring["attempts"]
-}
-
-moved {
-  from = google_firestore_field.counted
-  to   = google_firestore_field.expiring["counted"]
-}
-
-moved {
-  from = google_firestore_field.critical_sections
-  to   = google_firestore_field.expiring["critical_sections"]
-}
-
-moved {
-  from = google_firestore_field.failures
-  to   = google_firestore_field.expiring["failures"]
-}
-
-moved {
-  from = google_firestore_field.mailbox
-  to   = google_firestore_field.expiring["mailbox"]
-}
-
-moved {
-  from = google_firestore_field.receipts
-  to   = google_firestore_field.expiring["receipts"]
 }

@@ -5,7 +5,7 @@ resource "google_service_account" "kit" {
     scheduler = "What the schedules call functions as"
     build     = "Builds the functions"
   }
-  account_id   = "kit-${local.begin}${each.key}"
+  account_id   = "kit-${local.name_prefix}${each.key}"
   display_name = each.value
   depends_on   = [google_project_service.api]
 }
@@ -33,12 +33,12 @@ resource "google_service_account" "runtime" {
 # who controls a function can call at most the functions that its queues call.
 resource "google_service_account" "queue" {
   for_each     = local.queues
-  account_id   = "qu-${local.begin}${each.key}"
-  display_name = "What the queue ${local.begin}${each.key} calls functions as"
+  account_id   = "qu-${local.name_prefix}${each.key}"
+  display_name = "What the queue ${local.name_prefix}${each.key} calls functions as"
   lifecycle {
     precondition {
-      condition     = length("qu-${local.begin}${each.key}") >= 6 && length("qu-${local.begin}${each.key}") <= 30
-      error_message = "The account qu-${local.begin}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
+      condition     = length("qu-${local.name_prefix}${each.key}") >= 6 && length("qu-${local.name_prefix}${each.key}") <= 30
+      error_message = "The account qu-${local.name_prefix}${each.key} must have 6 to 30 characters: give the queue another name in catalogue.yaml, or shorten the prefix."
     }
   }
   depends_on = [google_project_service.api]
@@ -47,8 +47,8 @@ resource "google_service_account" "queue" {
 # A trigger's account may receive events and invoke its function, and has no other right.
 resource "google_service_account" "trigger" {
   for_each     = toset([for trigger in local.triggers : trigger.function])
-  account_id   = replace(local.functions[each.key].account_id, "/^fn-/", "ev-")
-  display_name = "Invokes ${local.functions[each.key].service} with events"
+  account_id   = replace(local.deployments[each.key].account_id, "/^fn-/", "ev-")
+  display_name = "Invokes ${local.deployments[each.key].service} with events"
   depends_on   = [google_project_service.api]
 }
 
@@ -57,8 +57,8 @@ locals {
   builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
 
   # If several people deploy in turn, each would take the right from the previous one, so a group has it for all of them.
-  deploying = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
-  people    = setunion(var.invokers, [local.builder], local.deploying)
+  deployer_members = var.deployers != null ? [var.deployers] : var.deployer != null ? [var.deployer] : []
+  people           = setunion(var.invokers, [local.builder], local.deployer_members)
 
   invokers = { for name, function in local.deployments : name => merge(
     function.people ? { for member in local.people : member => member } : {},
@@ -74,7 +74,7 @@ locals {
   enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
   enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)
 
-  acted_as = merge(
+  acting_accounts = merge(
     { for name, account in google_service_account.runtime : account.account_id => account.name },
     { for name, account in google_service_account.trigger : account.account_id => account.name },
     { for name in ["build", "scheduler"] : google_service_account.kit[name].account_id => google_service_account.kit[name].name },
@@ -124,7 +124,7 @@ resource "google_project_iam_member" "catalogue" {
 # The rights that a function's entry in the catalogue requests: its secrets, and roles of the project.
 locals {
   secret_reads = merge([for name, function in local.deployments : {
-    for secret in distinct(values(function.secrets)) : "${name}/${split(":", secret)[0]}" => { account = name, secret = split(":", secret)[0] }...
+    for secret in function.secrets : "${name}/${secret.secret}" => { account = name, secret = secret.secret }...
   }]...)
   project_roles = merge([for name, function in local.deployments : {
     for role in function.roles : "${name}/${role}" => { account = name, role = role }
@@ -134,7 +134,7 @@ locals {
 # The buckets to which the code writes the archives of its flows. It does so in a task.
 locals {
   archives = merge([for name, function in local.deployments : {
-    for bucket in function.archives : "${name}/${bucket}" => { account = name, bucket = bucket } if function.part != "people"
+    for bucket in function.archives : "${name}/${bucket}" => { account = name, bucket = bucket }
   }]...)
 }
 
@@ -169,7 +169,7 @@ resource "google_project_iam_member" "event_receiver" {
 
 # A deployment by Cloud Build creates resources that run as these accounts, so it needs the right to act as them.
 resource "google_service_account_iam_member" "builder_acts_as" {
-  for_each           = local.acted_as
+  for_each           = local.acting_accounts
   service_account_id = each.value
   role               = "roles/iam.serviceAccountUser"
   member             = local.builder

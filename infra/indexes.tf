@@ -3,20 +3,13 @@
 
 locals {
   # Lists of runs by the time of their start, the newest first: all of a flow, those in a state, and those with a label.
-  of_the_kit = {
-    "flows-by-start"       = { collection = "flows", fields = ["flow", "-created_at"] }
-    "flows-state-by-start" = { collection = "flows", fields = ["flow", "state", "-created_at"] }
-    "flows-label-by-start" = { collection = "flows", fields = ["flow", "labels[]", "-created_at"] }
+  kit_indexes = {
+    "flows-by-start"       = { collection = "flows", fields = [local.flow, local.started] }
+    "flows-state-by-start" = { collection = "flows", fields = [local.flow, { path = "state", order = "ASCENDING", array = null }, local.started] }
+    "flows-label-by-start" = { collection = "flows", fields = [local.flow, { path = "labels", order = null, array = "CONTAINS" }, local.started] }
   }
-
-  composite = { for name, index in merge(local.of_the_kit, local.indexes) : name => {
-    collection = index.collection
-    fields = [for field in index.fields : {
-      path  = trimsuffix(trimprefix(field, "-"), "[]")
-      order = endswith(field, "[]") ? null : startswith(field, "-") ? "DESCENDING" : "ASCENDING"
-      array = endswith(field, "[]") ? "CONTAINS" : null
-    }]
-  } }
+  flow    = { path = "flow", order = "ASCENDING", array = null }
+  started = { path = "created_at", order = "DESCENDING", array = null }
 
   # The kit's own collections, with the fields that queries name. One setting removes the index of all fields of a collection
   # ("*"; a map's setting also applies to the fields in it), and one for each field named here adds its index again. Each
@@ -65,15 +58,15 @@ locals {
   searched_as_members = { "flows.labels" = { collection = "flows", field = "labels" } }
 
   # Documents belong to users: their fields are indexed, except the kit's own.
-  first_exempt = "_signalbox"
-  later_exempt = toset(["_resource.created", "_resource.modified"])
+  first_unindexed_field     = "_signalbox"
+  unindexed_document_fields = toset(["_resource.created", "_resource.modified"])
 
   # The documents that embed a document, and the fields in which they do.
   searched_as_arrays = toset(["_signalbox.link_keys", "_signalbox.link_fields"])
 }
 
 resource "google_firestore_index" "composite" {
-  for_each    = local.composite
+  for_each    = merge(local.kit_indexes, local.catalogue.indexes)
   database    = local.database
   collection  = each.value.collection
   query_scope = "COLLECTION"
@@ -90,7 +83,7 @@ resource "google_firestore_index" "composite" {
     google_firestore_field.searched_everywhere, google_firestore_field.searched_as_member, google_firestore_field.searched_as_array,
     google_firestore_field.expiring,
   ]
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
 }
 
 # While a new database creates its first indexes, it refuses changes of several indexes at once ("too much contention", 409). So
@@ -99,19 +92,19 @@ resource "google_firestore_index" "composite" {
 resource "google_firestore_field" "first" {
   database   = local.database
   collection = "documents"
-  field      = local.first_exempt
+  field      = local.first_unindexed_field
   index_config {}
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_database.database]
 }
 
 resource "google_firestore_field" "of_documents" {
-  for_each   = local.later_exempt
+  for_each   = local.unindexed_document_fields
   database   = local.database
   collection = "documents"
   field      = each.key
   index_config {}
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -121,7 +114,7 @@ resource "google_firestore_field" "unindexed" {
   collection = each.key
   field      = "*"
   index_config {}
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -139,7 +132,7 @@ resource "google_firestore_field" "searched" {
       }
     }
   }
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -154,7 +147,7 @@ resource "google_firestore_field" "searched_everywhere" {
       query_scope = "COLLECTION_GROUP"
     }
   }
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -169,7 +162,7 @@ resource "google_firestore_field" "searched_as_member" {
       query_scope  = "COLLECTION"
     }
   }
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
 }
 
@@ -184,14 +177,6 @@ resource "google_firestore_field" "searched_as_array" {
       query_scope  = "COLLECTION"
     }
   }
-  deletion_policy = local.of_data
+  deletion_policy = local.data_deletion_policy
   depends_on      = [google_firestore_field.first]
-}
-
-# Earlier, each field without an index had a resource of its own. These settings are kept; they have the same meaning as "*".
-removed {
-  from = google_firestore_field.exempt
-  lifecycle {
-    destroy = false
-  }
 }

@@ -2,7 +2,7 @@
 
 locals {
   service_names = join(" OR ", [for function in local.deployments : "\"${function.service}\""])
-  job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.begin}${name}\""])
+  job_names     = join(" OR ", [for name in keys(local.schedules) : "\"${local.name_prefix}${name}\""])
   errors        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND severity=\"ERROR\""
   given_up      = "${local.errors} AND jsonPayload.message=(\"task abandoned\" OR \"event abandoned\" OR \"scheduled call abandoned\" OR \"call given up\")"
 
@@ -25,7 +25,7 @@ locals {
 
 # For the dashboard. An alert on this metric would fail in a first deployment: its name is unknown for up to ten minutes.
 resource "google_logging_metric" "given_up" {
-  name        = "${local.begin}signalbox-given-up"
+  name        = "${local.name_prefix}signalbox-given-up"
   description = "Tasks, events and scheduled calls that failed permanently."
   filter      = local.given_up
   metric_descriptor {
@@ -37,7 +37,7 @@ resource "google_logging_metric" "given_up" {
 
 resource "google_monitoring_alert_policy" "logged" {
   for_each              = local.log_alerts
-  display_name          = "${local.begin}signalbox: ${each.value.title}"
+  display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
   conditions {
@@ -47,9 +47,9 @@ resource "google_monitoring_alert_policy" "logged" {
     }
   }
   documentation {
-    subject   = "${local.begin}signalbox: ${each.value.title}"
+    subject   = "${local.name_prefix}signalbox: ${each.value.title}"
     mime_type = "text/markdown"
-    content   = format(local.runbook, each.value.title, lookup(local.first, each.key, "logs"))
+    content   = format(local.runbook, each.value.title, lookup(local.runbook_commands, each.key, "logs"))
   }
   alert_strategy {
     auto_close = "3600s"
@@ -73,7 +73,7 @@ resource "google_logging_project_bucket_config" "default" {
 # Cloud Run logs each request with its address, which contains the values of a query (`where=email=…`), for $0.50 a GiB. Entries
 # of successful requests are not kept: metrics count them, and the functions' own log lines describe them.
 resource "google_logging_project_exclusion" "requests" {
-  name        = "${local.begin}signalbox-requests"
+  name        = "${local.name_prefix}signalbox-requests"
   description = "Successful requests: their addresses contain the values of queries."
   filter      = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${local.service_names}) AND log_id(\"run.googleapis.com/requests\") AND severity<WARNING"
   depends_on  = [google_project_service.api]

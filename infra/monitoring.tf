@@ -1,60 +1,60 @@
 # Alerts: thresholds on metrics, and the absence of sweeps. Alerts on log lines are in log_alerts.tf.
 
 locals {
-  services    = join(",", [for function in local.deployments : "\"${function.service}\""])
-  queue_names = join(",", [for name in keys(local.queues) : "\"${local.begin}${name}\""])
-  of_queues   = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
-  of_services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=one_of(${local.services})"
-  requests    = "metric.type=\"run.googleapis.com/request_count\""
-  of_database = "resource.type=\"firestore.googleapis.com/Database\" AND resource.labels.database_id=\"${local.database}\" AND metric.type=\"firestore.googleapis.com/api/request_count\""
+  services        = join(",", [for function in local.deployments : "\"${function.service}\""])
+  queue_names     = join(",", [for name in keys(local.queues) : "\"${local.name_prefix}${name}\""])
+  queue_filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=one_of(${local.queue_names})"
+  service_filter  = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=one_of(${local.services})"
+  requests        = "metric.type=\"run.googleapis.com/request_count\""
+  database_filter = "resource.type=\"firestore.googleapis.com/Database\" AND resource.labels.database_id=\"${local.database}\" AND metric.type=\"firestore.googleapis.com/api/request_count\""
 
   # Eventarc delivers events through Pub/Sub, in a subscription named after the trigger's region and the trigger, which Cloud
   # Functions names after the function.
   subscriptions = join("|", concat(
-    [for event in local.events : "eventarc-${event.region}-${local.functions[event.function].service}-.*"],
-    [for trigger in local.handled : "eventarc-${local.database_location}-${trigger.name}-sub-.*"],
+    [for event in local.events : "eventarc-${event.region}-${local.deployments[event.function].service}-.*"],
+    [for name in keys(local.handled) : "eventarc-${local.database_location}-${local.name_prefix}${name}-sub-.*"],
   ))
 
   thresholds = merge({
     failures = {
-      title   = "Functions fail"
-      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code_class=\"5xx\" AND metric.labels.response_code!=\"503\""
-      among   = "${local.of_services} AND ${local.requests}"
-      aligner = "ALIGN_RATE"
-      reducer = "REDUCE_SUM"
-      group   = "resource.label.service_name"
-      above   = 0.01 # of the function's requests
+      title       = "Functions fail"
+      filter      = "${local.service_filter} AND ${local.requests} AND metric.labels.response_code_class=\"5xx\" AND metric.labels.response_code!=\"503\""
+      denominator = "${local.service_filter} AND ${local.requests}"
+      aligner     = "ALIGN_RATE"
+      reducer     = "REDUCE_SUM"
+      group       = "resource.label.service_name"
+      above       = 0.01 # of the function's requests
     }
     unavailable = {
-      title   = "Functions are unavailable"
-      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code=\"503\""
-      among   = "${local.of_services} AND ${local.requests}"
-      aligner = "ALIGN_RATE"
-      reducer = "REDUCE_SUM"
-      group   = "resource.label.service_name"
-      above   = 0.25 # of the function's requests: contention is transient, and answered with 503 so that it is tried again
+      title       = "Functions are unavailable"
+      filter      = "${local.service_filter} AND ${local.requests} AND metric.labels.response_code=\"503\""
+      denominator = "${local.service_filter} AND ${local.requests}"
+      aligner     = "ALIGN_RATE"
+      reducer     = "REDUCE_SUM"
+      group       = "resource.label.service_name"
+      above       = 0.25 # of the function's requests: contention is transient, and answered with 503 so that it is tried again
     }
     refused = {
-      title   = "Functions have no free instance"
-      filter  = "${local.of_services} AND ${local.requests} AND metric.labels.response_code=\"429\""
-      among   = "${local.of_services} AND ${local.requests}"
-      aligner = "ALIGN_RATE"
-      reducer = "REDUCE_SUM"
-      group   = "resource.label.service_name"
-      above   = 0.05 # of the function's requests: Cloud Run refuses what exceeds instances_max × concurrency, and queues slow down
+      title       = "Functions have no free instance"
+      filter      = "${local.service_filter} AND ${local.requests} AND metric.labels.response_code=\"429\""
+      denominator = "${local.service_filter} AND ${local.requests}"
+      aligner     = "ALIGN_RATE"
+      reducer     = "REDUCE_SUM"
+      group       = "resource.label.service_name"
+      above       = 0.05 # of the function's requests: Cloud Run refuses what exceeds instances_max × concurrency, and queues slow down
     }
     firestore = {
-      title   = "Firestore fails"
-      filter  = "${local.of_database} AND metric.labels.response_code=one_of(\"DEADLINE_EXCEEDED\",\"INTERNAL\",\"PERMISSION_DENIED\",\"RESOURCE_EXHAUSTED\",\"UNAVAILABLE\")"
-      among   = local.of_database
-      aligner = "ALIGN_RATE"
-      reducer = "REDUCE_SUM"
-      group   = "resource.label.database_id"
-      above   = 0.01 # of the database's requests; a lost precondition or a contended record is normal, and not counted
+      title       = "Firestore fails"
+      filter      = "${local.database_filter} AND metric.labels.response_code=one_of(\"DEADLINE_EXCEEDED\",\"INTERNAL\",\"PERMISSION_DENIED\",\"RESOURCE_EXHAUSTED\",\"UNAVAILABLE\")"
+      denominator = local.database_filter
+      aligner     = "ALIGN_RATE"
+      reducer     = "REDUCE_SUM"
+      group       = "resource.label.database_id"
+      above       = 0.01 # of the database's requests; a lost precondition or a contended record is normal, and not counted
     }
     depth = {
       title   = "Queue depth is high"
-      filter  = "${local.of_queues} AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
+      filter  = "${local.queue_filter} AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
       aligner = "ALIGN_MIN"
       reducer = "REDUCE_MAX"
       group   = "resource.label.queue_id"
@@ -62,7 +62,7 @@ locals {
     }
     delay = {
       title   = "Tasks are late"
-      filter  = "${local.of_queues} AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
+      filter  = "${local.queue_filter} AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
       aligner = "ALIGN_PERCENTILE_99"
       reducer = "REDUCE_MAX"
       group   = "resource.label.queue_id"
@@ -88,16 +88,16 @@ locals {
   })
 
   # The alert's message: the heading in docs/operations.md, and the command to run first.
-  of_which = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
-  runbook  = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.of_which}`."
-  first    = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
+  runbook_arguments = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
+  runbook           = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.runbook_arguments}`."
+  runbook_commands  = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
 
   channels = [for channel in google_monitoring_notification_channel.email : channel.id]
 }
 
 resource "google_monitoring_notification_channel" "email" {
   for_each     = var.alert_email == null ? {} : { email = var.alert_email }
-  display_name = "${local.begin}signalbox"
+  display_name = "${local.name_prefix}signalbox"
   type         = "email"
   labels       = { email_address = each.value }
   depends_on   = [google_project_service.api]
@@ -106,20 +106,20 @@ resource "google_monitoring_notification_channel" "email" {
 check "alerts_have_a_recipient" {
   assert {
     condition     = var.alert_email != null
-    error_message = "Alerts are raised and not sent to anyone: set `alert_email` in the environment's tfvars."
+    error_message = "Alerts are raised and not sent to anyone: set `alert_email` in the environment's file."
   }
 }
 
 resource "google_monitoring_alert_policy" "alert" {
   for_each              = local.thresholds
-  display_name          = "${local.begin}signalbox: ${each.value.title}"
+  display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
   conditions {
     display_name = each.value.title
     condition_threshold {
       filter             = each.value.filter
-      denominator_filter = lookup(each.value, "among", null)
+      denominator_filter = lookup(each.value, "denominator", null)
       comparison         = "COMPARISON_GT"
       threshold_value    = each.value.above
       duration           = "300s"
@@ -130,7 +130,7 @@ resource "google_monitoring_alert_policy" "alert" {
         group_by_fields      = [each.value.group]
       }
       dynamic "denominator_aggregations" {
-        for_each = contains(keys(each.value), "among") ? [each.value] : []
+        for_each = contains(keys(each.value), "denominator") ? [each.value] : []
         content {
           alignment_period     = "60s"
           per_series_aligner   = denominator_aggregations.value.aligner
@@ -141,9 +141,9 @@ resource "google_monitoring_alert_policy" "alert" {
     }
   }
   documentation {
-    subject   = "${local.begin}signalbox: ${each.value.title}"
+    subject   = "${local.name_prefix}signalbox: ${each.value.title}"
     mime_type = "text/markdown"
-    content   = format(local.runbook, each.value.title, lookup(local.first, each.key, "logs"))
+    content   = format(local.runbook, each.value.title, lookup(local.runbook_commands, each.key, "logs"))
   }
   depends_on = [module.function, google_cloud_tasks_queue.queue]
 }
@@ -151,11 +151,11 @@ resource "google_monitoring_alert_policy" "alert" {
 # Only the sweeper repairs what crashed processes leave, and if it fails every minute, its failures are far below the threshold
 # above. So both conditions watch its successes: there is no value, or the value is zero.
 locals {
-  sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.functions["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
+  sweeps = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["sweep"].service}\" AND ${local.requests} AND metric.labels.response_code_class=\"2xx\""
 }
 
 resource "google_monitoring_alert_policy" "no_sweeps" {
-  display_name          = "${local.begin}signalbox: Sweeps have stopped"
+  display_name          = "${local.name_prefix}signalbox: Sweeps have stopped"
   combiner              = "OR"
   notification_channels = local.channels
   conditions {
@@ -185,7 +185,7 @@ resource "google_monitoring_alert_policy" "no_sweeps" {
     }
   }
   documentation {
-    subject   = "${local.begin}signalbox: Sweeps have stopped"
+    subject   = "${local.name_prefix}signalbox: Sweeps have stopped"
     mime_type = "text/markdown"
     content   = format(local.runbook, "No sweep succeeds", "status")
   }

@@ -2,21 +2,21 @@
 # and an alert if the error budget is used up too fast. docs/operations.md, "Objectives".
 
 locals {
-  of_wait = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.functions["semaphore_wait"].service}\""
+  wait_filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${local.deployments["semaphore_wait"].service}\""
 
   # Durations in the log line of a request. The threshold of an objective is the bound of a bucket.
   durations = {
     grant_seconds = "Seconds from a grant to the claim by its task."
     copy_seconds  = "Seconds from the write of a document to the last copy that a page of its fan-out wrote."
   }
-  duration_metrics = { for name in keys(local.durations) : name => "${local.begin}signalbox-${replace(name, "_", "-")}" }
+  duration_metrics = { for name in keys(local.durations) : name => "${local.name_prefix}signalbox-${replace(name, "_", "-")}" }
 
   objectives = {
     waits = {
       title  = "Waits are slow"
       goal   = 0.999
       below  = 1000 # ms, of waits that succeeded
-      metric = "metric.type=\"run.googleapis.com/request_latencies\" AND ${local.of_wait} AND metric.labels.response_code_class=\"2xx\""
+      metric = "metric.type=\"run.googleapis.com/request_latencies\" AND ${local.wait_filter} AND metric.labels.response_code_class=\"2xx\""
     }
     grants = {
       title  = "Grants are late"
@@ -60,8 +60,8 @@ resource "google_logging_metric" "duration" {
 
 resource "google_monitoring_custom_service" "signalbox" {
   count        = var.objectives ? 1 : 0
-  service_id   = "${local.begin}signalbox"
-  display_name = "${local.begin}signalbox"
+  service_id   = "${local.name_prefix}signalbox"
+  display_name = "${local.name_prefix}signalbox"
   depends_on   = [google_project_service.api]
 }
 
@@ -86,7 +86,7 @@ resource "google_monitoring_slo" "objective" {
 
 resource "google_monitoring_alert_policy" "objective" {
   for_each              = var.objectives ? local.objectives : {}
-  display_name          = "${local.begin}signalbox: ${each.value.title}"
+  display_name          = "${local.name_prefix}signalbox: ${each.value.title}"
   combiner              = "OR"
   notification_channels = local.channels
   dynamic "conditions" {
@@ -102,7 +102,7 @@ resource "google_monitoring_alert_policy" "objective" {
     }
   }
   documentation {
-    subject   = "${local.begin}signalbox: ${each.value.title}"
+    subject   = "${local.name_prefix}signalbox: ${each.value.title}"
     mime_type = "text/markdown"
     content   = format(local.runbook, each.value.title, "status")
   }

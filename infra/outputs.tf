@@ -5,7 +5,7 @@ output "base_url" {
 
 output "urls" {
   description = "The URLs of the functions that people call, by the function's name."
-  value       = { for name, function in local.functions : name => "${local.base_url}${function.segment}" if function.people }
+  value       = { for name, row in local.deployments : name => "${local.base_url}${row.segment}" if row.people }
 }
 
 output "accounts" {

@@ -1,17 +1,9 @@
 # The name of a deleted queue stays taken for days (3 documented, 7 reported), and an idle queue costs nothing. So `make destroy`
 # empties the queues and keeps them, and the next `make deploy` takes them into its state again.
 
-locals {
-  # In the form in which the API returns them, "0.200s"; in any other form, each plan would show a change.
-  backoff = { for name, queue in local.queues : name => {
-    for end, seconds in { min = queue.backoff_min_seconds, max = queue.backoff_max_seconds } :
-    end => floor(seconds) == seconds ? "${seconds}s" : format("%.3fs", seconds)
-  } }
-}
-
 resource "google_cloud_tasks_queue" "queue" {
   for_each = local.queues
-  name     = "${local.begin}${each.key}"
+  name     = "${local.name_prefix}${each.key}"
   location = var.region
   rate_limits {
     max_dispatches_per_second = each.value.dispatches_per_second
@@ -19,8 +11,8 @@ resource "google_cloud_tasks_queue" "queue" {
   }
   retry_config {
     max_attempts  = each.value.attempts_max
-    min_backoff   = local.backoff[each.key].min
-    max_backoff   = local.backoff[each.key].max
+    min_backoff   = each.value.backoff_min
+    max_backoff   = each.value.backoff_max
     max_doublings = each.value.doublings_max
   }
   deletion_policy = "ABANDON"

@@ -1,37 +1,27 @@
+# A schedule calls its function. The schedule of a task calls the function `tasks`, which enqueues the task once for each
+# scheduled time, so the task is retried like any other. Its interval, also that of the sweep, is `cron` in catalogue.yaml.
 locals {
-  # The schedule of a task calls the function `tasks`, which enqueues the task once for each scheduled time. So it is retried
-  # like any task.
-  scheduled = { for name, schedule in local.schedules : name => {
-    cron     = schedule.cron
-    zone     = lookup(schedule, "time_zone", "Etc/UTC")
-    task     = lookup(schedule, "task", "") != ""
-    audience = replace(local.function_url, "{function}", local.functions[lookup(schedule, "task", "") == "" ? schedule.function : "tasks"].segment)
-    body = base64encode(jsonencode({
-      function = schedule.function
-      task     = lookup(schedule, "task", "")
-      payload  = lookup(schedule, "arguments", {})
-    }))
-  } }
+  audiences = { for name, schedule in local.schedules : name => replace(local.function_url, "{function}", schedule.segment) }
 }
 
 resource "google_cloud_scheduler_job" "schedule" {
-  for_each         = local.scheduled
-  name             = "${local.begin}${each.key}"
+  for_each         = local.schedules
+  name             = "${local.name_prefix}${each.key}"
   region           = var.region
   schedule         = each.value.cron
-  time_zone        = each.value.zone
+  time_zone        = each.value.time_zone
   attempt_deadline = "180s"
   retry_config {
     retry_count = 1
   }
   http_target {
     http_method = "POST"
-    uri         = "${each.value.audience}/"
-    headers     = each.value.task ? { "Content-Type" = "application/json" } : null
-    body        = each.value.task ? each.value.body : null
+    uri         = "${local.audiences[each.key]}/"
+    headers     = each.value.call == null ? null : { "Content-Type" = "application/json" }
+    body        = each.value.call == null ? null : base64encode(jsonencode(each.value.call))
     oidc_token {
       service_account_email = google_service_account.kit["scheduler"].email
-      audience              = each.value.audience
+      audience              = local.audiences[each.key]
     }
   }
   depends_on = [module.function]

@@ -1,5 +1,5 @@
 resource "google_storage_bucket" "sources" {
-  name                        = "${var.project_id}-${local.begin}signalbox-sources"
+  name                        = "${var.project_id}-${local.name_prefix}signalbox-sources"
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
@@ -10,6 +10,6 @@ resource "google_storage_bucket" "sources" {
 resource "google_storage_bucket_object" "catalogue" {
   bucket       = google_storage_bucket.sources.name
   name         = local.catalogue_object
-  content      = jsonencode(local.of_all_functions)
+  content      = jsonencode(local.shared)
   content_type = "application/json"
 }

@@ -6,32 +6,24 @@ locals {
     region   = local.database_location
     document = trigger.document
     account  = google_service_account.trigger[trigger.function].email
-  } if lookup(trigger, "handler", "") == "" }
+  } if trigger.path == "" }
 
-  # A function may have any number of triggers with a handler, of which Cloud Functions knows nothing: each delivers to the
-  # function's service, to that for tasks if there are two, at a path of its own (shared/signalbox/core/names.py).
-  handled = { for name, trigger in local.triggers : name => {
-    name     = "${local.begin}${name}"
-    to       = contains(local.split, trigger.function) ? "${trigger.function}_tasks" : trigger.function
-    function = trigger.function
-    type     = trigger.event
-    document = trigger.document
-    path     = "/document-events/${trigger.handler}"
-  } if lookup(trigger, "handler", "") != "" }
-
-  receiving = toset([for trigger in local.handled : trigger.to])
+  # A function may have any number of triggers with a handler. Cloud Functions does not know them: each delivers to the
+  # function's service (the one for tasks if there are two), at its own path.
+  handled   = { for name, trigger in local.triggers : name => trigger if trigger.path != "" }
+  receiving = toset([for trigger in local.handled : trigger.deployment])
 }
 
 # Without a retry policy, Eventarc repeats a delivery until the event is acknowledged, given up or too old.
 resource "google_eventarc_trigger" "document" {
   for_each                = local.handled
-  name                    = each.value.name
+  name                    = "${local.name_prefix}${each.key}"
   location                = local.database_location
   event_data_content_type = "application/protobuf" # the only one that Firestore's events have
   service_account         = google_service_account.trigger[each.value.function].email
   matching_criteria {
     attribute = "type"
-    value     = each.value.type
+    value     = each.value.event
   }
   matching_criteria {
     attribute = "database"
@@ -44,15 +36,15 @@ resource "google_eventarc_trigger" "document" {
   }
   destination {
     cloud_run_service {
-      service = module.function[each.value.to].name # which exists, with its invokers
+      service = module.function[each.value.deployment].name # which exists, with its invokers
       region  = var.region
       path    = each.value.path
     }
   }
   lifecycle {
     precondition {
-      condition     = length(each.value.name) <= 63
-      error_message = "The trigger ${each.value.name} must have at most 63 characters: give the handler or the function a shorter name."
+      condition     = length("${local.name_prefix}${each.key}") <= 63
+      error_message = "The trigger ${local.name_prefix}${each.key} must have at most 63 characters: give the handler or the function a shorter name."
     }
   }
   depends_on = [google_project_iam_member.event_receiver, google_firestore_database.database]

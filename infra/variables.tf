@@ -45,8 +45,8 @@ variable "prefix" {
     error_message = "prefix must begin with a letter and hold lower case letters and digits, joined by single hyphens. The hyphen behind it is added."
   }
   validation {
-    condition     = length(var.prefix) <= 14 && alltrue([for segment in local.segments_deployed : length(var.prefix) + length(segment) <= 26])
-    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for segment in local.segments_deployed : 26 - length(segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
+    condition     = length(var.prefix) <= 14 && alltrue([for row in local.rows : length(var.prefix) + length(row.segment) <= 26])
+    error_message = "prefix is too long: a bucket's name has 63 characters at most, an account's id 30, and in fn-PREFIX-FUNCTION the longest function leaves ${min(14, [for row in local.rows : 26 - length(row.segment)]...)} for it. Shorten the prefix, or the function's name in catalogue.yaml."
   }
 }
 
@@ -72,8 +72,8 @@ variable "dist_dir" {
   type        = string
   default     = "../dist"
   validation {
-    condition     = alltrue([for name in keys(local.segments) : fileexists("${var.dist_dir}/${name}.zip")])
-    error_message = "dist_dir lacks ${join(", ", [for name in keys(local.segments) : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
+    condition     = alltrue([for name in local.functions : fileexists("${var.dist_dir}/${name}.zip")])
+    error_message = "dist_dir lacks ${join(", ", [for name in local.functions : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
   }
 }
 

@@ -33,7 +33,7 @@ locals {
       "roles/logging.logWriter",
       "roles/storage.objectViewer",
     ],
-    sort(distinct(flatten([for entry in values(local.catalogue.functions) : lookup(entry, "roles", [])]))),
+    sort(distinct(flatten([for row in values(local.catalogue.deployments) : row.roles]))),
   ))
 }
 

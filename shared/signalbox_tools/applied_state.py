@@ -24,7 +24,7 @@ from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
 from signalbox.catalogue.reading import Catalogue
-from signalbox.core.names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
+from signalbox.core.kit_names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
 from signalbox.flows.storage.listings import INDEXES
 
 ARCHIVE = "google_storage_bucket_iam_member"

@@ -22,7 +22,7 @@ from signalbox.core.queries import Condition
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import Content
+from signalbox.documents.model.contents import Content, Surveyed
 from signalbox_tools.local.logs.call_totals import LogStats
 from signalbox_tools.local.stack import Stack
 from signalbox_tools.local.store.emulator_triggers import EmulatorEvents
@@ -127,9 +127,9 @@ def key_of(number: int) -> str:
 
 def record(key: str, content: Content, sources: Mapping[str, Content], *, linked: bool) -> Mapping[str, Any]:
     """Make the record that a put leaves behind."""
-    shaped = links.embed_links(key, content, Embedding(sources))
+    shaped = links.embed_links(key, Surveyed(content), Embedding(sources))
     document = model.stamped(None, shaped, "put", datetime.now(UTC), linked=linked)
-    return document.to_record(links.link_keys(shaped), links.link_fields(shaped))
+    return document.to_record()
 
 
 def copy_in(data: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ def event_of_a_refresh() -> bytes:
     world = OperationsPlatform()
     after = model.stamped(document, content, "refresh", world.now, linked=False, hops=1)
     data: Any = DocumentEventData.pb()()
-    encoded = after.to_record(links.link_keys(content), links.link_fields(content))
+    encoded = after.to_record()
     for held, fields in ((data.old_value, before), (data.value, encoded)):
         held.name = "projects/p/databases/(default)/documents/documents/city"
         fill_fields(held.fields, fields)

@@ -23,7 +23,7 @@ from pathlib import Path
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.system_clock import SystemClock
 from signalbox.catalogue import reading
-from signalbox.core import names
+from signalbox.core import kit_names
 from signalbox.core.effects import Decision
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Change, DocumentEvent, Increment, Ports, Put, Snapshot
@@ -41,7 +41,7 @@ from tests.bench.due_tasks import DueTasks
 from tests.bench.figures import Figure
 
 CALLERS = 16
-FOLDS = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max
+FOLDS = reading.load().queues[kit_names.STANDINGS_QUEUE].concurrent_max
 SHARDS = 10
 WARM_UP_YOKES = 100
 CALLS_MAX = 1_000

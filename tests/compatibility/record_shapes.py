@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from signalbox.core.effects import WAKE_UP_TASK, Effect, TaskEnvelope
-from signalbox.core.names import (
+from signalbox.core.kit_names import (
     BATCH_EXPAND,
     CALL_OBJECT,
     FLOW_COMMAND_TASK,

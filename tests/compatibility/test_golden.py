@@ -117,8 +117,7 @@ def _attempts(data: Data) -> Data:
 def _document(data: Data) -> Data:
     document = Document.from_record(data)
     assert document is not None
-    held = data.get(RESERVED, {})
-    again = document.to_record(held.get("link_keys", []), held.get("link_fields", [])) if document.stamp else {}
+    again = document.to_record() if document.stamp else {}
     return {RESERVED: again[RESERVED]} if again else {}
 
 

@@ -14,7 +14,7 @@ from signalbox.client import Client
 from signalbox_tools.local.stack import Stack
 from tests.required_programs import EMULATOR
 
-HERE = Path(__file__).parent
+FUNCTIONS = Path(__file__).parent / "kills"
 OWN = {
     "contest": {"enqueues": ["admit", "batches", "tasks"], "tasks": ["work", "die", "enter", "mend"]},
     "copying": {"invoked_by": ["people", "queue", "event"], "enqueues": ["tasks"]},
@@ -34,7 +34,7 @@ def project(folder: Path) -> Path:
         content["functions"][name]["folder"] = str(function.folder)
     for name, entry in OWN.items():
         (folder / name).mkdir(parents=True)
-        (folder / name / "main.py").write_bytes((HERE / f"{name}.py").read_bytes())
+        (folder / name / "main.py").write_bytes((FUNCTIONS / f"{name}.py").read_bytes())
         content["functions"][name] = {"folder": str(folder / name), "invoked_by": ["people", "queue"], **entry}
     (folder / "infra").mkdir()
     path = folder / "infra" / "catalogue.yaml"

@@ -13,7 +13,7 @@ from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import load
 from signalbox.history.model import HistoryRule
 from tests.infra.google_provider.server import GoogleProvider
-from tests.infra.workspace import INFRA, Resource, Workspace
+from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ class Planned:
 PAINTING = {
     "function": "quilt",
     "task": "paint",
-    "arguments": {"square": 1},
+    "arguments": {"row": 1, "column": 2},
     "cron": "0 * * * *",
     "local_every_seconds": 60,
 }
@@ -120,14 +120,6 @@ def test_an_instance_gets_the_size_in_the_catalogue(chosen: Planned) -> None:
     assert service["max_instance_count"] == 2
 
 
-def test_the_defaults_of_an_instance_are_declared_twice_and_agree() -> None:
-    defaults = {each.name: each.default for each in dataclasses.fields(load().functions["sweep"])}
-    module = (INFRA / "modules" / "function" / "main.tf").read_text("utf-8")
-    for name in SMALL:
-        default = f'"{defaults[name]}"' if name == "memory" else f"{defaults[name]}"
-        assert f"coalesce(var.resources.{name}, {default})" in module
-
-
 def test_the_documents_whose_versions_are_kept_are_a_setting_of_every_function(chosen: Planned) -> None:
     variables = [variables_of(chosen.resources[FUNCTION.format(name)]) for name in load().functions]
     rules = {from_environment(each).history for each in variables}
@@ -152,7 +144,7 @@ def test_a_schedule_of_a_task_has_the_kit_enqueue_it(chosen: Planned) -> None:
     assert json.loads(base64.b64decode(painting["body"])) == {
         "function": "quilt",
         "task": "paint",
-        "payload": {"square": 1},
+        "payload": {"row": 1, "column": 2},
     }
 
 
@@ -168,7 +160,7 @@ def test_a_database_that_exists_is_not_made(chosen: Planned) -> None:
 
 def test_less_than_a_cpu_for_many_requests_is_refused(google: GoogleProvider, zips: Path, tmp_path: Path) -> None:
     made = Workspace(tmp_path, google, zips)
-    made.edit_catalogue(lambda catalogue: catalogue["functions"]["quilt"].update(cpu=0.5))
+    made.edit_rows(lambda rows: rows["deployments"]["quilt"]["resources"].update(cpu=0.5))
     made.initialise()
     complaint = " ".join(made.plan(check=False).stderr.split())
     assert "below a full one an instance handles one request at a time" in complaint

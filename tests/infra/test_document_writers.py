@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from signalbox.adapters.settings import from_environment
-from signalbox.catalogue.reading import CATALOGUE, load, parse
+from signalbox.catalogue.reading import load
 from signalbox.catalogue.writing import written
-from signalbox.core.names import KIT, LINK_FAN_OUT
+from signalbox.core.kit_names import KIT, LINK_FAN_OUT
 from signalbox_tools import applied_state
 from signalbox_tools.local.stack_from_state import settings_of
 from tests.infra.google_provider.server import GoogleProvider
@@ -22,11 +22,9 @@ pytestmark = pytest.mark.slow
 FUNCTION = "google_cloudfunctions2_function"
 
 
-def of_the_kit(locked: dict[str, Any]) -> None:
-    """Lock the catalogue again, with the setting."""
-    kit = parse({**yaml.safe_load(CATALOGUE.read_text("utf-8")), "documents": {"written_by": KIT}}, load().root)
-    locked.clear()
-    locked.update(yaml.safe_load(written(kit)))
+def of_the_kit(catalogue: dict[str, Any]) -> None:
+    """Let only the kit write documents."""
+    catalogue["documents"] = {"written_by": KIT}
 
 
 @pytest.fixture(scope="module")

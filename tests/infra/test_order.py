@@ -1,7 +1,5 @@
 """Changes that take minutes to take effect in the cloud are made early, and the resources that need them wait."""
 
-import json
-
 import pytest
 
 from tests.expiry_policies import POLICIES
@@ -34,22 +32,6 @@ def test_functions_wait_for_their_rights_to_take_effect(first: Workspace) -> Non
     first.run("state", "rm", "terraform_data.rights")
     waited = first.apply(rights_seconds=1)
     assert "sleep 1" in waited
-
-
-def test_policies_that_were_deployed_each_in_a_block_of_its_own_are_left_as_they_are(first: Workspace) -> None:
-    had_their_own = POLICIES.keys() - {"document_events", "rate_waits"}
-    state = json.loads(first.run("state", "pull").stdout)
-    expiring = next(each for each in state["resources"] if each["name"] == "expiring")
-    for instance in [each for each in expiring["instances"] if each["index_key"] in had_their_own]:
-        expiring["instances"].remove(instance)
-        name = instance.pop("index_key")
-        state["resources"].append({**expiring, "name": name, "instances": [instance]})
-    file = first.infra / "before.tfstate"
-    file.write_text(json.dumps(state | {"serial": state["serial"] + 1}), "utf-8")
-    first.run("state", "push", str(file))
-    moved = first.plan().stdout
-    assert moved.count("has moved to") == len(had_their_own)
-    assert first.changes() == {}
 
 
 def test_only_a_new_right_makes_them_wait_again(first: Workspace) -> None:

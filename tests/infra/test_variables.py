@@ -113,7 +113,8 @@ def test_a_function_whose_name_is_too_short_for_an_account_is_refused(
     google: GoogleProvider, zips: Path, tmp_path: Path
 ) -> None:
     workspace = Workspace(tmp_path, google, zips)
-    workspace.edit_catalogue(lambda catalogue: catalogue["functions"].update(ab={"invoked_by": ["people"]}))
+    named = {"ab": {"folder": "examples/quilt", "invoked_by": ["people"]}}
+    workspace.edit_catalogue(lambda catalogue: catalogue["functions"].update(named))
     (tmp_path / "dist" / "ab.zip").touch()
     workspace.initialise()
     assert "The account fn-ab must have 6 characters or more" in " ".join(workspace.plan(check=False).stderr.split())
@@ -135,5 +136,5 @@ def test_the_modules_own_tests_pass(unapplied: Workspace) -> None:
 def test_the_longest_project_and_prefix_fit_into_a_buckets_name() -> None:
     [bound] = re.findall(r"length\(var\.prefix\) <= (\d+)", (INFRA / "variables.tf").read_text("utf-8"))
     [name] = re.findall(r'name += "\$\{var.project_id\}-(.*)"', (INFRA / "storage.tf").read_text("utf-8"))
-    longest = f"{'p' * 30}-{name.replace('${local.begin}', 'x' * int(bound) + '-')}"
+    longest = f"{'p' * 30}-{name.replace('${local.name_prefix}', 'x' * int(bound) + '-')}"
     assert re.fullmatch(NAMES["google_storage_bucket"]["name"], longest)

@@ -17,6 +17,9 @@ from typing import Any
 
 import yaml
 
+from signalbox.catalogue.reading import CATALOGUE, load, parse
+from signalbox.catalogue.writing import written
+from signalbox_tools.catalogue_lock import text_of
 from tests.infra.google_provider.server import GoogleProvider
 
 INFRA = Path(__file__).parents[2] / "infra"
@@ -50,8 +53,10 @@ class Workspace:
 
     def __init__(self, folder: Path, google: GoogleProvider, zips: Path, named: str = "prod", **variables: Any) -> None:
         self.infra = folder / "infra"
+        self.lock = self.infra / "catalogue.lock.yaml"
+        self._catalogue: dict[str, Any] = {}
         self.google = google
-        self._file = f"-var-file=environments/{named}.tfvars"
+        self._file = f"-var-file=environments/{named}.tfvars.json"
         self.environment: dict[str, str] = {}
         self._given = VARIABLES | variables
         shutil.copytree(INFRA, self.infra, ignore=_unwanted)
@@ -121,11 +126,16 @@ class Workspace:
         return {name: each["value"] for name, each in json.loads(self.run("output", "-json").stdout).items()}
 
     def edit_catalogue(self, edit: Any) -> None:
-        """Apply `edit` to the content of the catalogue's lock, which Terraform reads, in place."""
-        path = self.infra / "catalogue.lock.yaml"
-        content = yaml.safe_load(path.read_text("utf-8"))
+        """Apply `edit` to the content of the catalogue in place, and write its lock, which Terraform reads."""
+        self._catalogue = self._catalogue or yaml.safe_load(written(load(CATALOGUE)))
+        edit(self._catalogue)
+        self.lock.write_text(text_of(parse(self._catalogue, INFRA.parent)), "utf-8")
+
+    def edit_rows(self, edit: Any) -> None:
+        """Apply `edit` to the rows of the lock in place: to what no catalogue could declare."""
+        content = yaml.safe_load(self.lock.read_text("utf-8"))
         edit(content)
-        path.write_text(yaml.safe_dump(content), "utf-8")
+        self.lock.write_text(yaml.safe_dump(content), "utf-8")
 
     def arguments(self, more: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
         """Return the command line's part that sets the variables, with some `more`."""
@@ -135,7 +145,7 @@ class Workspace:
 
 def _unwanted(path: str, names: list[str]) -> list[str]:
     """Name what Terraform does not read of a folder within ``infra/``."""
-    read = (".tf", ".tfvars", ".hcl", "catalogue.yaml", "catalogue.lock.yaml")
+    read = (".tf", ".tfvars.json", ".hcl", "catalogue.yaml", "catalogue.lock.yaml")
     return [each for each in names if each in OTHERS or not (Path(path, each).is_dir() or each.endswith(read))]
 
 

@@ -20,7 +20,8 @@ from signalbox.core.ports import DocumentEvent, Ports, Put, Store
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import COLLECTION, Content
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.links import tasks
 from signalbox.links.model import Verification, verification_path
 from signalbox.links.service import refreshes
@@ -68,9 +69,9 @@ def prepare(store: Store) -> None:
 
 def record(key: str, content: Content, sources: Mapping[str, Content | None]) -> Mapping[str, Any]:
     """Return the record that a put leaves."""
-    embedded = links.embed_links(key, content, Embedding(sources))
+    embedded = links.embed_links(key, Surveyed(content), Embedding(sources))
     stamped = model.stamped(None, embedded, "put", datetime.now(UTC), linked=True)
-    return stamped.to_record(links.link_keys(embedded), links.link_fields(embedded))
+    return stamped.to_record()
 
 
 def call(method: str, path: str, body: Any = None) -> None:

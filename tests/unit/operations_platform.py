@@ -10,7 +10,8 @@ from typing import Any
 from signalbox.adapters.cost_meter import Cost, measure, metered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Ports, Put
-from signalbox.documents.model.stamped_contents import Content, path_of
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.testing.deliveries import Delivery, succeeded

@@ -9,13 +9,6 @@ terraform {
 }
 
 locals {
-  memory          = coalesce(var.resources.memory, "512Mi")
-  cpu             = coalesce(var.resources.cpu, 1)
-  concurrency     = coalesce(var.resources.concurrency, 16)
-  timeout_seconds = coalesce(var.resources.timeout_seconds, 540)
-  instances_max   = coalesce(var.resources.instances_max, 10)
-  instances_min   = coalesce(var.resources.instances_min, 0)
-
   triggers = var.trigger == null ? {} : { trigger = var.trigger }
 }
 
@@ -44,7 +37,7 @@ resource "google_cloudfunctions2_function" "function" {
   name     = var.name
   location = var.region
   build_config {
-    runtime           = coalesce(var.resources.runtime, "python313")
+    runtime           = var.resources.runtime
     entry_point       = var.entry_point
     service_account   = var.build_account
     docker_repository = var.repository
@@ -61,16 +54,16 @@ resource "google_cloudfunctions2_function" "function" {
   }
   service_config {
     service_account_email            = var.account
-    available_memory                 = local.memory
-    available_cpu                    = tostring(local.cpu)
-    max_instance_request_concurrency = local.concurrency
-    timeout_seconds                  = local.timeout_seconds
-    max_instance_count               = local.instances_max
-    min_instance_count               = local.instances_min
+    available_memory                 = var.resources.memory
+    available_cpu                    = tostring(var.resources.cpu)
+    max_instance_request_concurrency = var.resources.concurrency
+    timeout_seconds                  = var.resources.timeout_seconds
+    max_instance_count               = var.resources.instances_max
+    min_instance_count               = var.resources.instances_min
     ingress_settings                 = var.ingress
     all_traffic_on_latest_revision   = true
     environment_variables = merge(var.environment, {
-      THREADS            = tostring(local.concurrency)
+      THREADS            = tostring(var.resources.concurrency)
       SIGNALBOX_REVISION = terraform_data.revision.output
     })
     direct_vpc_egress = var.vpc == null ? null : var.vpc.egress == "all-traffic" ? "VPC_EGRESS_ALL_TRAFFIC" : "VPC_EGRESS_PRIVATE_RANGES_ONLY"
@@ -86,8 +79,8 @@ resource "google_cloudfunctions2_function" "function" {
       content {
         key        = secret_environment_variables.key
         project_id = var.project_id
-        secret     = secret_environment_variables.value[0]
-        version    = secret_environment_variables.value[1]
+        secret     = secret_environment_variables.value.secret
+        version    = secret_environment_variables.value.version
       }
     }
   }
@@ -111,8 +104,8 @@ resource "google_cloudfunctions2_function" "function" {
   }
   lifecycle {
     precondition {
-      condition     = local.concurrency == 1 || local.cpu >= 1
-      error_message = "${var.name} has ${local.cpu} CPU: below a full one an instance handles one request at a time. Set `concurrency: 1` or `cpu: 1`."
+      condition     = var.resources.concurrency == 1 || var.resources.cpu >= 1
+      error_message = "${var.name} has ${var.resources.cpu} CPU: below a full one an instance handles one request at a time. Set `concurrency: 1` or `cpu: 1`."
     }
   }
   depends_on = [var.ready]

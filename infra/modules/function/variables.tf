@@ -29,15 +29,15 @@ variable "environment" {
 }
 
 variable "resources" {
-  description = "Resources of an instance. Null is the default, which shared/signalbox/catalogue/function_entries.py repeats."
+  description = "Resources of an instance, and the runtime."
   type = object({
-    memory          = optional(string)
-    cpu             = optional(number)
-    concurrency     = optional(number)
-    timeout_seconds = optional(number)
-    instances_max   = optional(number)
-    instances_min   = optional(number)
-    runtime         = optional(string)
+    memory          = string
+    cpu             = number
+    concurrency     = number
+    timeout_seconds = number
+    instances_max   = number
+    instances_min   = number
+    runtime         = string
   })
 }
 
@@ -47,8 +47,8 @@ variable "project_id" {
 }
 
 variable "secrets" {
-  description = "Name and version of a secret by the environment variable that has its value."
-  type        = map(list(string))
+  description = "The secret and its version by the environment variable that has its value."
+  type        = map(object({ secret = string, version = string }))
 }
 
 variable "ingress" {

@@ -28,7 +28,7 @@ from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
-from signalbox.core.names import CALLED_BY_QUEUES_ONLY
+from signalbox.core.kit_names import CALLED_BY_QUEUES_ONLY
 from signalbox.core.ports import Log
 from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from signalbox.core.composite_indexes import Index, parse
 from signalbox.core.effects import Backoff
+from signalbox.core.kit_names import ANYONE, CALLBACK_KEYS, WRITERS
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
-from signalbox.core.names import ANYONE, CALLBACK_KEYS, WRITERS
 
 EMBEDDED = "embedded"
 

@@ -73,7 +73,7 @@ class Lines:
         """
         ends_at, place, has_nothing = time.monotonic() + seconds, Event(), False
         try:
-            has_place = self._enter(key, name, place)
+            has_place = self.enter(key, name, place)
             found = None if place.is_set() else before()
             if found is None and has_place:
                 is_first = place.wait(max(0.0, ends_at - time.monotonic()))
@@ -83,8 +83,8 @@ class Lines:
             has_nothing = found is None
             return found
         finally:  # also if this thread is ended, by the code that it runs or by the time-out of its request
-            self._leave(key, place)
-            self._remember((key, name), comes_back=has_nothing and bool(name))
+            self.leave(key, place)
+            self.remember((key, name), comes_back=has_nothing and bool(name))
 
     def seconds_until_turn(self, key: Hashable, name: str) -> float | None:
         """Return the seconds until the expected turn of a request that is away; None if they are not known."""
@@ -95,7 +95,7 @@ class Lines:
             ahead = len(self._lines.get(key, [])) + self._earlier(arrival, key)
             return ahead * pace.seconds_each
 
-    def _enter(self, key: Hashable, name: str, place: Event) -> bool:
+    def enter(self, key: Hashable, name: str, place: Event) -> bool:
         """Join the end of a line; return False if all places are taken, or kept for earlier requests."""
         with self._lock:
             self._forget_late()
@@ -112,7 +112,8 @@ class Lines:
             line[0].set()
             return True
 
-    def _leave(self, key: Hashable, place: Event) -> None:
+    def leave(self, key: Hashable, place: Event) -> None:
+        """Free a place, and wake the request that is first after it."""
         with self._lock:
             line = self._lines.get(key, [])
             if place in line:
@@ -123,7 +124,8 @@ class Lines:
                 self._lines.pop(key, None)
                 self._paces.pop(key, None)
 
-    def _remember(self, asker: Asker, *, comes_back: bool) -> None:
+    def remember(self, asker: Asker, *, comes_back: bool) -> None:
+        """Keep the order of a request that `comes_back` for what it did not get, or forget it."""
         with self._lock:
             self._away.pop(asker, None)
             if comes_back and len(self._away) < AWAY_MAX:

@@ -117,7 +117,9 @@ def sub_batch(
     *,
     on_complete: Call | None = None,
     failures_max: int | None = None,
+    deadline_seconds: int = LIMITS.batch_deadline_seconds,
     concurrency: int | None = None,
+    queues: Sequence[str] = (),
     then: SubBatch | None = None,
     on_failure: Call | None = None,
     semaphore: str = "",
@@ -130,15 +132,17 @@ def sub_batch(
     The unit's result is the status of that batch. The options are those of `populate`. Raises `BadBatch` or `TooLarge`
     if no batch can have the calls.
     """
-    checked = _Units(calls)
+    checked = _Units(calls, queues)
     units = list(checked)
     return BatchSpec(
         units=units,
         task=checked.task,
-        concurrency=concurrency if units else None,
         on_complete=None if on_complete is None else deployed(on_complete, "on_complete"),
         sealed=True,
         failures_max=failures_max,
+        deadline_seconds=deadline_seconds,
+        concurrency=concurrency if units else None,
+        queues=tuple(queues) if units else (),
         then=then,
         on_failure=None if on_failure is None else deployed(on_failure, "on_failure"),
         semaphore=semaphore if units else "",

@@ -193,10 +193,11 @@ def _news_query(run: BatchRun, start: Position, after: Snapshot | None = None) -
 
 def _committed_after(start: Position, page: tuple[Snapshot, ...]) -> list[Ended]:
     """Return the outcomes of a page that were committed after a position. The others need not be kept in memory."""
-    return [ended for found in page if (ended := _ended(found)).position > start]
+    return [ended for found in page if (ended := ended_unit(found)).position > start]
 
 
-def _ended(found: Snapshot) -> Ended:
+def ended_unit(found: Snapshot) -> Ended:
+    """Parse the record of a unit that has ended."""
     assert found.data is not None, "a query finds only records that exist"
     assert found.update_time is not None, "a record that exists has one"
     record = UnitRecord.from_record(found.data)

@@ -28,7 +28,7 @@ RUNNING = ("open", "sealed")
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     """Handle the batches that are due, those that have ended last. Return the number of visits."""
-    _repeat_completions(ports, budget())
+    repeat_completions(ports, budget())
     running, others = _sweep_those(ports, budget(), ended=False)
     ended, _ = _sweep_those(ports, budget(), ended=True) if others else (0, 0)
     return running + ended
@@ -46,7 +46,7 @@ def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[
     return visits, others
 
 
-def _repeat_completions(ports: Ports, out_of_time: OutOfTime) -> None:
+def repeat_completions(ports: Ports, out_of_time: OutOfTime) -> None:
     """Enqueue the tasks of batches' ends again that have not run for an hour. One that exists has the same name."""
     for record in due_records(ports.store, COMPLETIONS, "due_at", LIMITS.batches_sweep_page, out_of_time):
         try:
@@ -131,13 +131,13 @@ def remove(ports: Ports, run: BatchRun, write: Put) -> None:
     """
     [written] = ports.store.commit([write]).results
     for collection in (run.counters_path, run.units_path, run.pages_path):
-        if not _is_emptied(ports, run, collection):
+        if not empty_collection(ports, run, collection):
             return
     ports.store.commit([Delete(run.header_path, written.update_time)])
 
 
-def _is_emptied(ports: Ports, run: BatchRun, collection: str) -> bool:
-    """Delete this run's records of a collection; return whether none is left."""
+def empty_collection(ports: Ports, run: BatchRun, collection: str) -> bool:
+    """Delete this run's records of a collection. Return True if none is left."""
     for _ in range(LIMITS.clean_commits_max):
         found = ports.store.query(Query(collection, limit=LIMITS.clean_records_max))
         ours = [Delete(snapshot.path) for snapshot in found if snapshot.id.startswith(run.incarnation)]

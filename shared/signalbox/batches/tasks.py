@@ -11,7 +11,7 @@ from signalbox.batches.problems import BadBatch
 from signalbox.batches.service import propagation, retries, units
 from signalbox.batches.service.sub_batches import cancel_sub_batches, populate_next
 from signalbox.core.formats import check_known
-from signalbox.core.names import BATCH_EXPAND
+from signalbox.core.kit_names import BATCH_EXPAND
 from signalbox.core.ports import Ports, RecordMissing
 
 TASKS = ("expand", "repeat", "check", "retry", "deadline", "cancel", "then", "child")

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.function_entries import url_segment
 from signalbox.core.document_patterns import KINDS, WRITTEN
-from signalbox.core.names import (
+from signalbox.core.kit_names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
     BUCKET,

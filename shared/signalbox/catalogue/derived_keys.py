@@ -29,8 +29,8 @@ from typing import Any
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.declared_in_code import Module, parsed
 from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.core.kit_names import LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import LINKS_QUEUE
 
 MAIN = "main.py"
 

@@ -17,8 +17,8 @@ from signalbox.catalogue.function_entries import ENQUEUING
 from signalbox.core import composite_indexes
 from signalbox.core.calls import Call
 from signalbox.core.document_patterns import DocumentPattern
+from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import Problem
 from signalbox.history.model import HistoryRule
 from signalbox.rates.requests import RateSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import CatalogueError, check_between, refuse
 from signalbox.catalogue.origins import check_origins
+from signalbox.core.kit_names import BUCKET, CALL_OBJECT, CALLBACK_KEYS
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import BUCKET, CALL_OBJECT, CALLBACK_KEYS
 from signalbox.objects.model import CLASS_NAME
 
 INVOKERS = ("people", "queue", "event", "schedule")

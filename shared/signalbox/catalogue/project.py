@@ -18,6 +18,9 @@ from signalbox.core.lazy_dataclasses import dataclass
 FILE = "signalbox.yaml"
 """The catalogue of a user's own project: a folder with this file is a project."""
 
+SETTINGS = ".tfvars.json"
+"""The end of the name of an environment's file. Terraform reads it as it is."""
+
 PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that contains the package `signalbox`: `shared/` in the repository, else `site-packages`."""
 
@@ -125,7 +128,7 @@ class Project:
 
     @property
     def environments(self) -> Path:
-        """The folder with the project's settings of deployments, NAME.tfvars."""
+        """The folder with the settings of the project's deployments, NAME.tfvars.json."""
         return self.root / "environments" if self.own else self.root / "infra" / "environments"
 
     @property
@@ -134,8 +137,8 @@ class Project:
         return self.state / "terraform" / "infra" if self.own else self.root / "infra"
 
     def variables(self, environment: str) -> Path:
-        """Return the file with a deployment's settings: the project's, else the kit's of the same name."""
-        file = self.environments / f"{environment}.tfvars"
+        """Return the file with an environment's settings: the project's, else the kit's of the same name."""
+        file = self.environments / f"{environment}{SETTINGS}"
         return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name
 
 

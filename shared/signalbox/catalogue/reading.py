@@ -28,7 +28,7 @@ from signalbox.catalogue.project import KIT as INSTALLED_KIT
 from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.version import VERSION
 from signalbox.catalogue.whole_catalogue import ONE_EACH, Catalogue, closest
-from signalbox.core.names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
+from signalbox.core.kit_names import ANYONE, KIT, LINK_FAN_OUT, WRITERS
 
 __all__ = [
     "CATALOGUE",

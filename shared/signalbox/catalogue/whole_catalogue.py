@@ -13,8 +13,8 @@ from signalbox.catalogue.catalogue_errors import CatalogueError, refuse
 from signalbox.catalogue.entries import Declared, History, Index, Queue, Rate, Schedule, Semaphore, Trigger
 from signalbox.catalogue.function_entries import ENQUEUING, Function
 from signalbox.core.calls import Call, check_arguments
+from signalbox.core.kit_names import ANYONE, CALL_OBJECT, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import ANYONE, CALL_OBJECT, FLOWS_QUEUE, OBJECTS_QUEUE, TASKS_QUEUE
 from signalbox.core.problems import BadArgument
 from signalbox.history.model import HistoryRule
 

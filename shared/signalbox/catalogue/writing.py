@@ -1,37 +1,14 @@
-"""Write a whole catalogue, with the keys that follow from the code: the lock that Terraform reads, or text for people.
-
-The lock is next to the catalogue (``catalogue.lock.yaml``) and is committed, so a diff shows each right that the code
-gains. It has no line numbers, which change more often than rights; ``written(catalogue, places=True)`` has them.
-"""
+"""Write a whole catalogue, with the keys that follow from the code: as a catalogue, or as text for people."""
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Container, Iterator
 from typing import Any
 
 import yaml
 
 from signalbox.catalogue.derived_keys import FROM_CODE
 from signalbox.catalogue.function_entries import Function
-from signalbox.catalogue.reading import Catalogue, load
-
-SECTIONS = ("functions", "queues", "triggers", "schedules", "indexes", "history", "semaphores", "rates")
-HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
-
-
-def lock_of(file: Path) -> Path:
-    """Return the path of a catalogue's lock."""
-    return file.with_name(f"{file.stem}.lock.yaml")
-
-
-def lock(file: Path) -> bool:
-    """Write the lock of a catalogue's file. Return whether it changed. Raises `CatalogueError` or `OSError`."""
-    content = HEADING.format(name=file.name) + written(load(file))
-    place = lock_of(file)
-    if place.is_file() and place.read_text("utf-8") == content:
-        return False
-    place.write_text(content, "utf-8")
-    return True
+from signalbox.catalogue.reading import SECTIONS, Catalogue
 
 
 def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = False) -> str:
@@ -45,10 +22,12 @@ def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = Fal
         entries = getattr(catalogue, section)
         lines.append(f"{section}:" if entries else f"{section}: {{}}")
         for name, entry in entries.items():
-            found = catalogue.places.get(f"{section}.{name}", {}) if places else {}
-            values = dict(_values(catalogue, entry, whole=not places, elsewhere=elsewhere))
+            origins = catalogue.places.get(f"{section}.{name}", {}) if places else {}
+            values = dict(values_of(entry, also=() if places else FROM_CODE))
+            if isinstance(entry, Function):
+                values = {**_folder(catalogue, entry, elsewhere=elsewhere), **values}
             lines.append(f"  {name}:" if values else f"  {name}: {{}}")
-            lines += [f"    {_line(key, value)}{_origin(found.get(key))}" for key, value in values.items()]
+            lines += [f"    {line_of(key, value)}{_origin(origins.get(key))}" for key, value in values.items()]
     lines.append(f"documents: {{written_by: {catalogue.document_writers}}}")
     return "\n".join(lines) + "\n"
 
@@ -57,31 +36,29 @@ def _origin(place: str | None) -> str:
     return "" if place is None else f"  # from {place or 'its schedule'}"
 
 
-def _line(key: str, value: Any) -> str:
+def line_of(key: str, value: Any) -> str:
+    """Return a key and its value as a line of YAML."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
     value_only = text.removesuffix("...\n").strip()  # the end mark of a plain value
     return f"{key}: {value_only}"
 
 
-def _values(catalogue: Catalogue, entry: Any, *, whole: bool, elsewhere: bool) -> Iterator[tuple[str, Any]]:
-    """Iterate over an entry's keys whose values are not defaults and, if `whole`, all keys that follow from code."""
-    kept = FROM_CODE if whole and isinstance(entry, Function) else ()
+def values_of(entry: Any, also: Container[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Iterate over an entry's keys whose values are not defaults, and those that `also` contains."""
     for field in dataclasses.fields(entry):
         value = getattr(entry, field.name)
-        if field.name == "folder":
-            if elsewhere:
-                yield "folder", str(value)
-            elif value != catalogue.kit_functions / entry.name:
-                yield "folder", _relative(value, catalogue.root)
-        elif field.name != "name" and (value != _default(field) or field.name in kept):
+        is_default = value == (
+            field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        )
+        if field.name not in ("name", "folder") and (not is_default or field.name in also):
             yield field.name, list(value) if isinstance(value, tuple) else value
 
 
-def _default(field: Any) -> object:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-def _relative(folder: Path, root: Path) -> str:
-    """Return a folder relative to the project. ``functions/`` gets ``./`` first: Terraform reads it as the kit's."""
-    relative = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)
-    return f"./{relative}" if relative.startswith("functions/") else relative
+def _folder(catalogue: Catalogue, function: Function, *, elsewhere: bool) -> dict[str, str]:
+    """Return the folder of a function, unless the kit's own functions are in such a folder."""
+    folder, root = function.folder, catalogue.root
+    if elsewhere:
+        return {"folder": str(folder)}
+    if folder == catalogue.kit_functions / function.name:
+        return {}
+    return {"folder": folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)}

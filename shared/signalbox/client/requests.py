@@ -77,11 +77,6 @@ def call(
     return found
 
 
-def given(**fields: object) -> dict[str, Any]:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def conditions(if_match: str | None, if_none_match: str | None = None) -> dict[str, str | None]:
     """Return the headers of a conditional request."""
     return {"If-Match": if_match, "If-None-Match": if_none_match}

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Any, Self
 
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
-from signalbox.core.names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.problems import BadArgument, BadCall, TooLarge, WaitOfFlow
 from signalbox.core.request_fields import RequestFields
 from signalbox.core.times import rfc3339

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import NO_BACKOFF, Backoff
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import TASKS_QUEUE
 
 Context_co = TypeVar("Context_co", covariant=True)
 Other = TypeVar("Other")

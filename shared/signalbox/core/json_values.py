@@ -10,6 +10,7 @@ and ``true``.
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -85,7 +86,12 @@ def path_bytes(value: Any) -> int:
 
 def fits(value: Any, at: Path = ()) -> bool:
     """Return whether a value can be stored at a place: neither too deep nor under too long a path."""
-    place, stored = _stored_place(at), encode(value)
+    return fits_as_stored(encode(value), at)
+
+
+def fits_as_stored(stored: Any, at: Path = ()) -> bool:
+    """Return whether an encoded value can be stored at a place: neither too deep nor under too long a path."""
+    place = _stored_place(at)
     # A path has one dot fewer than names.
     return (
         len(place) + record_values.depth(stored) <= LIMITS.depth_max
@@ -95,7 +101,16 @@ def fits(value: Any, at: Path = ()) -> bool:
 
 def check(value: Any) -> None:
     """Raise `BadValue`, `TooDeep` or `TooLarge`, with the field's name, for a value that a document cannot hold."""
-    ValueRules(LIMITS.depth_max - 1, natives=False, name=_json_field_name).check(encode(value), ())
+    _rules().check(encode(value), ())
+
+
+def check_map(stored: Mapping[str, Any]) -> int:
+    """Return the size of the names and values of an encoded object. Raises as `check` does."""
+    return _rules().check_map(stored.items())
+
+
+def _rules() -> ValueRules:
+    return ValueRules(LIMITS.depth_max - 1, natives=False, name=_json_field_name)
 
 
 def _stored_place(at: Path) -> Path:

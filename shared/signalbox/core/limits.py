@@ -38,11 +38,6 @@ class CoreLimits(Limits):
     """Nested objects and lists of a document, the document included, as stored (a list in a list counts twice): one
     level fewer than a record of Firestore has."""
 
-    document_bytes_max: int = 1_000_000
-    """Bytes of a document. Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's
-    reserved map. The keys and fields of links are stored in that map too and count here, since they may exceed that
-    room."""
-
     links_max: int = 500
     """Links of one document: a put reads all targets in one call, and their keys are stored in one indexed list."""
 

@@ -89,12 +89,12 @@ def enqueue(ports: Ports, record: str, effects: Sequence[Effect]) -> None:
     try:
         ports.queue.create(effects)
     except PartlyEnqueued as error:
-        _mark_enqueued(ports, record, error.enqueued)
+        mark_enqueued(ports, record, error.enqueued)
         raise
     ports.store.commit([Delete(record)])
 
 
-def _mark_enqueued(ports: Ports, record: str, names: Collection[str]) -> None:
+def mark_enqueued(ports: Ports, record: str, names: Collection[str]) -> None:
     """Mark tasks as enqueued, unless the record is deleted. Marks are only added, so concurrent calls need no guard."""
     if names:
         marks: dict[Field, Any] = {("enqueued", name): True for name in names}
@@ -109,17 +109,18 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
     stays for a later sweep and does not block the others.
     """
     cleared, out_of_time = 0, budget()
-    for snapshot in islice(_records(ports), LIMITS.sweep_page * LIMITS.sweep_pages_max):
+    for snapshot in islice(swept_records(ports), LIMITS.sweep_page * LIMITS.sweep_pages_max):
         if out_of_time():
             break
         cleared += _is_left_behind(snapshot) and _swept(ports, snapshot)
     return cleared
 
 
-def _records(ports: Ports) -> Iterator[Snapshot]:
-    """Iterate over the records once. If they do not fit into one page, start at a random id and wrap around.
+def swept_records(ports: Ports) -> Iterator[Snapshot]:
+    """Iterate over the records that a sweep visits, each once.
 
-    Ids are random, so each record is as likely as any other to be among the first, and none is always last.
+    If they do not fit into one page, it starts at a random id and wraps around. Ids are random, so each record is as
+    likely as any other to be among the first, and none is always last.
     """
     first_page = ports.store.query(Query(COLLECTION, limit=LIMITS.sweep_page))
     if len(first_page) < LIMITS.sweep_page:

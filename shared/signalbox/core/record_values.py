@@ -112,7 +112,8 @@ _YEAR_1 = -62_135_596_800_000_000
 
 _YEAR_9999 = 253_402_300_799_999_999
 
-_UNLIMITED = frozenset((bool, float, type(None)))
+_UNLIMITED: Mapping[type, int] = {bool: 1, float: 8, type(None): 1}
+"""The types whose values can all be stored, and the size of one."""
 
 
 def size_bytes(value: Any) -> int:
@@ -182,10 +183,12 @@ def _record_name_bytes(path: str) -> int:
     return len(path.encode()) + 1 + _RECORD_NAME_BYTES_BARE
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value can be stored at any place. Most can, and this is faster than the full check."""
+def _plain_bytes(value: Any) -> int:
+    """Return the size of a value that can be stored at any place, or 0. This is faster than the full check."""
     kind = type(value)
-    return kind in _UNLIMITED or (kind is str and value.isascii() and len(value) <= TEXT_BYTES_MAX)
+    if kind is str:
+        return len(value) + 1 if value.isascii() and len(value) <= TEXT_BYTES_MAX else 0
+    return _UNLIMITED.get(kind, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,33 +197,40 @@ class ValueRules:
 
     Types must match exactly, since a subclass would be read back as another type; subclasses of `datetime` are allowed.
     ``names_bytes`` is the size of the names above a value, each with its dot. ``name`` formats a place for the
-    problem's `field`.
+    problem's `field`. A check returns the size of what it has checked, so that nothing is walked twice.
     """
 
     levels_max: int = LEVELS_MAX
     natives: bool = True
     name: Callable[[Path], str] = field_name
 
-    def check_map(self, items: Iterable[tuple[Any, Any]], place: Path = (), names_bytes: int = 0) -> None:
-        """Raise `BadValue`, `TooDeep` or `TooLarge` for the names and values of a map that cannot be stored."""
+    def check_map(self, items: Iterable[tuple[Any, Any]], place: Path = (), names_bytes: int = 0) -> int:
+        """Return the size of a map's names and values (`map_bytes`).
+
+        Raises `BadValue`, `TooDeep` or `TooLarge` if one of them cannot be stored.
+        """
+        size = 0
         for label, value in items:
             own_bytes = self.check_name(label, place, names_bytes)
-            if not _is_plain(value):
-                self.check(value, (*place, label), names_bytes + own_bytes)
+            value_bytes = _plain_bytes(value) or self.check(value, (*place, label), names_bytes + own_bytes)
+            size += own_bytes + value_bytes
+        return size
 
-    def check(self, value: Any, place: Path, names_bytes: int = 0) -> None:
-        """Raise `BadValue`, `TooDeep` or `TooLarge` for a value that cannot be stored at a place."""
+    def check(self, value: Any, place: Path, names_bytes: int = 0) -> int:
+        """Return the size of a value (`size_bytes`).
+
+        Raises `BadValue`, `TooDeep` or `TooLarge` if it cannot be stored at a place.
+        """
         kind = type(value)
         if kind is str:
-            self._check_text(value, place)
-        elif kind is int:
-            self._check_integer(value, place)
-        elif kind is dict:
-            self._check_dict(value, place, names_bytes)
-        elif kind is list:
-            self._check_list(value, place, names_bytes)
-        elif kind not in _UNLIMITED:
-            self._check_time(value, place)
+            return self._check_text(value, place)
+        if kind is int:
+            return self._check_integer(value, place)
+        if kind is dict:
+            return self._check_dict(value, place, names_bytes)
+        if kind is list:
+            return self._check_list(value, place, names_bytes)
+        return _UNLIMITED.get(kind) or self._check_time(value, place)
 
     def check_name(self, name: Any, place: Path, names_bytes: int) -> int:
         """Return the bytes of a name in the map at a place, with its dot. Raises `BadValue`."""
@@ -242,47 +252,50 @@ class ValueRules:
             size += self.check_name(name, field[:level], size)
         return size
 
-    def _check_dict(self, value: dict[Any, Any], place: Path, names_bytes: int) -> None:
+    def _check_dict(self, value: dict[Any, Any], place: Path, names_bytes: int) -> int:
         if self.natives and mark_of(value):
             try:
-                check_native(value)
+                return check_native(value)
             except ValueError as error:
                 self._refuse(f"{error}.", place)
-            return
         self._check_level(place)
-        self.check_map(value.items(), place, names_bytes)
+        return self.check_map(value.items(), place, names_bytes) or 1
 
-    def _check_list(self, items: list[Any], place: Path, names_bytes: int) -> None:
+    def _check_list(self, items: list[Any], place: Path, names_bytes: int) -> int:
         self._check_level(place)
         if place and type(place[-1]) is int:
             self._refuse("A list cannot lie directly in a list; put a map between.", place)
+        size = 0
         for index, item in enumerate(items):
-            if not _is_plain(item):
-                self.check(item, (*place, index), names_bytes)
+            size += _plain_bytes(item) or self.check(item, (*place, index), names_bytes)
+        return size or 1
 
     def _check_level(self, place: Path) -> None:
         if len(place) > self.levels_max:
             self._refuse(f"Objects and lists nest at most {LEVELS_MAX} deep.", place, TooDeep)
 
-    def _check_integer(self, value: int, place: Path) -> None:
+    def _check_integer(self, value: int, place: Path) -> int:
         if not -INTEGER_MAX - 1 <= value <= INTEGER_MAX:
             self._refuse("This integer does not fit into 64 bits; send it as a string or a float.", place)
+        return 8
 
-    def _check_text(self, text: str, place: Path) -> None:
+    def _check_text(self, text: str, place: Path) -> int:
         try:
             size = len(text) if text.isascii() else len(text.encode())
         except UnicodeEncodeError:
             self._refuse("This text has a lone surrogate, which UTF-8 cannot hold.", place)
         if size > TEXT_BYTES_MAX:
             self._refuse(f"A text has at most {TEXT_BYTES_MAX:,} bytes; this one has {size:,}.", place, TooLarge)
+        return size + 1
 
-    def _check_time(self, value: Any, place: Path) -> None:
+    def _check_time(self, value: Any, place: Path) -> int:
         if not isinstance(value, datetime):
             self._refuse(f"A record cannot hold a {type(value).__name__}.", place)
         if value.tzinfo is None or value.utcoffset() is None:
             self._refuse("A time needs its zone.", place)
         if not _YEAR_1 <= microseconds(value) <= _YEAR_9999:
             self._refuse("A time lies in the years 1 to 9999, in UTC.", place)
+        return 8
 
     def _refuse(self, detail: str, place: Path, problem: type[Problem] = BadValue) -> NoReturn:
         raise problem(detail, field=self.name(place))

@@ -62,10 +62,11 @@ def wake_up(mailbox: str, function: str, queue: str, until: datetime | None = No
 
 def complete_wake_ups(effects: Iterable[Effect], committed_at: datetime) -> tuple[Effect, ...]:
     """Return the effects of a commit, with names and times added to the wake-ups among them."""
-    return tuple(_complete_wake_up(effect, committed_at) if effect.wakes else effect for effect in effects)
+    return tuple(complete_wake_up(effect, committed_at) if effect.wakes else effect for effect in effects)
 
 
-def _complete_wake_up(effect: Effect, committed_at: datetime) -> Effect:
+def complete_wake_up(effect: Effect, committed_at: datetime) -> Effect:
+    """Return a wake-up with its name and time, which depend on the time of the commit."""
     furthest = committed_at + timedelta(seconds=LIMITS.delay_seconds_max)
     until = effect.not_before or slot_end(committed_at, LIMITS.wake_up_slot_seconds)
     at = min(until, furthest)

@@ -11,7 +11,7 @@ from signalbox.core.keys import check_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Increment, Must, Put, Write
 from signalbox.core.problems import BadValue, TooLarge
 from signalbox.core.queries import Field
-from signalbox.core.record_values import RECORD, field_name, map_bytes, record_bytes, size_bytes
+from signalbox.core.record_values import RECORD, field_name, record_bytes
 
 WRITES_EACH_MAX = 500
 """Of one `write_each`: Firestore's limit on a BatchWrite."""
@@ -68,8 +68,7 @@ def check_write(write: Write) -> int:
 def _put_bytes(put: Put) -> int:
     plain = {name: value for name, value in put.data.items() if not is_server_value(value)}
     from_server: dict[Field, Any] = {(name,): value for name, value in put.data.items() if is_server_value(value)}
-    RECORD.check_map(plain.items())
-    return record_bytes(put.path, map_bytes(plain) + _fields_bytes(from_server))
+    return record_bytes(put.path, RECORD.check_map(plain.items()) + _fields_bytes(from_server))
 
 
 def _change_bytes(change: Change) -> int:
@@ -100,8 +99,7 @@ def _new_bytes(value: Any, field: Field, names_bytes: int) -> int:
     if isinstance(value, Increment):
         _check_increment(value, field)
         return _SERVER_VALUE_BYTES
-    RECORD.check(value, field, names_bytes)
-    return size_bytes(value)
+    return RECORD.check(value, field, names_bytes)
 
 
 def _check_increment(increment: Increment, field: Field) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.ports import Ports
 from signalbox.critical_sections import service
 from signalbox.critical_sections.model import Section
 from signalbox.critical_sections.requests import SectionRequest
@@ -14,15 +14,15 @@ routes = Routes("critical_section")
 
 
 @routes.on("POST", "/{key}")
-def call(request: Request, key: str) -> Response:
+def call(ports: Ports, request: Request, key: str) -> Response:
     parsed = SectionRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
     check_calls(request, continuation=parsed.continuation)
-    return Response(202, {"granted": service.call(runtime.ports(), key, parsed)})
+    return Response(202, {"granted": service.call(ports, key, parsed)})
 
 
 @routes.on("GET", "/{key}")
-def get(_: Request, key: str) -> Response:
-    return Response(200, rendered(key, service.get(runtime.ports(), key)))
+def get(ports: Ports, _: Request, key: str) -> Response:
+    return Response(200, rendered(key, service.get(ports, key)))
 
 
 def rendered(key: str, section: Section) -> dict[str, Any]:

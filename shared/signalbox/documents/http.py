@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response, problem_body, unavailable_body
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.adapters.settings import settings
 from signalbox.core.effects import Json
 from signalbox.core.keys import check_key
 from signalbox.core.paging import PARAMETERS, Listing, wants_count
+from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, Problem, UnsupportedMediaType
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.patches import Null
@@ -43,88 +43,86 @@ NULLS: Mapping[str, Null] = {"application/json": Null.IS_A_VALUE, "application/m
 
 
 @routes.on("PUT", "/{key}")
-def put(request: Request, key: str) -> Response:
+def put(ports: Ports, request: Request, key: str) -> Response:
     put_request = PutRequest.from_request(key, request.json(), Precondition.from_headers(request.entity_tags))
-    return written_response(single_documents.put(runtime.ports(), put_request))
+    return written_response(single_documents.put(ports, put_request))
 
 
 @routes.on("PATCH", "/{key}", query=("write_back",))
-def patch(request: Request, key: str) -> Response:
-    return written_response(patches.patch(runtime.ports(), patch_request(request, key)))
+def patch(ports: Ports, request: Request, key: str) -> Response:
+    return written_response(patches.patch(ports, patch_request(request, key)))
 
 
 @routes.on("POST", "/")
-def post(request: Request) -> Response:
-    parsed = post_request(request, runtime.ports().store.new_id())
+def post(ports: Ports, request: Request) -> Response:
+    parsed = post_request(request, ports.store.new_id())
     if isinstance(parsed, BulkPutRequest):
-        return bulk_response(bulk.put_each(runtime.ports(), parsed, documents_wanted=False))
-    return posted_response(single_documents.put(runtime.ports(), parsed), settings().page_address_of("documents"))
+        return bulk_response(bulk.put_each(ports, parsed, documents_wanted=False))
+    return posted_response(single_documents.put(ports, parsed), settings().page_address_of("documents"))
 
 
 @routes.on("GET", "/{key}")
-def get(request: Request, key: str) -> Response:
-    return read_response(single_documents.get(runtime.ports(), key), Precondition.from_headers(request.entity_tags))
+def get(ports: Ports, request: Request, key: str) -> Response:
+    return read_response(single_documents.get(ports, key), Precondition.from_headers(request.entity_tags))
 
 
 @routes.on("DELETE", "/{key}")
-def delete(request: Request, key: str) -> Response:
-    single_documents.delete(runtime.ports(), key, Precondition.from_headers(request.entity_tags))
+def delete(ports: Ports, request: Request, key: str) -> Response:
+    single_documents.delete(ports, key, Precondition.from_headers(request.entity_tags))
     return Response(204)
 
 
 @routes.on("GET", "/", query=("where", "order_by", "limit", "page_token", "count"))
-def find(request: Request) -> Response:
+def find(ports: Ports, request: Request) -> Response:
     query = request.query
     where = query.getlist("where")
     if wants_count(query.get("count", "")):
         count = CountRequest.from_request(where, query.keys() - {"count", "where"})
-        return Response(200, {"count": single_documents.count(runtime.ports(), count)})
+        return Response(200, {"count": single_documents.count(ports, count)})
     order_by, limit, page_token = query.getlist("order_by"), query.get("limit", ""), query.get("page_token", "")
-    return page_response(
-        single_documents.find(runtime.ports(), FindRequest.from_request(where, order_by, limit, page_token))
-    )
+    return page_response(single_documents.find(ports, FindRequest.from_request(where, order_by, limit, page_token)))
 
 
 @routes.on("POST", "/:query")
-def query(request: Request) -> Response:
+def query(ports: Ports, request: Request) -> Response:
     """Answer as `find`, for a query whose values must not appear in an address, which logs contain."""
     parsed = query_from_body(request.json_object())
     if isinstance(parsed, CountRequest):
-        return Response(200, {"count": single_documents.count(runtime.ports(), parsed)})
-    return page_response(single_documents.find(runtime.ports(), parsed))
+        return Response(200, {"count": single_documents.count(ports, parsed)})
+    return page_response(single_documents.find(ports, parsed))
 
 
 # --- versions ---
 
 
 @routes.on("GET", "/{key}/versions", query=PARAMETERS)
-def find_versions(request: Request, key: str) -> Response:
+def find_versions(ports: Ports, request: Request, key: str) -> Response:
     listing = Listing.from_request(request.query, f"versions of {check_key(key)}", LIMITS.versions_listed_max)
-    return Response(200, history.find_versions(runtime.ports(), key, listing).to_json())
+    return Response(200, history.find_versions(ports, key, listing).to_json())
 
 
 @routes.on("GET", "/{key}/versions/{version}")
-def get_version(_: Request, key: str, version: str) -> Response:
-    found = history.read_version(runtime.ports(), check_key(key), Reference.from_request(version))
+def get_version(ports: Ports, _: Request, key: str, version: str) -> Response:
+    found = history.read_version(ports, check_key(key), Reference.from_request(version))
     return Response(200, found.to_json(key))
 
 
 @routes.on("GET", "/{key}/versions/{version}/changes", query=("to",))
-def get_changes(request: Request, key: str, version: str) -> Response:
+def get_changes(ports: Ports, request: Request, key: str, version: str) -> Response:
     before, to = Reference.from_request(version), request.query.get("to")
     after = LATEST if to is None else Reference.from_request(to, "to")
-    return Response(200, history.compare_versions(runtime.ports(), check_key(key), before, after).to_json())
+    return Response(200, history.compare_versions(ports, check_key(key), before, after).to_json())
 
 
 @routes.on("POST", "/{key}/versions/{version}/restore")
-def restore(request: Request, key: str, version: str) -> Response:
+def restore(ports: Ports, request: Request, key: str, version: str) -> Response:
     reference, precondition = Reference.from_request(version), Precondition.from_headers(request.entity_tags)
-    return written_response(single_documents.restore(runtime.ports(), key, reference, precondition))
+    return written_response(single_documents.restore(ports, key, reference, precondition))
 
 
 @routes.on("DELETE", "/{key}/versions")
-def forget(_: Request, key: str) -> Response:
-    history.forget(runtime.ports(), check_key(key))
+def forget(ports: Ports, _: Request, key: str) -> Response:
+    history.forget(ports, check_key(key))
     return Response(204)
 
 

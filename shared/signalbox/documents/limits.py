@@ -5,6 +5,14 @@ from signalbox.core.limits import Limits
 
 
 class DocumentLimits(Limits):
+    document_bytes_max: int = 1_000_000
+    """Bytes of a document. Firestore holds 1,048,576 bytes a record, by its own formula; the rest is room for the kit's
+    reserved map. The keys and fields of links are stored in that map too and count here, since they may exceed that
+    room."""
+
+    transform_output_bytes_max: int = document_bytes_max
+    """Bytes of the output of one run of a transform: no document could contain more. Discarded output also counts."""
+
     index_entries_max: int = 39_500
     """Index entries of a document, as Firestore's own indexes count: two for each field that is neither map nor list,
     also inside maps, and one for each item of a list. Firestore refuses a record with more than 40,000; the difference

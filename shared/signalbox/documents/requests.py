@@ -28,7 +28,8 @@ from signalbox.core.request_fields import RequestFields
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.links import check_count
 from signalbox.documents.machine.patches import Null
-from signalbox.documents.model.stamped_contents import RESERVED, Content, check_body, value_at
+from signalbox.documents.model.contents import Content, Surveyed, value_at
+from signalbox.documents.model.stamped_contents import RESERVED, check_body
 from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequired, PreconditionFailed
 
 # --- preconditions ---
@@ -115,7 +116,7 @@ class PutRequest:
     """A request to store `content` under `key`, replacing the document there."""
 
     key: str
-    content: Content
+    content: Surveyed
     precondition: Precondition = UNCONDITIONAL
 
     @classmethod
@@ -157,7 +158,7 @@ class PatchRequest:
         write_back: bool = False,
     ) -> Self:
         """Check a key and a patch. Raises a `Problem` if the patch cannot be merged."""
-        return cls(key, check_body(check_key(key), body), null, precondition, write_back)
+        return cls(key, check_body(check_key(key), body).content, null, precondition, write_back)
 
 
 def own_key(body: Any) -> str:
@@ -200,7 +201,7 @@ class BulkPutRequest:
         places: dict[str, int] = {}
         return cls(tuple(_refuse_duplicate(_entry(body), places, place) for place, body in enumerate(bodies)))
 
-    def contents(self) -> dict[str, Content]:
+    def contents(self) -> dict[str, Surveyed]:
         """Return the contents to put, by key."""
         requests = [entry.request for entry in self.entries]
         return {request.key: request.content for request in requests if isinstance(request, PutRequest)}

@@ -11,7 +11,6 @@ from datetime import datetime
 from html import escape
 from typing import Any, cast
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.json_bodies import parse
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
@@ -24,6 +23,7 @@ from signalbox.core.codec.json_forms import WrongValue, decode
 from signalbox.core.effects import name_of
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix, wants_count
+from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, MethodNotAllowed, NotFound, Problem, Unavailable, UnsupportedMediaType
 from signalbox.core.request_fields import RequestFields, wants
 from signalbox.core.times import rfc3339
@@ -78,18 +78,18 @@ class FlowRoutes:
         self._local = local
         self._rules = rules
 
-    def start(self, request: Request, flow: str, id: str) -> Response:
+    def start(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Start a run: 201; 200 for a repeat, 409 if the id was used with other arguments."""
-        return self._start(request, self._address(Access(request, "start", flow, id)))
+        return self._start(ports, request, self._address(Access(request, "start", flow, id)))
 
-    def start_new(self, request: Request, flow: str) -> Response:
+    def start_new(self, ports: Ports, request: Request, flow: str) -> Response:
         """Start a run under a drawn id, which the Idempotency-Key determines, if there is one. Otherwise as `start`."""
         self._check(Access(request, "start", flow))
         key = request.header("Idempotency-Key")
-        id_ = name_of("run", flow, key) if key else runtime.ports().store.new_id()
-        return self._start(request, FlowAddress.checked(flow, id_))
+        id_ = name_of("run", flow, key) if key else ports.store.new_id()
+        return self._start(ports, request, FlowAddress.checked(flow, id_))
 
-    def _start(self, request: Request, address: FlowAddress) -> Response:
+    def _start(self, ports: Ports, request: Request, address: FlowAddress) -> Response:
         fields = _only(request, "arguments", "on_complete", "labels", "timeout_seconds")
         arguments, follow = fields.value("arguments", {}), fields.value("on_complete", None)
         if not isinstance(arguments, dict):
@@ -99,10 +99,10 @@ class FlowRoutes:
         local = self._local()
         labels = checked_labels(fields.value("labels", {}))
         seconds = checked_timeout(fields.value("timeout_seconds", None))
-        started = starts.start(runtime.ports(), local, local.function, address, arguments, on_complete, labels, seconds)
+        started = starts.start(ports, local, local.function, address, arguments, on_complete, labels, seconds)
         return Response(201 if started.created else 200, address.to_json())
 
-    def fork(self, request: Request, flow: str, id: str) -> Response:
+    def fork(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Start a run from a prefix of another run's log: 201; 200 for a repeat, 409 if the id is in use."""
         address = self._address(Access(request, "fork", flow, id))
         fields = _only(request, "id", "from_entry", "arguments", "on_complete", "labels", "timeout_seconds")
@@ -115,21 +115,21 @@ class FlowRoutes:
         labels = None if labels is None else checked_labels(labels)
         new = FlowAddress.checked(flow, fields.text("id")).key
         wanted = starts.Fork(new, fields.value("from_entry"), arguments, on_complete, labels, seconds)
-        started = starts.fork(runtime.ports(), self._local(), address, wanted)
+        started = starts.fork(ports, self._local(), address, wanted)
         return Response(201 if started.created else 200, started.address.to_json())
 
-    def get(self, request: Request, flow: str, id: str) -> Response:
+    def get(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Return the status of a run, now or once it has ended."""
         address, seconds = self._address(Access(request, "get", flow, id)), wait_seconds(request, default=0)
-        header = reads.wait(runtime.ports(), address, seconds)
-        stuck = reads.stuck_below(runtime.ports().store, header)
+        header = reads.wait(ports, address, seconds)
+        stuck = reads.stuck_below(ports.store, header)
         return Response(200, shown_status(header, stuck, traces=not request.is_open))
 
-    def log(self, request: Request, flow: str, id: str) -> Response:
+    def log(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Return a page of the log of a run; with `spans`, also its timeline, which a replay of the code finds out."""
         address, token = self._address(Access(request, "log", flow, id)), request.query.get("page_token", "")
         wanted = wants("spans", request.query.get("spans", ""))
-        header, entries = reads.get_log(runtime.ports().store, address)
+        header, entries = reads.get_log(ports.store, address)
         page = shown_log_page(header, entries, token)
         if not wanted:
             return Response(200, page)
@@ -153,58 +153,58 @@ class FlowRoutes:
             if (is_last if span.entry is None else first <= span.entry < last or (is_last and span.entry >= last))
         ]
 
-    def queries(self, request: Request, flow: str, id: str) -> Response:
+    def queries(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Return the names of the queries that the code of a run answers."""
         address = self._address(Access(request, "query", flow, id))
-        return Response(200, {"queries": queries.query_names(runtime.ports(), self._local(), address)})
+        return Response(200, {"queries": queries.query_names(ports, self._local(), address)})
 
-    def query(self, request: Request, flow: str, id: str, name: str) -> Response:
+    def query(self, ports: Ports, request: Request, flow: str, id: str, name: str) -> Response:
         """Return what the code of a run answers, and the number of the log's entries that the answer is from."""
         address = self._address(Access(request, "query", flow, id, name))
         arguments = _arguments(request.query.get("arguments", "{}"))
-        answer = queries.query(runtime.ports(), self._local(), address, name, arguments)
+        answer = queries.query(ports, self._local(), address, name, arguments)
         return Response(200, {**address.to_json(), "query": name, "result": answer.result, "entries": answer.entries})
 
-    def watch(self, request: Request, flow: str, id: str) -> Response:
+    def watch(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Return the stream of a run's entries and status. Raises `Unavailable` if the process has too many."""
         address = self._address(Access(request, "log", flow, id))
         last = _last_seen(request.header("Last-Event-ID") or request.query.get("last_event_id"))
-        reads.get(runtime.ports(), address)
+        reads.get(ports, address)
         STREAMS.take(LIMITS.flow_watch_streams_max)
-        return event_streams.response(_events(address, last, traces=not request.is_open), STREAMS.leave)
+        return event_streams.response(_events(ports, address, last, traces=not request.is_open), STREAMS.leave)
 
-    def event(self, request: Request, flow: str, id: str, name: str) -> Response:
+    def event(self, ports: Ports, request: Request, flow: str, id: str, name: str) -> Response:
         address, fields = self._address(Access(request, "event", flow, id, name)), _only(request, "value")
-        key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
-        messages.post_event(runtime.ports(), address, name, fields.value("value", None), key)
+        key = request.header("Idempotency-Key") or ports.store.new_id()
+        messages.post_event(ports, address, name, fields.value("value", None), key)
         return Response(202, {"flow": flow, "id": id, "event": key})
 
-    def cancel(self, request: Request, flow: str, id: str) -> Response:
+    def cancel(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         address, key = self._address(Access(request, "cancel", flow, id)), request.header("Idempotency-Key")
-        messages.cancel(runtime.ports(), address, _reason(request), key or None)
+        messages.cancel(ports, address, _reason(request), key or None)
         return Response(202, {"flow": flow, "id": id})
 
-    def terminate(self, request: Request, flow: str, id: str) -> Response:
+    def terminate(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """End a run without running its code."""
-        sweep.terminate(runtime.ports(), self._address(Access(request, "terminate", flow, id)), _reason(request))
+        sweep.terminate(ports, self._address(Access(request, "terminate", flow, id)), _reason(request))
         return Response(200, {"flow": flow, "id": id})
 
-    def suspend(self, request: Request, flow: str, id: str) -> Response:
+    def suspend(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Let a run take no further step until it is resumed."""
-        suspensions.suspend(runtime.ports(), self._address(Access(request, "suspend", flow, id)), _reason(request))
+        suspensions.suspend(ports, self._address(Access(request, "suspend", flow, id)), _reason(request))
         return Response(200, {"flow": flow, "id": id})
 
-    def resume(self, request: Request, flow: str, id: str) -> Response:
+    def resume(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Wake a run, so that a suspended one continues and a stuck one is replayed."""
-        suspensions.resume(runtime.ports(), self._address(Access(request, "resume", flow, id)))
+        suspensions.resume(ports, self._address(Access(request, "resume", flow, id)))
         return Response(202, {"flow": flow, "id": id})
 
-    def delete(self, request: Request, flow: str, id: str) -> Response:
+    def delete(self, ports: Ports, request: Request, flow: str, id: str) -> Response:
         """Delete a run that has ended or is stuck."""
-        sweep.delete(runtime.ports(), self._address(Access(request, "delete", flow, id)))
+        sweep.delete(ports, self._address(Access(request, "delete", flow, id)))
         return Response(204)
 
-    def list(self, request: Request, flow: str) -> Response:
+    def list(self, ports: Ports, request: Request, flow: str) -> Response:
         """List runs by their ids or by their starts, or count them."""
         self._check(Access(request, "list", flow))
         state = request.query.get("state")
@@ -217,11 +217,11 @@ class FlowRoutes:
         if wants_count(request.query.get("count", "")):
             if "page_token" in request.query:
                 raise BadQuery("A count has no pages: leave out `page_token`.", field="page_token")
-            return Response(200, {"count": lists.count_flows(runtime.ports(), runs)})
-        page = lists.list_flows(runtime.ports(), runs, request.query.get("page_token", ""))
+            return Response(200, {"count": lists.count_flows(ports, runs)})
+        page = lists.list_flows(ports, runs, request.query.get("page_token", ""))
         return Response(200, {"flows": page.flows} | _next_page(page.next_page_token))
 
-    def act_on_all(self, request: Request, flow: str) -> Response:
+    def act_on_all(self, ports: Ports, request: Request, flow: str) -> Response:
         """Act on all runs that match, as a batch: 202 with its id. With `dry_run`, return their number: 200."""
         self._check(Access(request, "act_on_all", flow))
         fields = _only(request, "action", "state", "label", "prefix", "reason", "dry_run")
@@ -229,9 +229,9 @@ class FlowRoutes:
         runs = lists.Runs(flow, fields.text("state", None), _label(fields.text("label", None)), prefix)
         wanted = bulk.ActionOnRuns(fields.text("action"), runs, fields.text("reason", ""))
         if fields.flag("dry_run"):
-            return Response(200, {"count": lists.count_flows(runtime.ports(), runs)})
-        key = request.header("Idempotency-Key") or runtime.ports().store.new_id()
-        begun = bulk.act_on_all(runtime.ports(), self._local().function, wanted, key)
+            return Response(200, {"count": lists.count_flows(ports, runs)})
+        key = request.header("Idempotency-Key") or ports.store.new_id()
+        begun = bulk.act_on_all(ports, self._local().function, wanted, key)
         return Response(202, {"batch": begun.batch, "count": begun.count})
 
     def _address(self, access: Access) -> FlowAddress:
@@ -261,7 +261,7 @@ def _last_seen(id: str | None) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def _events(address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Iterator[str]:
+def _events(ports: Ports, address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Iterator[str]:
     """Yield the text of the events, until the run or the stream ends. In quiet times, yield an id alone.
 
     Each watcher reads the run's header once a second, and older parts of its log only to catch up.
@@ -271,11 +271,11 @@ def _events(address: FlowAddress, last: tuple[str, int], *, traces: bool) -> Ite
     ends_at = time.monotonic() + LIMITS.flow_watch_seconds
     while time.monotonic() < ends_at:
         try:
-            header = reads.get(runtime.ports(), address)
+            header = reads.get(ports, address)
             sent = min(sent, header.log.length) if header.execution_id == execution else 0
-            entries = reads.entries_after(runtime.ports().store, header, sent)
+            entries = reads.entries_after(ports.store, header, sent)
         except Unavailable as error:
-            runtime.log().info("unavailable", reason=str(error))
+            ports.log.info("unavailable", reason=str(error))
             return
         except Problem:  # it was deleted
             return
@@ -316,18 +316,18 @@ PAGE = {
 def add_callback_routes(routes: Routes, function: str) -> None:
     """Add the routes of the callbacks through `function`."""
 
-    def get(request: Request, token: str) -> Response:
+    def get(ports: Ports, request: Request, token: str) -> Response:
         """Show the question. Refuse HEAD, which would say that the address is in use."""
         if request.method == "HEAD":
             raise MethodNotAllowed("HEAD is not allowed here; allowed: GET, POST.", headers={"Allow": "GET, POST"})
-        return _page(request, lambda: _question(function, token))
+        return _page(request, lambda: _question(ports, function, token))
 
-    def post(request: Request, token: str) -> Response:
+    def post(ports: Ports, request: Request, token: str) -> Response:
         """Send the event: its value is the JSON body, or null if the page's button sends it."""
         if request.media_type == FORM:
-            return _page(request, lambda: _confirmed(request, function, token))
+            return _page(request, lambda: _confirmed(ports, request, function, token))
         callback = _callback(function, token)
-        messages.post_callback(runtime.ports(), callback, request.json(CORE_LIMITS.task_bytes_max))
+        messages.post_callback(ports, callback, request.json(CORE_LIMITS.task_bytes_max))
         return Response(202, {"event": callback.event}, {"Cache-Control": "no-store"})
 
     routes.on("GET", "/callbacks/{token}")(get)
@@ -340,19 +340,19 @@ def _callback(function: str, token: str) -> Callback:
     return Callback.from_token(token, keys_of(settings().callback_keys), function)
 
 
-def _question(function: str, token: str) -> Response:
+def _question(ports: Ports, function: str, token: str) -> Response:
     callback = _callback(function, token)
-    messages.get_callback(runtime.ports(), callback)
+    messages.get_callback(ports, callback)
     question = callback.question or f"{callback.event}?"
     button = '<form method="post"><button type="submit">Confirm</button></form>'
     return _html(200, callback.event, f"<p>{escape(question)}</p>\n{button}")
 
 
-def _confirmed(request: Request, function: str, token: str) -> Response:
+def _confirmed(ports: Ports, request: Request, function: str, token: str) -> Response:
     if request.header("Content-Length") not in (None, "0"):
         raise UnsupportedMediaType("A form has no fields here. Send the event's value as application/json.")
     callback = _callback(function, token)
-    messages.post_callback(runtime.ports(), callback, None)
+    messages.post_callback(ports, callback, None)
     return _html(200, callback.event, "<p>Thank you. Your confirmation was received.</p>")
 
 

@@ -11,7 +11,7 @@ from signalbox.adapters.http.request_log import logged_request
 from signalbox.adapters.http.responses import EntryPoint, Response, problem_response
 from signalbox.adapters.http.task_deliveries import QUEUE_HEADER
 from signalbox.core import effects
-from signalbox.core.names import DOCUMENT_EVENTS_PATH
+from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.problems import NotFound
 
 TASKS = "/tasks/"

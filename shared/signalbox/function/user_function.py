@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import Access, AccessRules
+from signalbox.adapters.http.paths import match, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point
-from signalbox.adapters.http.routes import Routes, match, segments_of_pattern
+from signalbox.adapters.http.routes import Routes
 from signalbox.adapters.http.task_deliveries import forwarding_entry, task_entry
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import settings
@@ -24,8 +25,8 @@ from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Ki
 from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
+from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
 from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
@@ -149,7 +150,7 @@ class Function:
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")
 
-        route = self._routes.on(method, pattern, query=query, keeps_empty=True)
+        route = self._routes.on(method, pattern, query=query, of_user=True)
 
         def register(handler: Handler) -> Handler:
             check_plain(handler, "handler", may_yield=True)

@@ -166,13 +166,13 @@ def delete_before(ports: Ports, key: str, version: int) -> None:
 
     A repeated call finds none.
     """
-    deletes = [[Delete(path) for path in paths] for paths in _paths_before(ports, key, version)]
+    deletes = [[Delete(path) for path in paths] for paths in paths_before(ports, key, version)]
     size = LIMITS.history_delete_page
     for last in range(len(deletes), 0, -size):
         ports.store.commit([delete for group in deletes[max(0, last - size) : last] for delete in group])
 
 
-def _paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
+def paths_before(ports: Ports, key: str, version: int) -> Iterator[list[str]]:
     """Iterate over the versions before one, the latest first: the paths of each one's records."""
     older = (Condition(ID, ">", id_of(version)),)
     after: tuple[str, ...] = ()

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.ports import Ports
 from signalbox.links.model import Verification
 from signalbox.links.service import verifications
 
@@ -13,19 +13,18 @@ routes = Routes("verifications")
 
 
 @routes.on("POST", "/")
-def begin(request: Request) -> Response:
-    ports = runtime.ports()
+def begin(ports: Ports, request: Request) -> Response:
     return Response(202, rendered(verifications.begin(ports, request.operation or ports.store.new_id())))
 
 
 @routes.on("GET", "/")
-def newest(_: Request) -> Response:
-    return Response(200, {"verifications": [rendered(walk) for walk in verifications.newest(runtime.ports())]})
+def newest(ports: Ports, _: Request) -> Response:
+    return Response(200, {"verifications": [rendered(walk) for walk in verifications.newest(ports)]})
 
 
 @routes.on("GET", "/{run}")
-def get(_: Request, run: str) -> Response:
-    return Response(200, rendered(verifications.get(runtime.ports(), run)))
+def get(ports: Ports, _: Request, run: str) -> Response:
+    return Response(200, rendered(verifications.get(ports, run)))
 
 
 def rendered(walk: Verification) -> dict[str, Any]:

@@ -14,12 +14,17 @@ the last verification and on that of its own operation, `count` on the verificat
     count    -                       running, abandoned         it was the last page   ended    -
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.names import LINK_VERIFY, LINKS_QUEUE
+from signalbox.core.kit_names import LINK_VERIFY, LINKS_QUEUE
+from signalbox.core.problems import Problem
+from signalbox.documents.machine.copies import Embedding
+from signalbox.documents.machine.links import embed_links, link_index_matches
 from signalbox.documents.machine.reactions import link_task
+from signalbox.documents.model.stamped_contents import Document
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import VERIFICATIONS, Finding, Verification
 
@@ -48,6 +53,17 @@ def count_page(
         return Decision(None, False)
     counted = walk.with_page(found, last_key, now, more=more)
     return Decision(counted, True, () if counted.ended_at else (verification_task(counted),))
+
+
+def differs(data: Mapping[str, Any], document: Document, key: str, embedding: Embedding, hops: int) -> bool:
+    """Return whether a document, stored as `data`, differs from what a put of its content would store now."""
+    if not document.stamp_matches or not link_index_matches(data, document.surveyed):
+        return True
+    try:
+        expected = embed_links(key, document.surveyed, embedding, hops, refuse=False)
+    except Problem:
+        return True
+    return expected.digest != document.surveyed.digest
 
 
 def is_moving(written: Iterable[datetime], now: datetime) -> bool:

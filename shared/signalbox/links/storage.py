@@ -12,7 +12,6 @@ from signalbox.core.ports import (
     AlreadyExists,
     Change,
     Must,
-    Outcome,
     Ports,
     Put,
     Query,
@@ -26,6 +25,8 @@ from signalbox.core.queries import Condition
 from signalbox.documents.model.stamped_contents import COLLECTION, Document, path_of, wanted_path
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import LINK_FIELDS, LINK_KEYS, LINKED
+
+Read = Sequence[Snapshot]
 
 # --- queries ---
 
@@ -47,6 +48,24 @@ def next_limit(page: Sequence[Snapshot]) -> int:
     """Return the number of documents that the next page may have if they are as large as those of this page."""
     total_bytes = sum(map(snapshot_bytes, page))
     return max(1, min(LIMITS.page_copies_max, CORE_LIMITS.read_bytes_max * len(page) // total_bytes))
+
+
+def read_both(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Read, Read, list[str]]:
+    """Read inputs, and as many documents as fit into memory; return both, and the paths that were not read.
+
+    A document may also be one of the inputs.
+    """
+    read = ports.store.read_some(inputs, linking, CORE_LIMITS.read_bytes_max)
+    records = read[len(inputs) :]
+    found = {record.path for record in records}
+    return read[: len(inputs)], records, [path for path in linking if path not in found]
+
+
+def pause_or_give_up(ports: Ports, attempt: int) -> None:
+    """Sleep before the next attempt to refresh documents. Raises `Unavailable` after the last one."""
+    if attempt >= CORE_LIMITS.rounds_max:
+        raise Unavailable("documents that embed a changed one are written by many clients at once")
+    pause(ports, attempt)
 
 
 # --- marks ---
@@ -75,7 +94,7 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
     If the targets are too large to be kept in memory together, only the first ones are marked and returned, at least
     one.
 
-    An existing target is marked in a commit of its own, guarded by the read before it, so the mark was set on the
+    An existing target is marked in a separate commit, guarded by the read before it, so the mark was set on the
     target that was read. For a missing target a note is written, then the target is read again. Most targets are
     already marked and cost one read. Raises `Unavailable` if the guards keep losing.
     """
@@ -89,10 +108,14 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
             read = ports.store.read_some((), [path_of(key) for key in waiting], CORE_LIMITS.read_bytes_max)
             waiting = [target.id for target in read]
             returned = [key for key in returned if key in marked or key in waiting]
-        marked |= {target.id: target for target in read if _is_linked(target, noted)}
-        unmarked = [target for target in read if target.id not in marked]
-        outcomes = ports.store.write_each([_mark_write(target) for target in unmarked]) if unmarked else ()
-        written = [target for target, outcome in zip(unmarked, outcomes, strict=True) if _is_marked(outcome)]
+        marked |= {target.id: target for target in read if is_linked(target, noted)}
+        to_mark = [target for target in read if target.id not in marked]
+        outcomes = ports.store.write_each([mark_write(target) for target in to_mark]) if to_mark else ()
+        written = [
+            target
+            for target, outcome in zip(to_mark, outcomes, strict=True)
+            if isinstance(outcome, WriteResult | AlreadyExists)  # a note may have existed before
+        ]
         marked |= {target.id: target for target in written if target.data is not None}
         noted |= {target.id for target in written if target.data is None}
         waiting = [key for key in waiting if key not in marked]
@@ -102,18 +125,22 @@ def mark_linked(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = 
     raise Unavailable("a link's target is written by many clients at once")
 
 
-def _is_linked(target: Snapshot, noted: Container[str]) -> bool:
+def is_linked(target: Snapshot, noted: Container[str]) -> bool:
+    """Return whether a target is marked. The mark of a missing target is its note, which `noted` has the keys of."""
     document = Document.from_record(target.data)
     return target.id in noted if document is None else document.linked is not False
 
 
-def _mark_write(target: Snapshot) -> Write:
+def mark_write(target: Snapshot) -> Write:
     """Return the write that marks a target as linked, or the note that a missing target is wanted."""
     if target.data is None:
         return Put(wanted_path(target.id), {}, Must.NOT_EXIST)
     return Change(target.path, {LINKED: True}, target.guard)
 
 
-def _is_marked(outcome: Outcome) -> bool:
-    """Return whether the mark is set. A note may have existed before."""
-    return isinstance(outcome, WriteResult | AlreadyExists)
+def unmarked(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
+    """Return the targets that are not marked as linked."""
+    missing = [target.id for target in targets if target.data is None]
+    notes = ports.store.read(*map(wanted_path, missing)) if missing else ()
+    noted = {note.id for note in notes if note.data is not None}
+    return [target for target in targets if not is_linked(target, noted)]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from signalbox.core.formats import check_known
-from signalbox.core.names import LINK_REFRESH
+from signalbox.core.kit_names import LINK_REFRESH
 from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.core.problems import BadValue
 from signalbox.documents.model.stamped_contents import COLLECTION, path_of

@@ -23,8 +23,8 @@ from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
 from signalbox.core.idempotency_keys import content_of, idempotency_key
+from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import Problem
 from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.addresses import ObjectAddress

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from signalbox.adapters import runtime
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
@@ -65,7 +64,7 @@ class ObjectRoutes:
         self._rules = rules
         self._gathering = Gathering[Message, CallRecord](MAILBOXES_LIMITS.mailbox_page)
 
-    def call(self, request: Request, class_name: str, key: str, method: str) -> Response:
+    def call(self, ports: Ports, request: Request, class_name: str, key: str, method: str) -> Response:
         """Call a method: 200 with its result, 202 if it has none in time, or the problem that it raised."""
         kind = self._class(Access(request, "call", class_name, key, method))
         address = object_address(class_name, key)
@@ -76,12 +75,12 @@ class ObjectRoutes:
         if code.reads:
             outcome = self._local().read(address, message)
             return Response(200, _raised(outcome).to_json())
-        place = CallPlace(address, _id(request))
-        call = self._called(place, message, seconds)
+        place = CallPlace(address, _id(ports, request))
+        call = self._called(ports, place, message, seconds)
         return _shown(place, replace(call, outcome=call.outcome and _raised(call.outcome)))
 
-    def _called(self, place: CallPlace, message: Message, seconds: float) -> CallRecord:
-        ports, local = runtime.ports(), self._local()
+    def _called(self, ports: Ports, place: CallPlace, message: Message, seconds: float) -> CallRecord:
+        local = self._local()
         if not seconds:
             return service.post_call(ports, local.function_of, place, message)
         budget = time_budget(LIMITS.turn_seconds)
@@ -89,19 +88,21 @@ class ObjectRoutes:
         call = self._gathering.answer((id(ports.store), place.address), place.id, message, handle)
         return service.wait_for_posted(ports, place, call, seconds)
 
-    def get_call(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
+    def get_call(self, ports: Ports, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Return a call's result or its error; 202 while it has neither."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
-        return _shown(place, service.wait_for_call(runtime.ports(), place, wait_seconds(request, default=0)))
+        return _shown(place, service.wait_for_call(ports, place, wait_seconds(request, default=0)))
 
-    def follow(self, request: Request, class_name: str, key: str, call_id: str) -> Response:
+    def follow(self, ports: Ports, request: Request, class_name: str, key: str, call_id: str) -> Response:
         """Run a task with the outcome of a call."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
         continuation = Call.from_request(request.json_object().get("continuation"), "continuation")
         check_calls(request, continuation=continuation)
-        return self._after(place, request, continuation_message(call_id, continuation))
+        return self._after(ports, place, request, continuation_message(call_id, continuation))
 
-    def call_on_result(self, request: Request, class_name: str, key: str, call_id: str, method: str) -> Response:
+    def call_on_result(
+        self, ports: Ports, request: Request, class_name: str, key: str, call_id: str, method: str
+    ) -> Response:
         """Call a method of the object that is a call's result. No rule decides about that object's class."""
         place = self._place(Access(request, "get_call", class_name, key), call_id)
         if request.is_open:
@@ -109,16 +110,16 @@ class ObjectRoutes:
                 "An open function does not call a method of a call's result. Call the object itself."
             )
         arguments = request.json_object(CORE_LIMITS.task_bytes_max)
-        return self._after(place, request, call_on_result(call_id, method, arguments))
+        return self._after(ports, place, request, call_on_result(call_id, method, arguments))
 
-    def _after(self, place: CallPlace, request: Request, message: Message) -> Response:
+    def _after(self, ports: Ports, place: CallPlace, request: Request, message: Message) -> Response:
         """Post a message that follows a call, which must exist."""
-        service.get_call(runtime.ports(), place)
-        own = CallPlace(place.address, _id(request))
-        service.post_call(runtime.ports(), self._local().function_of, own, message)
+        service.get_call(ports, place)
+        own = CallPlace(place.address, _id(ports, request))
+        service.post_call(ports, self._local().function_of, own, message)
         return Response(202, {"call": own.id, "ready": False})
 
-    def get(self, request: Request, class_name: str, key: str) -> Response:
+    def get(self, ports: Ports, request: Request, class_name: str, key: str) -> Response:
         """Return whether an object exists, its revision, its number of waiting messages, and with `state` its state.
 
         An open function shows no state: its methods decide what callers may see.
@@ -127,21 +128,21 @@ class ObjectRoutes:
         wanted = wants("state", request.query.get("state", ""))
         if wanted and request.is_open:
             raise PermissionDenied("An open function shows an object's state only by methods of its class.")
-        return Response(200, service.get_object(runtime.ports(), object_address(class_name, key)).to_json(state=wanted))
+        return Response(200, service.get_object(ports, object_address(class_name, key)).to_json(state=wanted))
 
-    def delete(self, request: Request, class_name: str, key: str) -> Response:
+    def delete(self, ports: Ports, request: Request, class_name: str, key: str) -> Response:
         """Delete an object in its turn."""
         self._class(Access(request, "delete", class_name, key))
         address = object_address(class_name, key)
-        service.delete(runtime.ports(), self._local().function_of, address, _id(request))
+        service.delete(ports, self._local().function_of, address, _id(ports, request))
         return Response(204)
 
-    def list(self, request: Request, class_name: str) -> Response:
+    def list(self, ports: Ports, request: Request, class_name: str) -> Response:
         """List objects of a class by their keys."""
         self._class(Access(request, "list", class_name))
         token = request.query.get("page_token")
         after = token and check_key(token)
-        page = service.list_objects(runtime.ports(), class_name, after, check_prefix(request.query))
+        page = service.list_objects(ports, class_name, after, check_prefix(request.query))
         more = {"next_page_token": page[-1].key} if len(page) == LIMITS.objects_listed_max else {}
         return Response(200, {"objects": [address.to_json() for address in page]} | more)
 
@@ -170,8 +171,8 @@ def _shown(place: CallPlace, call: CallRecord) -> Response:
     return Response(200, {"call": place.id, "ready": True} | call.outcome.to_json())
 
 
-def _id(request: Request) -> str:
-    return check_call_id(request.header("Idempotency-Key") or runtime.ports().store.new_id())
+def _id(ports: Ports, request: Request) -> str:
+    return check_call_id(request.header("Idempotency-Key") or ports.store.new_id())
 
 
 # --- classes and wake-ups ---

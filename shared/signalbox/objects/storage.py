@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import OBJECTS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.outbox import path_of as outbox_path
 from signalbox.core.ports import REMOVE, SERVER_TIME, Change, Delete, Guard, Must, Put, Snapshot, Write
 from signalbox.core.queries import Field

@@ -3,11 +3,11 @@
 from math import ceil
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.paging import OF_NAMES, Listing
+from signalbox.core.ports import Ports
 from signalbox.core.times import rfc3339
 from signalbox.rates import service
 from signalbox.rates.limits import LIMITS
@@ -19,48 +19,48 @@ routes = Routes("rates")
 
 
 @routes.on("PUT", "/{name}")
-def put(request: Request, name: str) -> Response:
-    view, created = service.put(runtime.ports(), name, RateSettings.from_request(request.json_object()))
+def put(ports: Ports, request: Request, name: str) -> Response:
+    view, created = service.put(ports, name, RateSettings.from_request(request.json_object()))
     return Response(201 if created else 200, _rate(view))
 
 
 @routes.on("PATCH", "/{name}")
-def patch(request: Request, name: str) -> Response:
-    return Response(200, _rate(service.patch(runtime.ports(), name, SettingsPatch.from_request(request.json_object()))))
+def patch(ports: Ports, request: Request, name: str) -> Response:
+    return Response(200, _rate(service.patch(ports, name, SettingsPatch.from_request(request.json_object()))))
 
 
 @routes.on("GET", "/{name}")
-def get(_: Request, name: str) -> Response:
-    return Response(200, _rate(service.get(runtime.ports(), name)))
+def get(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _rate(service.get(ports, name)))
 
 
 @routes.on("GET", "/", query=OF_NAMES)
-def find(request: Request) -> Response:
+def find(ports: Ports, request: Request) -> Response:
     listing = Listing.from_request(request.query, "rates", LIMITS.rates_page_max)
-    page = service.find(runtime.ports(), listing)
+    page = service.find(ports, listing)
     return Response(200, {"rates": [_rate(view) for view in page.rates], **page.more})
 
 
 @routes.on("DELETE", "/{name}")
-def delete(_: Request, name: str) -> Response:
-    service.delete(runtime.ports(), name)
+def delete(ports: Ports, _: Request, name: str) -> Response:
+    service.delete(ports, name)
     return Response(204)
 
 
 @routes.on("POST", "/{name}/pause")
-def pause(_: Request, name: str) -> Response:
-    return Response(200, _rate(service.pause(runtime.ports(), name)))
+def pause(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _rate(service.pause(ports, name)))
 
 
 @routes.on("POST", "/{name}/resume")
-def resume(_: Request, name: str) -> Response:
-    return Response(200, _rate(service.resume(runtime.ports(), name)))
+def resume(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _rate(service.resume(ports, name)))
 
 
 @routes.on("POST", "/{name}/acquire")
-def acquire(request: Request, name: str) -> Response:
+def acquire(ports: Ports, request: Request, name: str) -> Response:
     asked = AcquireRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
-    answer = service.acquire(runtime.ports(), name, asked)
+    answer = service.acquire(ports, name, asked)
     if answer.granted:
         return Response(200, {"granted": True})
     seconds = answer.retry_after_seconds
@@ -70,8 +70,7 @@ def acquire(request: Request, name: str) -> Response:
 
 
 @routes.on("POST", "/{name}/waits")
-def wait(request: Request, name: str) -> Response:
-    ports = runtime.ports()
+def wait(ports: Ports, request: Request, name: str) -> Response:
     id_ = request.header("Idempotency-Key") or ports.store.new_id()
     wanted = RateWaitRequest.from_request(request.json_object(), id_)
     check_calls(request, continuation=wanted.continuation)
@@ -80,8 +79,8 @@ def wait(request: Request, name: str) -> Response:
 
 
 @routes.on("DELETE", "/{name}/waits/{id}")
-def cancel(_: Request, name: str, id: str) -> Response:
-    return Response(200, {"cancelled": service.cancel(runtime.ports(), name, id)})
+def cancel(ports: Ports, _: Request, name: str, id: str) -> Response:
+    return Response(200, {"cancelled": service.cancel(ports, name, id)})
 
 
 def _rate(view: RateView) -> dict[str, Any]:

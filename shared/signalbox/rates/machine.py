@@ -30,8 +30,8 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import FORMAT
+from signalbox.core.kit_names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import ADMIT_QUEUE, FLOW_COMMAND_TASK, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import instant, microseconds
 from signalbox.rates.limits import LIMITS
@@ -194,14 +194,14 @@ def admit(loaded: Loaded) -> Admitted:
     nothing, and its waits are stale.
     """
     rate, now = loaded.rate, loaded.now
-    all_stale = [wait for wait in loaded.waits if _is_stale(loaded, wait)]
+    all_stale = [wait for wait in loaded.waits if is_stale(loaded, wait)]
     stale = _fitting(all_stale)
     if rate is None or loaded.asleep:
         return Admitted(rate, stale=stale, again=loaded.more or len(stale) < len(all_stale))
     if len(stale) < len(all_stale):
         return Admitted(rate, stale=stale, again=True)
     waiting = [wait for wait in loaded.waits if wait not in stale]
-    granted, rate = _grant(rate, waiting, now)
+    granted, rate = grant_waits(rate, waiting, now)
     left = waiting[len(granted) :]
     again = not left and loaded.more
     alarm_at = _alarm_at(rate, left[0].weight if left else 1, now) if left or again else None
@@ -220,7 +220,8 @@ def _fitting(waits: Sequence[RateWait]) -> tuple[RateWait, ...]:
     return tuple(fitting)
 
 
-def _grant(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tuple[RateWait, ...], Rate]:
+def grant_waits(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tuple[RateWait, ...], Rate]:
+    """Grant waits in order until one is later than `AHEAD`, or the commit is full. Return the waits and the rate."""
     granted: list[RateWait] = []
     room_bytes = LIMITS.rate_grant_bytes_max
     for wait in waiting[: LIMITS.rate_grants_page_max]:
@@ -233,7 +234,7 @@ def _grant(rate: Rate, waiting: Sequence[RateWait], now: datetime) -> tuple[tupl
     return tuple(granted), rate
 
 
-def _is_stale(loaded: Loaded, wait: RateWait) -> bool:
+def is_stale(loaded: Loaded, wait: RateWait) -> bool:
     """Return whether a wait is of an earlier rate of this name, or of one that was deleted before this was read."""
     if loaded.rate is None:
         return wait.incarnation < microseconds(loaded.now)

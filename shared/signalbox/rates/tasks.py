@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from signalbox.core.names import RATE_DROP
+from signalbox.core.kit_names import RATE_DROP
 from signalbox.core.ports import Ports
 from signalbox.rates import service
 from signalbox.rates.machine import ADMIT

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from signalbox.core.problems import FieldError, InvalidFields, NotFound, PermissionDenied, Problem
-from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR, Content
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import RESOURCE_META, RESOURCE_SEPARATOR
 from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.items import Values, default_of, keys_in

@@ -23,7 +23,8 @@ from signalbox.core.problems import BadQuery
 from signalbox.core.queries import ALTERNATIVES_MAX, ID, Condition, Operator, Order, with_implied
 from signalbox.core.queries import Field as core_Field
 from signalbox.core.value_order import Key, order_key
-from signalbox.documents.model.stamped_contents import RESOURCE_META, Content
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import RESOURCE_META
 from signalbox.documents.requests import FindRequest
 from signalbox.resources.limits import LIMITS
 from signalbox.resources.model.declared_models import Model

@@ -22,7 +22,8 @@ from signalbox.core.paging import write_page_token
 from signalbox.core.perform import Writes, pause, perform
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Conflict, Must, Ports, Put, RecordMissing, Stale
 from signalbox.core.problems import BadQuery, Contended, NeedsIndex, NotFound, OtherBody, Unavailable
-from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.documents.service.dependents import delete_with_dependents
@@ -118,7 +119,7 @@ def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
     except AlreadyExists:
         stored = None
     if stored is None or not stored.created:
-        _check_repeated(ports, request, request.receipt)
+        check_repeated(ports, request, request.receipt)
     if stored is not None:
         return stored
     try:
@@ -127,7 +128,7 @@ def write_item(ports: Ports, request: ItemWrite) -> StoredItem:
         raise Contended(f"{request.key} is written by many clients at once") from error
 
 
-def _check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
+def check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
     """Raise the problem of a repeated creation, if it has one."""
     done, item = ports.store.read(receipt_path(receipt.name), path_of(request.key))
     if (done.data or {}).get("digest", receipt.digest) != receipt.digest:
@@ -137,7 +138,7 @@ def _check_repeated(ports: Ports, request: ItemWrite, receipt: Receipt) -> None:
 
 
 def _write(ports: Ports, request: ItemWrite) -> StoredItem:
-    needed = embedded_copies.input_paths(request.set_fields)
+    needed = embedded_copies.input_paths(Surveyed(request.set_fields))
     for _ in range(CORE_LIMITS.rounds_max):
         stored, needed = _attempt(ports, request, needed)
         if stored is not None:
@@ -148,19 +149,19 @@ def _write(ports: Ports, request: ItemWrite) -> StoredItem:
 def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[StoredItem | None, list[str]]:
     """Write the item if all inputs of its links are among `paths`; return the inputs that it needs."""
 
-    def content_of(own: Found) -> Content:
+    def content_of(own: Found) -> Surveyed:
         return _changed(request, own)[1]
 
     def decide(read: Loaded) -> Decision[Writes, tuple[StoredItem | None, list[str]]]:
         before, content = _changed(request, read.own)
-        if before is not None and not content:
+        if before is not None and not content.content:
             return Decision((), (_stored(request.resource, read.own.stored), []))
         check_precondition(request.precondition, read.own)
         needed = embedded_copies.input_paths(content)
         if read.embedded is None and not set(needed) <= set(paths):
             return Decision((), (None, needed))
         embedded = read.embed(content)
-        _check_references(request, before, read, embedded)
+        _check_references(request, before, read, embedded.content)
         made = put_write(read.own, embedded, header=read.header)
         receipts = () if request.receipt is None else (request.receipt.write,)
         return Decision((*made.writes, *receipts), (_stored(request.resource, made.stored), needed), made.effects)
@@ -170,14 +171,14 @@ def _attempt(ports: Ports, request: ItemWrite, paths: Sequence[str]) -> tuple[St
     return perform(ports, reading, decide, retry_on=retry_on)[0]
 
 
-def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Content]:
+def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Surveyed]:
     """Return the item before, and its document after the change, which is empty if nothing changes."""
     before = own_item(request.resource, own, request.owner)
     if own.document is not None:
         before = existing(request.resource, request.id, before)
     values = request.change(before)
     if values is None:
-        return before, {}
+        return before, Surveyed({})
     owner = before.owner if before else request.owner
     content = items.to_content(request.resource, values, before, owner, own.record.read_time)
     return before, PutRequest.from_request(request.key, content).content
@@ -257,7 +258,7 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
     every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
     if every.next_page_token:
         raise refusal
-    found = requests.matching([_masked(resource, document, request.owner) for document in every.documents], request)
+    found = requests.matching([masked_item(resource, document, request.owner) for document in every.documents], request)
     rest = requests.behind(found, request) if request.after else found
     shown = rest[request.start : request.start + request.limit]
     is_last = len(rest) <= request.start + request.limit
@@ -265,7 +266,7 @@ def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal
     return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
 
 
-def _masked(resource: Resource, document: Content, owner: str | None) -> Content:
+def masked_item(resource: Resource, document: Content, owner: str | None) -> Content:
     """Return a document whose copies are only those that its reader may see."""
     references = (field.name for field in resource.model.fields.values() if field.refers_to)
     return document | {name: masked(document[name], owner) for name in references if name in document}

@@ -92,7 +92,7 @@ def change(
         transition = decision_types.with_alarm(rule(loaded), loaded.now)
         if not transition.commits(loaded):
             return Decision((), (loaded, transition))
-        return Decision(_writes(loaded, transition), (loaded, transition), _effects(loaded, transition))
+        return Decision(transition_writes(loaded, transition), (loaded, transition), _effects(loaded, transition))
 
     retry_on = (Conflict, Unavailable)
     (loaded, transition), committed = perform(ports, reads, decide, attempts_max=attempts_max, retry_on=retry_on)
@@ -100,8 +100,8 @@ def change(
     return Changed(loaded, transition, committed)
 
 
-def _writes(loaded: Loaded, transition: Transition[Any]) -> Writes:
-    """Return the writes. The semaphore's own is last: a reader that sees only some of them sees its old record."""
+def transition_writes(loaded: Loaded, transition: Transition[Any]) -> Writes:
+    """Return a transition's writes, the semaphore last: a reader that sees only some of them sees its old record."""
     record = transition.semaphore.to_record(loaded.now)
     return (*writes_of(loaded, transition), Put(path_of(loaded.name), record, loaded.update_time))
 

@@ -51,7 +51,7 @@ def _visit(ports: Ports, snapshot: Snapshot) -> None:
         postpone(ports, snapshot, "sweep_at")
         return
     if not moved:
-        _postpone(ports, snapshot)
+        postpone_sweep(ports, snapshot)
 
 
 def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
@@ -60,7 +60,7 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     assert snapshot.update_time is not None
     name, semaphore = snapshot.id, Semaphore.from_record(snapshot.data)
     for lease in semaphore.silent_grants(snapshot.read_time)[: LIMITS.silent_grants_max]:
-        _return_to_queue(ports, name, lease)
+        return_to_queue(ports, name, lease)
     if deletion.is_unused(semaphore, snapshot.read_time, snapshot.update_time):
         remove(ports, name, incarnation_of(snapshot), snapshot.guard)
         return True
@@ -71,12 +71,12 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
     return _clean_up(ports, name) or admitted is not None
 
 
-def _return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
+def return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
     """Put a wait back whose grant no task has claimed, as its late task would. That task then runs under no grant."""
 
     def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)
-        if found is None or found.claimed or found.live(loaded.now):
+        if found is None or found.claimed or found.is_live(loaded.now):
             return unchanged(loaded, None)
         back = claim_lost(loaded, found, lease.grant)
         left = back.semaphore if back.waiters else loaded.semaphore.end(found)  # its wait is gone
@@ -97,7 +97,7 @@ def _clean_up(ports: Ports, name: str) -> bool:
     return True
 
 
-def _postpone(ports: Ports, snapshot: Snapshot) -> None:
+def postpone_sweep(ports: Ports, snapshot: Snapshot) -> None:
     """Move `sweep_at` of a semaphore that this visit did not change, unless another commit has moved it."""
     assert snapshot.data is not None, "a query finds only records that exist"
     assert snapshot.update_time is not None
@@ -144,12 +144,12 @@ def clean_deleted(ports: Ports, name: str, incarnation: int) -> None:
             Query(f"{path_of(name)}/{collection}", limit=LIMITS.receipts_page_max, after=after)
         ):
             old = [snapshot for snapshot in page if snapshot.data and snapshot.data["incarnation"] <= incarnation]
-            _end_units(ports, name, old)
+            end_units(ports, name, old)
             _delete_each(ports, old)
             after = (page[-1].id,)
 
 
-def _end_units(ports: Ports, name: str, old: list[Snapshot]) -> None:
+def end_units(ports: Ports, name: str, old: list[Snapshot]) -> None:
     """Enqueue the tasks of the units of batches, and of the flows, that waited for a permit of the semaphore."""
     waits = [one for one in old if "continuation" in (one.data or {})]
     waiters = [(waiter, one.read_time) for one in waits if (waiter := read_waiter(one))]

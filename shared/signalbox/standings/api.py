@@ -13,8 +13,8 @@ from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import TASKS_QUEUE
 from signalbox.function.user_function import Function
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.declarations import Declaration, Threshold

@@ -8,7 +8,7 @@ from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.ports import DocumentEvent
+from signalbox.core.ports import DocumentEvent, Ports
 from signalbox.standings import tasks
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.declarations import Declaration
@@ -34,31 +34,31 @@ yoke_routes = Routes("yokes")
 
 
 @yoke_routes.on("PUT", "/{user}/{item}")
-def put_yoke(request: Request, user: str, item: str) -> Response:
+def put_yoke(ports: Ports, request: Request, user: str, item: str) -> Response:
     yoke = Yoke.from_request(YokeKey.from_request(user, item), request.json_object())
-    is_new = yokes.put_yoke(runtime.ports(), yoke)
+    is_new = yokes.put_yoke(ports, yoke)
     return Response(201 if is_new else 200, yoke.to_json())
 
 
 @yoke_routes.on("GET", "/{user}/{item}")
-def get_yoke(_: Request, user: str, item: str) -> Response:
-    return Response(200, yokes.get_yoke(runtime.ports(), YokeKey.from_request(user, item)))
+def get_yoke(ports: Ports, _: Request, user: str, item: str) -> Response:
+    return Response(200, yokes.get_yoke(ports, YokeKey.from_request(user, item)))
 
 
 @yoke_routes.on("DELETE", "/{user}/{item}")
-def delete_yoke(_: Request, user: str, item: str) -> Response:
-    yokes.delete_yoke(runtime.ports(), YokeKey.from_request(user, item))
+def delete_yoke(ports: Ports, _: Request, user: str, item: str) -> Response:
+    yokes.delete_yoke(ports, YokeKey.from_request(user, item))
     return Response(204)
 
 
 @yoke_routes.on("GET", "/", query=("user", "item", "order_by", "limit", "page_token"))
-def find_yokes(request: Request) -> Response:
-    return _page("yokes", yokes.yokes_of_standing(runtime.ports(), ListRequest.from_request(request.query)))
+def find_yokes(ports: Ports, request: Request) -> Response:
+    return _page("yokes", yokes.yokes_of_standing(ports, ListRequest.from_request(request.query)))
 
 
 @yoke_routes.on("DELETE", "/", query=("user", "item"))
-def remove_yokes(request: Request) -> Response:
-    ports, asked = runtime.ports(), RemoveRequest.from_request(request.query)
+def remove_yokes(ports: Ports, request: Request) -> Response:
+    asked = RemoveRequest.from_request(request.query)
     yokes.begin_removal(ports, ports.store.new_id(), asked.field, asked.value)
     return Response(202)
 
@@ -69,52 +69,50 @@ standing_routes = Routes("standings")
 
 
 @standing_routes.on("GET", "/")
-def kinds(_: Request) -> Response:
-    declared = declarations.read_declarations(runtime.ports()).kinds
+def kinds(ports: Ports, _: Request) -> Response:
+    declared = declarations.read_declarations(ports).kinds
     return Response(200, {"kinds": {kind: declaration.to_json() for kind, declaration in declared.items()}})
 
 
 @standing_routes.on("POST", "/")
-def count_all(request: Request) -> Response:
-    ports = runtime.ports()
+def count_all(ports: Ports, request: Request) -> Response:
     reads.begin_walk(ports, request.operation or ports.store.new_id())
     return Response(202)
 
 
 @standing_routes.on("PUT", "/{kind}")
-def declare(request: Request, kind: str) -> Response:
+def declare(ports: Ports, request: Request, kind: str) -> Response:
     declaration = Declaration.from_request(kind, request.json_object())
     for index, threshold in enumerate(declaration.thresholds):
         check_calls(request, **{f"on_threshold[{index}].continuation": threshold.call_with({})})
-    declarations.declare(runtime.ports(), kind, declaration)
+    declarations.declare(ports, kind, declaration)
     return Response(200, {"kind": kind, **declaration.to_json()})
 
 
 @standing_routes.on("DELETE", "/{kind}")
-def remove_kind(_: Request, kind: str) -> Response:
-    declarations.remove_kind(runtime.ports(), kind)
+def remove_kind(ports: Ports, _: Request, kind: str) -> Response:
+    declarations.remove_kind(ports, kind)
     return Response(202)
 
 
 @standing_routes.on("GET", "/{kind}", query=("order_by", "limit", "page_token"))
-def leaderboard(request: Request, kind: str) -> Response:
-    return _page("standings", ranks.leaderboard(runtime.ports(), BoardRequest.from_request(kind, request.query)))
+def leaderboard(ports: Ports, request: Request, kind: str) -> Response:
+    return _page("standings", ranks.leaderboard(ports, BoardRequest.from_request(kind, request.query)))
 
 
 @standing_routes.on("GET", "/{kind}/{id}")
-def get_standing(_: Request, kind: str, id: str) -> Response:
-    return Response(200, reads.get_standing(runtime.ports(), standing_key(kind, id)).to_json())
+def get_standing(ports: Ports, _: Request, kind: str, id: str) -> Response:
+    return Response(200, reads.get_standing(ports, standing_key(kind, id)).to_json())
 
 
 @standing_routes.on("GET", "/{kind}/{id}/rank", query=("order_by", "neighbours"))
-def rank(request: Request, kind: str, id: str) -> Response:
+def rank(ports: Ports, request: Request, kind: str, id: str) -> Response:
     asked = RankRequest.from_request(standing_key(kind, id), request.query)
-    return Response(200, ranks.rank(runtime.ports(), asked))
+    return Response(200, ranks.rank(ports, asked))
 
 
 @standing_routes.on("POST", "/{kind}/{id}/recount")
-def recount(_: Request, kind: str, id: str) -> Response:
-    ports = runtime.ports()
+def recount(ports: Ports, _: Request, kind: str, id: str) -> Response:
     reads.begin_recount(ports, ports.store.new_id(), standing_key(kind, id))
     return Response(202)
 

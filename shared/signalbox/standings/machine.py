@@ -59,8 +59,8 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import STANDING_FOLD, STANDINGS_QUEUE
 from signalbox.core.problems import Contended, NewerFormat, Problem, Unavailable
 from signalbox.core.times import microseconds, slot_end
 from signalbox.standings.limits import LIMITS
@@ -239,13 +239,13 @@ def counted_after(visits: Visits, visit: Visit) -> Counted:
         revision=visit.declarations.revision,
         value=yoke.value if yoke else None,
         keys=tuple(visit.after),
-        logged=tuple(sorted({*logged, *_unfolded(visits, visit)})),
+        logged=tuple(sorted({*logged, *unfolded(visits, visit)})),
         since=visit.since,
         gone_at=visit.now if yoke is None else None,
     )
 
 
-def _unfolded(visits: Visits, visit: Visit) -> list[StandingKey]:
+def unfolded(visits: Visits, visit: Visit) -> list[StandingKey]:
     """Return the standings with an earlier adjustment of this yoke that may not be added yet."""
     assert visit.counted is None or visit.counted_at is not None, "a record that was read has its time"
     loaded = visits.standings

@@ -157,10 +157,10 @@ class FoldReads:
         held = Standing.from_record(standing.data)
         if machine.is_replaced_by_its_sum(held, is_full=not page.is_last, may_merge=self.may_merge):
             return replace(page, is_merged=True)
-        return replace(page, values=extremes(store, self.key)) if _has_values((standing, *adjustments)) else page
+        return replace(page, values=extremes(store, self.key)) if has_values((standing, *adjustments)) else page
 
 
-def _has_values(records: Iterable[Snapshot]) -> bool:
+def has_values(records: Iterable[Snapshot]) -> bool:
     """Return whether a yoke with a value was added or removed. Likes and follows have no values, so no extremes."""
     tallies = (Tally.from_record(record.data) for record in records if record.data is not None)
     return any(tally.values or tally.units for tally in tallies)

@@ -30,8 +30,8 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
+from signalbox.core.kit_names import STANDING_FOLD
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import STANDING_FOLD
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Conflict, Delete, DocumentEvent, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import BadValue, Problem, Unavailable
@@ -119,13 +119,13 @@ def count(ports: Ports, keys: Sequence[YokeKey], *, by_walk: bool = False) -> No
 
     Raises `Unavailable`, also if a fold task may not be enqueued.
     """
-    logged, committed = perform(ports, VisitReads(keys, by_walk), _counted)
+    logged, committed = perform(ports, VisitReads(keys, by_walk), counting_writes)
     if logged:
         moment = committed.commit_time if committed else ports.store.read(DECLARED, fields=())[0].read_time
         ports.queue.create([machine.fold_task(standing, moment) for standing in logged])
 
 
-def _counted(visits: Visits) -> Decision[Writes, Logged]:
+def counting_writes(visits: Visits) -> Decision[Writes, Logged]:
     """Return the writes that count yokes, and the standings that need a fold run."""
     writes: list[Put] = []
     effects: list[Effect] = []
@@ -166,16 +166,16 @@ def _added(key: StandingKey, page: AdjustmentsPage | None) -> Decision[Writes, b
     """Return the writes that add or merge a page, and whether it is the last one."""
     if page is None:
         return Decision((), True)
-    return _merged(key, page) if page.is_merged else _folded(key, page)
+    return merging_writes(key, page) if page.is_merged else folding_writes(key, page)
 
 
-def _merged(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
-    """Return the writes that replace a page by one adjustment. Its id follows from theirs, so it is used once, too."""
+def merging_writes(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
+    """Return the writes that replace a page by one adjustment. Its id follows from theirs, so a repeat has the same."""
     path = f"{key.adjustments}/{name_of('merged', *(record.id for record in page.adjustments))}"
     return Decision((Put(path, machine.merged(page.parsed).to_record(), Must.NOT_EXIST), *_deletes(page)), False)
 
 
-def _folded(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
+def folding_writes(key: StandingKey, page: AdjustmentsPage) -> Decision[Writes, bool]:
     """Return the writes that add a page to the standing, and whether it is the last one."""
     standing = Standing.from_record(page.standing.data)
     read_at = page.adjustments[0].read_time
@@ -248,7 +248,7 @@ def take_turn(ports: Ports, run_: str, key: StandingKey, turn: str = "") -> Turn
         held = Standing.from_record(read.data)
     except machine.OF_A_RECORD as error:
         ports.log.error("standing cannot be read, emptied", standing=key.text, reason=str(error))
-        return _written(ports, read, Standing(), Turn(turn, moved=True), turn)
+        return write_recounted(ports, read, Standing(), Turn(turn, moved=True), turn)
     mine = held.recount if held.recount and held.recount.run == run_ else None
     if turn != (mine.turn if mine else ""):
         return Turn(mine.turn) if mine else OVER
@@ -260,7 +260,7 @@ def take_turn(ports: Ports, run_: str, key: StandingKey, turn: str = "") -> Turn
     if recounted is None:
         return Turn(turn, moved=True)
     if recounted.recount:
-        return _written(ports, read, recounted, Turn(recounted.recount.turn), turn)
+        return write_recounted(ports, read, recounted, Turn(recounted.recount.turn), turn)
     return _repaired(ports, key, read, recounted, turn)
 
 
@@ -270,13 +270,13 @@ def _repaired(ports: Ports, key: StandingKey, read: Snapshot, repaired: Standing
     if repaired == held:
         is_unchanged = ports.store.read(key.path)[0].update_time == read.update_time
         return OVER if is_unchanged else Turn(turn, moved=True)
-    done = _written(ports, read, repaired, OVER, turn)
+    done = write_recounted(ports, read, repaired, OVER, turn)
     if done is OVER and repaired != replace(held, recount=None):
         ports.log.error("standing had drifted, repaired", standing=key.text, was=held.to_json(), now=repaired.to_json())
     return done
 
 
-def _written(ports: Ports, read: Snapshot, standing: Standing, done: Turn, turn: str) -> Turn:
+def write_recounted(ports: Ports, read: Snapshot, standing: Standing, done: Turn, turn: str) -> Turn:
     """Write a standing under its guard. If another process has written it meanwhile, the turn must be repeated."""
     try:
         ports.store.commit([Put(read.path, standing.to_record(), read.guard)])
@@ -287,7 +287,7 @@ def _written(ports: Ports, read: Snapshot, standing: Standing, done: Turn, turn:
 
 def begin_recounts(ports: Ports, run: str) -> None:
     """Enqueue a recount of all standings, kind by kind."""
-    _enqueue_next(ports, run, sorted(read_declarations(ports).kinds))
+    enqueue_next_kind(ports, run, sorted(read_declarations(ports).kinds))
 
 
 def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
@@ -297,23 +297,24 @@ def recount_page(ports: Ports, run: str, kind: str, cursor: str) -> None:
     for record in found:
         key = StandingKey(kind, record.id)
         try:
-            _recount_or_enqueue(ports, run, key)
+            recount_or_enqueue(ports, run, key)
         except machine.OF_A_RECORD as error:
             ports.log.error("standing refused, not recounted", standing=key.text, reason=str(error))
     if len(found) == LIMITS.recounts_page_max:
         ports.queue.create([machine.work_task("recounts", run, kind=kind, cursor=found[-1].id)])
     else:
-        _enqueue_next(ports, run, [other for other in sorted(read_declarations(ports).kinds) if other > kind])
+        enqueue_next_kind(ports, run, [other for other in sorted(read_declarations(ports).kinds) if other > kind])
 
 
-def _recount_or_enqueue(ports: Ports, run: str, key: StandingKey) -> None:
+def recount_or_enqueue(ports: Ports, run: str, key: StandingKey) -> None:
     """Run the first turn of a recount, and enqueue a task for the next turn or the repeated one."""
     done = take_turn(ports, run, key)
     if done.moved or done.next_turn:
         ports.queue.create([_later(ports, recount_task(run, key, done.next_turn or "", RECOUNT_ATTEMPTS_MAX))])
 
 
-def _enqueue_next(ports: Ports, run: str, kinds: list[str]) -> None:
+def enqueue_next_kind(ports: Ports, run: str, kinds: list[str]) -> None:
+    """Enqueue the task that recounts the first of the remaining kinds, if there is one."""
     if kinds:
         ports.queue.create([machine.work_task("recounts", run, kind=kinds[0], cursor="")])
 

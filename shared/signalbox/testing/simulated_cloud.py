@@ -36,8 +36,8 @@ from signalbox.catalogue.project import Project, python_files
 from signalbox.catalogue.reading import Catalogue, Rate, Schedule, Semaphore
 from signalbox.core.document_patterns import WRITTEN, matches
 from signalbox.core.effects import Effect
+from signalbox.core.kit_names import DOCUMENT_EVENTS_PATH
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import DOCUMENT_EVENTS_PATH
 from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates

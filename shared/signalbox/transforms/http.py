@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.paging import PARAMETERS, Listing
+from signalbox.core.ports import Ports
 from signalbox.transforms import service
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.requests import PutTransformRequest
@@ -15,26 +15,26 @@ routes = Routes("transforms")
 
 
 @routes.on("PUT", "/{name}")
-def put(request: Request, name: str) -> Response:
-    stored = service.put(runtime.ports(), PutTransformRequest.from_request(name, request.json()))
+def put(ports: Ports, request: Request, name: str) -> Response:
+    stored = service.put(ports, PutTransformRequest.from_request(name, request.json()))
     return Response(201 if stored.created else 200, stored.transform, {"ETag": stored.etag})
 
 
 @routes.on("GET", "/{name}")
-def get(_: Request, name: str) -> Response:
-    stored = service.get(runtime.ports(), name)
+def get(ports: Ports, _: Request, name: str) -> Response:
+    stored = service.get(ports, name)
     return Response(200, stored.transform, {"ETag": stored.etag})
 
 
 @routes.on("GET", "/", query=PARAMETERS)
-def find(request: Request) -> Response:
+def find(ports: Ports, request: Request) -> Response:
     listing = Listing.from_request(request.query, "transforms", LIMITS.transforms_listed_max)
-    return Response(200, rendered(service.find(runtime.ports(), listing)))
+    return Response(200, rendered(service.find(ports, listing)))
 
 
 @routes.on("DELETE", "/{name}")
-def delete(_: Request, name: str) -> Response:
-    service.delete(runtime.ports(), name)
+def delete(ports: Ports, _: Request, name: str) -> Response:
+    service.delete(ports, name)
     return Response(204)
 
 

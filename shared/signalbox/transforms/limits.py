@@ -1,6 +1,5 @@
 """The limits of transforms, each with its reason."""
 
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.limits import Limits
 
 
@@ -13,9 +12,6 @@ class TransformLimits(Limits):
 
     transform_steps_max: int = 50_000
     """Steps of one run: tens of milliseconds, and a document may have hundreds of links."""
-
-    transform_output_bytes_max: int = CORE_LIMITS.document_bytes_max
-    """Bytes of the output of one run: no document could contain more. Output that a run discards counts, too."""
 
 
 LIMITS = TransformLimits()

@@ -25,7 +25,7 @@ from typing import Any
 
 from signalbox.core import json_values, record_values
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.transforms.limits import LIMITS
 from signalbox.transforms.problems import TransformFailed
 
@@ -95,9 +95,9 @@ _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _UNCLOSED = re.compile(r"\{\{(?!((?!\{\{).)*?\}\})", re.DOTALL)
 
 
-def apply(transform: Any, source: Any) -> Any:
+def apply(transform: Any, source: Any, output_bytes_max: int) -> Any:
     """Return the first result of a transform, or None. Raises `TransformFailed` beyond the limits of a run."""
-    return _first_result(_Run(source).results(transform, {}))
+    return _first_result(_Run(source, output_bytes_max).results(transform, {}))
 
 
 def may_produce_an_object(transform: Any) -> bool:
@@ -130,12 +130,12 @@ def _first_result(results: Iterable[Any]) -> Any:
 class _Run:
     """One run: its source, and its remaining steps and bytes."""
 
-    __slots__ = ("_bytes", "_source", "_steps")
+    __slots__ = ("_bytes", "_bytes_max", "_source", "_steps")
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, output_bytes_max: int) -> None:
         self._source = source
         self._steps = LIMITS.transform_steps_max
-        self._bytes = LIMITS.transform_output_bytes_max
+        self._bytes = self._bytes_max = output_bytes_max
 
     def results(self, transform: Any, scope: Scope) -> list[Any]:
         """Return all results of a transform. There is exactly one, except for selectors and references."""
@@ -215,7 +215,7 @@ class _Run:
         """Count the bytes of a part of the output, and return the part."""
         self._bytes -= json_values.size_bytes(value)
         if self._bytes < 0:
-            raise TransformFailed(f"A transform produces at most {LIMITS.transform_output_bytes_max:,} bytes.")
+            raise TransformFailed(f"A transform produces at most {self._bytes_max:,} bytes.")
         return value
 
 

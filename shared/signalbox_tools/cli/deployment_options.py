@@ -18,7 +18,7 @@ def of_a_deployment(*, required: bool) -> Callable[[Command], Command]:
     def added(command: Command) -> Command:
         for option in (
             click.option("--region", default="", help="Region (default: the environment's, else us-central1)."),
-            click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars."),
+            click.option("--environment", "-e", default="dev", show_default=True, help="NAME of NAME.tfvars.json."),
             click.option("--project", "-p", default="", required=required, help=f"{where[0].upper()}{where[1:]}."),
         ):
             command = option(command)

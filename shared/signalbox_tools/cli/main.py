@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,9 @@ from signalbox.catalogue.version import VERSION
 from signalbox_tools.cli import flow_commands, function_commands
 from signalbox_tools.cli.deployment_options import of_a_deployment, reachable, target_of
 from signalbox_tools.terminal_text import visible, visible_lines
+
+if TYPE_CHECKING:
+    from signalbox_tools.deploy.deployment_steps import Deployment
 
 INTERRUPTED = "Interrupted. The state has what was created: run the command again to continue."
 WITHOUT_DEV = (
@@ -157,7 +160,8 @@ def cost(arguments: tuple[str, ...]) -> int:
 def catalogue() -> None:
     """Print the whole catalogue with its origins in the code; write its lock."""
     from signalbox.catalogue.reading import CatalogueError, load
-    from signalbox.catalogue.writing import lock, lock_of, written
+    from signalbox.catalogue.writing import written
+    from signalbox_tools.catalogue_lock import lock, lock_of
 
     with _refusals(CatalogueError):
         file = Project.find().catalogue
@@ -383,50 +387,84 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 # --- in the cloud ---
 
 
-GOALS = {
-    "bootstrap": "Prepare a Google Cloud project once, for Terraform and Cloud Build.",
-    "plan": "Show what a deployment would change, and save the plan.",
-    "smoke": "Smoke-test a deployment through its own URLs.",
-    "adopt": "Adopt what a killed deployment left, and create the rest.",
-    "unlock": "Release the lock that a killed command left.",
-    "rollback": "Send traffic back to the revisions before the last deployment.",
-    "restore": "Restore the newest backup into a database of its own.",
-}
-
-
-def _reach(goal: str, place: tuple[str, str, str], answer: str, *, planned: bool = False) -> int:
+def _run(place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]") -> int:
+    """Run a step of a deployment and return the exit status. `answer` answers every question in advance."""
     from signalbox.catalogue.reading import CatalogueError
-    from signalbox_tools.deploy import deploy_commands
-    from signalbox_tools.deploy.confirmation import Aborted
+    from signalbox_tools.deploy.confirmation import Aborted, typed
+    from signalbox_tools.deploy.deployment_steps import Deployment
     from signalbox_tools.deploy.programs import CommandFailed
 
+    other_url = os.environ.get("SIGNALBOX_BASE_URL", "")  # of the smoke test
     with _refusals(Aborted, CommandFailed, CatalogueError):
-        return 0 if deploy_commands.reach(goal, target_of(*place), planned, answer) else 1
+        done = step(Deployment(target_of(*place), click.echo, typed(answer), base_url=other_url))
+    return 1 if done is False else 0
+
+
+YES = click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
 
 
 def _agreed(yes: bool) -> str:
     return "yes" if yes or os.environ.get("YES") == "1" or os.environ.get("CI") else ""
 
 
-def _goal(name: str, text: str) -> None:
-    @cli.command(name, help=text)
-    @of_a_deployment(required=True)
-    @click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
-    def goal(project: str, environment: str, region: str, yes: bool) -> int:
-        return _reach(name, (project, environment, region), _agreed(yes))
+def _of_the_cloud(step: "Callable[[Deployment], object]") -> click.Command:
+    """Make a command of a step: with its name and docstring, and the options of every deployment."""
+
+    def command(project: str, environment: str, region: str, yes: bool) -> int:
+        return _run((project, environment, region), _agreed(yes), step)
+
+    return cli.command(step.__name__, help=step.__doc__)(of_a_deployment(required=True)(YES(command)))
 
 
-for each, summary in GOALS.items():
-    _goal(each, summary)
+@_of_the_cloud
+def bootstrap(deployment: "Deployment") -> None:
+    """Prepare a Google Cloud project once, for Terraform and Cloud Build."""
+    deployment.bootstrap()
+
+
+@_of_the_cloud
+def plan(deployment: "Deployment") -> None:
+    """Show what a deployment would change, and save the plan."""
+    deployment.plan()
+
+
+@_of_the_cloud
+def smoke(deployment: "Deployment") -> bool:
+    """Smoke-test a deployment through its own URLs."""
+    return deployment.smoke()
+
+
+@_of_the_cloud
+def adopt(deployment: "Deployment") -> bool:
+    """Adopt what a killed deployment left, and create the rest."""
+    return deployment.adopt()
+
+
+@_of_the_cloud
+def unlock(deployment: "Deployment") -> None:
+    """Release the lock that a killed command left."""
+    deployment.unlock()
+
+
+@_of_the_cloud
+def rollback(deployment: "Deployment") -> None:
+    """Send traffic back to the revisions before the last deployment."""
+    deployment.recovery.rollback()
+
+
+@_of_the_cloud
+def restore(deployment: "Deployment") -> None:
+    """Restore the newest backup into a separate database."""
+    deployment.recovery.restore()
 
 
 @cli.command()
 @of_a_deployment(required=True)
-@click.option("--yes", "-y", is_flag=True, help="Confirm in advance, as YES=1 and CI do.")
+@YES
 @click.option("--planned", is_flag=True, help="Apply the plan that `plan` saved.")
 def deploy(project: str, environment: str, region: str, yes: bool, planned: bool) -> int:
     """Prepare, package, plan, confirm, apply, smoke-test."""
-    return _reach("deploy", (project, environment, region), _agreed(yes), planned=planned)
+    return _run((project, environment, region), _agreed(yes), lambda deployment: deployment.deploy(planned))
 
 
 @cli.command()
@@ -434,7 +472,7 @@ def deploy(project: str, environment: str, region: str, yes: bool, planned: bool
 @click.option("--confirm", envvar="CONFIRM", default="", help='Its name, in advance: dev, or "prod PROJECT".')
 def destroy(project: str, environment: str, region: str, confirm: str) -> int:
     """Destroy a deployment after its name is typed."""
-    return _reach("destroy", (project, environment, region), confirm)
+    return _run((project, environment, region), confirm, lambda deployment: deployment.destroy())
 
 
 for group in (*function_commands.GROUPS, flow_commands.flows):

@@ -1,9 +1,10 @@
 """Ask for the address that receives the alerts, if none is set. The answer is written into the environment's file.
 
-A "no" is written too, as `alert_email = null`, and ends the question; the plan continues to warn. With a confirmation
-in advance, or without a terminal, it neither asks nor writes.
+A "no" is also written, as `null`, and ends the question; the plan continues to warn. With a confirmation in advance, or
+without a terminal, it neither asks nor writes.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -14,10 +15,9 @@ from signalbox_tools.deploy.deployment_target import Target
 SETTING = "alert_email"
 QUESTION = "Who receives its alerts? [an e-mail address; empty: no address yet; no: none, do not ask again] "
 ADDRESS = re.compile(r'[^@\s"\\$%]+@[^@\s"\\$%]+\.[^@\s"\\$%]+')
-"""The check of infra/variables.tf, without the characters that a Terraform string would have to escape."""
+"""The check of infra/variables.tf, which also admits characters that are hardly meant: quotes, ``$`` and ``%``."""
 NOT_ASKED = ("", "y", "yes")
 DECLINED = ("n", "no")
-COMMENTED = re.compile(rf"^#\s*{SETTING}\s*=.*\n?", re.MULTILINE)
 
 
 def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
@@ -28,19 +28,17 @@ def offer(target: Target, say: Callable[[str], None], agree: Agree) -> None:
     if answer.lower() in NOT_ASKED:
         return
     if answer.lower() in DECLINED:
-        _write(target, say, "null")
+        _write(target, say, None)
     elif ADDRESS.fullmatch(answer):
-        _write(target, say, f'"{answer}"')
+        _write(target, say, answer)
     else:
         raise Aborted(f"{answer!r} is not an e-mail address. Run the command again: it continues from what exists.")
 
 
-def _write(target: Target, say: Callable[[str], None], value: str) -> None:
-    """Set the variable in the environment's file, in place of the comment that mentions it."""
-    file = target.folder.environments / f"{target.environment}.tfvars"
-    kept = COMMENTED.sub("", target.variables.read_text("utf-8"))
-    line = f"{SETTING} = {value}"
+def _write(target: Target, say: Callable[[str], None], address: str | None) -> None:
+    file = target.root / target.own_file
+    settings = {**(target.settings or {}), SETTING: address}
     file.parent.mkdir(exist_ok=True)
-    (newer := file.with_suffix(".new")).write_text(f"{kept.rstrip()}\n{line}\n", "utf-8")
+    (newer := file.with_suffix(".new")).write_text(f"{json.dumps(settings, indent=2)}\n", "utf-8")
     newer.replace(file)
-    say(f"Written into {file.relative_to(target.root)}: {line}. Commit it.")
+    say(f'Written into {target.own_file}: "{SETTING}": {json.dumps(address)}. Commit it.')

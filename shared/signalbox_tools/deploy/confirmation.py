@@ -1,5 +1,6 @@
 """Ask for confirmation before a change, and stop without it."""
 
+import sys
 from collections.abc import Callable
 
 NOT_AGREED = "Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance)."
@@ -16,3 +17,12 @@ def agreed(agree: Agree, question: str) -> None:
     """Return if the question is answered with yes. Raises `Aborted`."""
     if agree(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
         raise Aborted(NOT_AGREED)
+
+
+def typed(beforehand: str) -> Agree:
+    """Return the function that answers questions: from the advance confirmation, else from the terminal."""
+
+    def answer(question: str) -> str:
+        return beforehand if beforehand or not sys.stdin.isatty() else input(question)
+
+    return answer

@@ -60,7 +60,7 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
 
 def name_of(target: Target, trigger: Trigger) -> str:
     """Return the name of a trigger in the cloud. Cloud Functions adds a number to that of a function's own trigger."""
-    return f"{target.begin}{trigger.name}" if trigger.handler else target.service(trigger.function)
+    return f"{target.name_prefix}{trigger.name}" if trigger.handler else target.service(trigger.function)
 
 
 def topic_of(target: Target, trigger: Trigger, run: Run) -> str:

@@ -12,7 +12,7 @@ then the plan.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from signalbox.catalogue.writing import lock, lock_of
+from signalbox_tools.catalogue_lock import lock, lock_of
 from signalbox_tools.deploy import (
     alert_address,
     dead_letter_subscriptions,
@@ -32,6 +32,7 @@ from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.plan_summary import Plan
 from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.deploy.project_readiness import Preparation
+from signalbox_tools.deploy.rollback_and_restore import Recovery
 from signalbox_tools.deploy.smoke import Site
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 from signalbox_tools.packaging.zip_building import build
@@ -48,8 +49,8 @@ it stays as it is, with its indexes, times to live, backup schedules and backups
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """The steps of one command, with functions that run programs, print and ask.
+class Deployment:
+    """A deployment to make, change or remove, with functions that run programs, print and ask.
 
     `agree` returns the answer to a question; `base_url` replaces the deployed one in the smoke test.
     """
@@ -60,6 +61,11 @@ class Flow:
     run: Run = run
     clock: Clock = REAL
     base_url: str = ""
+
+    @property
+    def recovery(self) -> Recovery:
+        """The way back: to earlier revisions, or to the data of a backup."""
+        return Recovery(self.target, self.say, self.agree, self.run)
 
     def plan(self) -> Plan:
         """Check, package, plan and show; the plan is saved for `deploy(saved=True)`."""

@@ -1,32 +1,34 @@
-"""The target of a deployment: a project, an environment (a tfvars file), and the names derived from them.
+"""The target of a deployment: a project, an environment with its settings, and the names derived from them.
 
-Terraform decides the names (`infra/locals.tf`). Those that are compared with the project before Terraform runs are
-repeated here, and `tests/infra/deploy` checks that both agree.
+Names and addresses are those of `infra/locals.tf`. The ones here are needed before Terraform has run, or without it:
+they are compared with the project, or are where a command goes. `tests/infra/deploy` checks that both agree.
 """
 
-import re
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeVar
 
-from signalbox.catalogue.project import KIT, Project
+from signalbox.catalogue.project import KIT, SETTINGS, Project
 from signalbox.catalogue.reading import Catalogue, Trigger, load, url_segment
+from signalbox_tools.deploy.programs import CommandFailed
+from signalbox_tools.function_deployments import is_example
 
 REGION_DEFAULT = "us-central1"
-SETTING = re.compile(r'^\s*(\w+)\s*=\s*(?:"([^"\n]*)"|(\w+))\s*(?:#.*)?$', re.MULTILINE)
+
+Value = TypeVar("Value", str, bool)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An environment in a project. `settings` are the plain values of its tfvars file; None if that file does not
-    exist.
-    """
+    """An environment in a project. `settings` is the content of its file; None if there is no such file."""
 
     project: str
     environment: str
     region: str
-    settings: Mapping[str, str] | None
+    settings: Mapping[str, Any] | None
     root: Path = KIT.root
 
     @property
@@ -41,8 +43,13 @@ class Target:
 
     @property
     def variables(self) -> Path:
-        """The tfvars file of the environment."""
+        """The file with the environment's settings: the project's, or the kit's."""
         return self.folder.variables(self.environment)
+
+    @property
+    def own_file(self) -> Path:
+        """The project's file for the environment's settings, relative to the project. It need not exist."""
+        return (self.folder.environments / f"{self.environment}{SETTINGS}").relative_to(self.root)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -51,10 +58,11 @@ class Target:
 
     @property
     def triggers(self) -> Sequence[Trigger]:
-        """The triggers of the environment: those of the kit's examples only if it deploys these (infra/locals.tf)."""
-        catalogue, all_deployed = self.catalogue, self.setting("examples", "false") == "true"
-        examples = {name for name, each in catalogue.functions.items() if self.root / "examples" in each.folder.parents}
-        return [each for each in catalogue.triggers.values() if all_deployed or each.function not in examples]
+        """The triggers of the environment: those of the kit's examples only if it deploys the examples."""
+        catalogue, functions = self.catalogue, self.catalogue.functions
+        with_examples = self.setting("examples", False)
+        triggers = catalogue.triggers.values()
+        return [each for each in triggers if with_examples or not is_example(catalogue, functions[each.function])]
 
     @property
     def work(self) -> Path:
@@ -71,7 +79,7 @@ class Target:
         return f"signalbox-deployer@{self.project}.iam.gserviceaccount.com"
 
     @property
-    def begin(self) -> str:
+    def name_prefix(self) -> str:
         """The prefix of every name, with its hyphen."""
         prefix = self.setting("prefix", "")
         return f"{prefix}-" if prefix else ""
@@ -87,40 +95,50 @@ class Target:
     @property
     def own_url(self) -> str:
         """The base of the functions' own addresses, which identity tokens name as their audience."""
-        return f"https://{self.region}-{self.project}.cloudfunctions.net/{self.begin}"
+        return f"https://{self.region}-{self.project}.cloudfunctions.net/{self.name_prefix}"
 
     @property
     def base_url(self) -> str:
-        """The base of the addresses that people call: with `domain_only`, the domain's."""
-        return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", "") == "true" else self.own_url
+        """The base of the addresses that people call: that of the domain if only the domain admits them."""
+        return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", False) else self.own_url
 
     def audience(self, url: str) -> str:
         """Return the audience of a token for a function's address: Cloud Run knows the functions' own ones only."""
         domain = f"https://{self.setting('domain', '')}/"
         return f"{self.own_url}{url.removeprefix(domain)}" if url.startswith(domain) else url
 
-    def setting(self, name: str, default: str) -> str:
-        """Return a value of the tfvars file, as text; `null` counts as absent."""
-        given = (self.settings or {}).get(name, "null")
-        return default if given == "null" else given
+    def setting(self, name: str, default: Value) -> Value:
+        """Return a setting, or the default if it is absent or null. Raises `CommandFailed` if its type is wrong."""
+        value = (self.settings or {}).get(name)
+        if value is None:
+            return default
+        if not isinstance(value, type(default)):
+            kind = "true or false" if isinstance(default, bool) else "a text in quotes"
+            raise CommandFailed(f"{self.own_file}: {name} is {json.dumps(value)}; write {kind}")
+        return value
 
     def service(self, function: str) -> str:
         """Name a function, a queue or a schedule as it is named in the cloud."""
-        return f"{self.begin}{url_segment(function)}"
+        return f"{self.name_prefix}{url_segment(function)}"
 
 
 def read(project: str, environment: str, region: str = "", root: Path | None = None) -> Target:
-    """Read an environment. The region is the one given, else that of its tfvars file, else Terraform's default.
+    """Read an environment. The region is the one given, else that of its file, else Terraform's default.
 
-    `root` is the folder of the project; None: the one in which the program runs. Raises `NotAProject`.
+    `root` is the folder of the project; None: the one in which the program runs. Raises `NotAProject`, or
+    `CommandFailed` if the environment's file is not a JSON object.
     """
     root = root or Project.find().root
     file = Project.at(root).variables(environment)
-    settings = settings_of(file.read_text("utf-8")) if file.is_file() else None
-    region = region or (settings or {}).get("region", REGION_DEFAULT)
-    return Target(project, environment, region, settings, root)
+    found = Target(project, environment, region, _settings(file) if file.is_file() else None, root)
+    return replace(found, region=region or found.setting("region", REGION_DEFAULT))
 
 
-def settings_of(text: str) -> Mapping[str, str]:
-    """Return the scalar values of a tfvars file, as text."""
-    return MappingProxyType({name: quoted or bare for name, quoted, bare in SETTING.findall(text)})
+def _settings(file: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise CommandFailed(f"{file}: {error}") from error
+    if not isinstance(content, dict):
+        raise CommandFailed(f'{file} must be a JSON object such as {{"environment": "dev"}}')
+    return MappingProxyType(content)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from signalbox.catalogue.project import SETTINGS
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.project_facts import Facts
 
@@ -107,20 +108,21 @@ def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
 def _place(target: Target, facts: Facts) -> Iterator[Missing]:
     if target.settings is None:
         folders = (target.folder.environments, target.folder.kit.infra / "environments")
-        known = sorted({path.stem for folder in folders for path in folder.glob("*.tfvars")})
-        missing = (target.folder.environments / f"{target.environment}.tfvars").relative_to(target.root)
-        yield Missing(f"There is no {missing}.", f"Choose ENV: {', '.join(known)}")
+        files = (path.name for folder in folders for path in folder.glob(f"*{SETTINGS}"))
+        known = sorted({name.removesuffix(SETTINGS) for name in files})
+        yield Missing(f"There is no {target.own_file}.", f"Choose ENV: {', '.join(known)}")
+    runtimes = {each.runtime for each in facts.declared}
     unknown = facts.regions is not None and target.region not in facts.regions
     if unknown or not REGION.fullmatch(target.region):
         yield Missing(
             f"{target.region} is not a region of Cloud Functions.",
             f"gcloud functions regions list --gen2 --project={target.project}",
         )
-    elif facts.runtimes is not None and facts.runtime not in facts.runtimes:
+    elif facts.runtimes is not None and (lacking := runtimes - facts.runtimes):
         yield Missing(
-            f"{target.region} does not offer the runtime {facts.runtime}.",
-            f"gcloud functions runtimes list --region={target.region} --project={target.project}; it is chosen in "
-            "infra/modules/function/main.tf",
+            f"{target.region} does not offer the runtime {', '.join(sorted(lacking))}.",
+            f"gcloud functions runtimes list --region={target.region} --project={target.project}; `runtime` in a "
+            "function's entry of the catalogue chooses another",
         )
 
 
@@ -130,14 +132,14 @@ def _names(target: Target, facts: Facts) -> Iterator[Missing]:
     if not PREFIX.fullmatch(target.setting("prefix", "")):
         yield Missing(
             f"The prefix {target.setting('prefix', '')!r} is not lower case words joined by single hyphens.",
-            f"Change prefix in infra/environments/{target.environment}.tfvars",
+            f"Change prefix in {target.own_file}",
         )
-    accounts = [f"fn-{target.service(name)}" for name in facts.names]
+    accounts = [f"fn-{target.service(each.name)}" for each in facts.declared]
     long = [account for account in accounts if len(account) > ACCOUNT_ID_MAX]
     if long:
         yield Missing(
             f"These service accounts' ids are longer than {ACCOUNT_ID_MAX} characters: {', '.join(long)}.",
-            f"Shorten prefix in infra/environments/{target.environment}.tfvars, or the function's name",
+            f"Shorten prefix in {target.own_file}, or the function's name",
         )
 
 
@@ -145,11 +147,11 @@ def _clashes(target: Target, facts: Facts) -> Iterator[Missing]:
     """Find other deployments' functions under these names: Terraform would fail half-way, or overwrite them."""
     found = facts.functions or {}
     ours = {"app": "signalbox", "environment": target.setting("environment", target.environment)}
-    names = [target.service(name) for name in facts.names if target.service(name) in found]
+    names = [name for each in facts.declared if (name := target.service(each.name)) in found]
     if taken := [name for name in names if {key: found[name].get(key) for key in ours} != ours]:
         yield Missing(
             f"{target.project} has functions of another deployment with the same names: {', '.join(taken)}.",
-            f"Choose another prefix in infra/environments/{target.environment}.tfvars",
+            f"Choose another prefix in {target.own_file}",
         )
 
 
@@ -159,39 +161,38 @@ DATASTORE = "DATASTORE_MODE"
 
 def _database(target: Target, facts: Facts) -> Iterator[Missing]:
     location = (facts.databases or {}).get(target.database)
-    creates = target.setting("create_database", "true") == "true"
+    creates = target.setting("create_database", True)
     if location and location != target.database_location:
         yield Missing(
             f"The database {target.database} is in {location}, not in {target.database_location}: its events would "
             "get lost.",
-            f'Set database_location = "{location}" in infra/environments/{target.environment}.tfvars',
+            f'Set "database_location": "{location}" in {target.own_file}',
         )
     if facts.editions.get(target.database) == ENTERPRISE:
         yield Missing(
             f"The database {target.database} is of Firestore's Enterprise edition, which indexes no field by itself: "
             "every query of the kit would read a whole collection.",
-            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, of '
-            "the Standard edition",
+            f'Set "database": "another-name" in {target.own_file}: the kit makes it, of the Standard edition',
         )
     if facts.modes.get(target.database) == DATASTORE:
         yield Missing(
             f"The database {target.database} is in Datastore mode, which has neither documents nor their events.",
-            f'Set database = "another-name" in infra/environments/{target.environment}.tfvars: the kit makes it, in '
+            f'Set "database": "another-name" in {target.own_file}: the kit makes it, in '
             "Native mode. Other databases of the project stay as they are",
         )
     key, wanted = facts.keys.get(target.database, ""), target.setting("cmek_key", "")
     if location and creates and key != wanted:
-        remedy = f'Set cmek_key = "{key}"' if key else "Remove cmek_key"
+        remedy = f'Set "cmek_key": "{key}"' if key else "Remove cmek_key"
         yield Missing(
             f"The database {target.database} is encrypted with {key or 'a key of Google'}, not with "
             f"{wanted or 'a key of Google'}. Terraform would replace the database, with all its data.",
-            f"{remedy} in infra/environments/{target.environment}.tfvars. Another key takes another database, into "
+            f"{remedy} in {target.own_file}. Another key takes another database, into "
             "which a backup can be restored: gcloud firestore databases restore",
         )
     if not creates and facts.databases is not None and location is None:
         yield Missing(
             f"create_database is false, and there is no database {target.database}.",
-            f"Remove create_database from infra/environments/{target.environment}.tfvars",
+            f"Remove create_database from {target.own_file}",
         )
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from signalbox.catalogue.reading import CatalogueError
+from signalbox.catalogue.reading import CatalogueError, Function
 from signalbox_tools.deploy.deployment_target import Target
 from signalbox_tools.deploy.programs import NOT_FOUND, CommandFailed, Outcome, Run
 
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
-RUNTIME = re.compile(r'^\s*runtime\s*=\s*[^"\n]*"(\w+)"', re.MULTILINE)
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
 OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
@@ -50,9 +49,8 @@ class Facts:
     editions: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-    runtime: str = ""
+    declared: Sequence[Function] = ()
     catalogue_error: str = ""
-    names: Sequence[str] = field(default=())
     needed_apis: frozenset[str] = frozenset()
 
 
@@ -61,7 +59,7 @@ def gather(target: Target, run: Run) -> Facts:
     first = _ask(_first_round(target), target.root, run)
     apis = frozenset() if OFF.search(first["services"].error) else _names(first["services"])
     later = _ask(_second_round(target, apis or frozenset()), target.root, run)
-    names, catalogue_error = _catalogue(target)
+    declared, catalogue_error = _catalogue(target)
     return Facts(
         terraform=_json(first["terraform"], {}).get("terraform_version", ""),
         gcloud=first["gcloud"].ok,
@@ -78,9 +76,8 @@ def gather(target: Target, run: Run) -> Facts:
         editions=_by_name(later.get("databases"), "databaseEdition") or {},
         modes=_by_name(later.get("databases"), "type") or {},
         keys=_keys(later.get("databases")),
-        runtime=_runtime(target),
+        declared=declared,
         catalogue_error=catalogue_error,
-        names=names,
         needed_apis=_needed_apis(target),
     )
 
@@ -186,19 +183,14 @@ def _last(resource_name: str) -> str:
     return resource_name.rpartition("/")[2]
 
 
-def _runtime(target: Target) -> str:
-    found = RUNTIME.search((target.folder.kit.infra / "modules" / "function" / "main.tf").read_text("utf-8"))
-    return found[1] if found else ""
-
-
 def _needed_apis(target: Target) -> frozenset[str]:
     infra = target.folder.kit.infra
     files = (infra / "apis.tf", infra / "bootstrap" / "main.tf")
     return frozenset(api for file in files for api in API.findall(file.read_text("utf-8")))
 
 
-def _catalogue(target: Target) -> tuple[Sequence[str], str]:
+def _catalogue(target: Target) -> tuple[Sequence[Function], str]:
     try:
-        return tuple(target.catalogue.functions), ""
+        return tuple(target.catalogue.functions.values()), ""
     except (CatalogueError, OSError) as error:
         return (), str(error)

@@ -22,9 +22,9 @@ SERVICE_LABEL = "serving.knative.dev/service"
 ROLLED_BACK = """Rolled back. The next deployment that changes a function moves its traffic to the new revision. To move
 one forward as it is: gcloud run services update-traffic NAME --to-latest --region={region} --project={project}"""
 RESTORED = """Restored into {database}, once the operation that `gcloud firestore operations list --database={database}`
-shows has ended: minutes to hours. {old} is unchanged. To switch, set in infra/environments/{environment}.tfvars
-  database        = "{database}"
-  create_database = false
+shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
+  "database": "{database}",
+  "create_database": false
 and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
 database: keep the queues paused (make pause), and empty them before make resume. "Rollback and restore" in
 docs/operations.md has the order."""
@@ -99,7 +99,7 @@ class Recovery:
             agreed(self.agree, f"Restore it into the new database {database}?")
             source, into = f"--source-backup={backup['name']}", f"--destination-database={database}"
             self._gcloud("firestore", "databases", "restore", source, into)
-        self.say(RESTORED.format(database=database, old=self.target.database, environment=self.target.environment))
+        self.say(RESTORED.format(database=database, old=self.target.database, file=self.target.own_file))
 
     def _listed(self, *command: str) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self._gcloud(*command, "--format=json") or "[]")

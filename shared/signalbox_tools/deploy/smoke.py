@@ -161,7 +161,7 @@ def _completed(client: DeploymentClient, batch: str) -> None:
 
 def _schedule(site: Site, name: str) -> None:
     where = (f"--location={site.target.region}", f"--project={site.target.project}", "--format=json")
-    command = ("gcloud", "scheduler", "jobs", "describe", f"{site.target.begin}{name}", *where)
+    command = ("gcloud", "scheduler", "jobs", "describe", f"{site.target.name_prefix}{name}", *where)
 
     def last() -> dict[str, object] | None:
         outcome = site.run(command, folder=site.target.root)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from signalbox.catalogue.project import KIT, Project
-from signalbox.catalogue.writing import lock_of
+from signalbox_tools.catalogue_lock import lock_of
 
 LOCK_FILE = ".terraform.lock.hcl"
 CATALOGUE = lock_of(KIT.catalogue).name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.reading import Catalogue
-from signalbox.core.names import CALLBACK_KEYS
+from signalbox.core.kit_names import CALLBACK_KEYS
 
 FILE = ".env"
 QUOTED = re.compile(r"""\s*(["'])(.*?)\1\s*(#.*)?""")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from signalbox.catalogue.project import Project
 from signalbox.catalogue.reading import Catalogue, CatalogueError, load
 from signalbox.catalogue.version import VERSION
-from signalbox.catalogue.writing import lock_of, written
+from signalbox_tools.catalogue_lock import lock_of, text_of
 from signalbox_tools.local.store import firestore_emulator
 from signalbox_tools.packaging.function_checks import check_all
 from signalbox_tools.setup import upgrade
@@ -99,7 +99,7 @@ def _lock(project: Project, catalogue: Catalogue) -> Finding:
     if not file.is_file():
         return Finding(file.name, "not written yet: `signalbox catalogue` or the first deployment does")
     before = {line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")}
-    now = written(catalogue).splitlines()
+    now = text_of(catalogue).splitlines()
     changed = [f"+{line.strip()}" for line in now if line not in before]
     changed += [f"-{line.strip()}" for line in sorted(before - set(now))]
     if not changed:

@@ -15,7 +15,7 @@ import yaml
 import signalbox
 from signalbox.catalogue.project import PACKAGES, Project
 from signalbox.catalogue.reading import Catalogue
-from signalbox.catalogue.writing import lock_of
+from signalbox_tools.catalogue_lock import lock_of
 from signalbox_tools.deploy.programs import CommandFailed, run
 from signalbox_tools.deploy.terraform import Terraform
 

@@ -15,7 +15,7 @@ FILES = (
     "infra/*.tf",
     "infra/catalogue.yaml",
     "infra/bootstrap/*",
-    "infra/environments/*.tfvars",
+    "infra/environments/*.tfvars.json",
     "infra/modules/*/*.tf",
 )
 

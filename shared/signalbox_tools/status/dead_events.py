@@ -130,7 +130,7 @@ class DeadEvents:
 
     @property
     def _subscription(self) -> str:
-        return f"projects/{self.target.project}/subscriptions/{self.target.begin}signalbox-dead-events"
+        return f"projects/{self.target.project}/subscriptions/{self.target.name_prefix}signalbox-dead-events"
 
     @cached_property
     def _token(self) -> str:

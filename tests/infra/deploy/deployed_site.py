@@ -18,7 +18,7 @@ from tests.infra.deploy.user_clone import Clone
 from tests.infra.google_provider.server import GoogleProvider
 
 ENVIRONMENT = "dev"
-PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).begin
+PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).name_prefix
 
 
 class Site:

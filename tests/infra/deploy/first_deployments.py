@@ -27,7 +27,6 @@ import httpx
 from signalbox.catalogue.reading import load
 from signalbox_tools import http_client
 from signalbox_tools.deploy import deployment_steps
-from signalbox_tools.deploy.deployment_steps import Flow
 from signalbox_tools.deploy.google_refusals import UNKNOWN
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.packaging.zip_building import build
@@ -102,7 +101,7 @@ def first_deployment(seed: int, folder: Path, zips: Path) -> Ended:
     return Ended(seed, deployed and not left, project.applies, project.clock.now() / 60, reasons, to_do)
 
 
-def _tried(steps: Flow) -> tuple[bool, str]:
+def _tried(steps: deployment_steps.Deployment) -> tuple[bool, str]:
     try:
         return steps.deploy(), ""
     except CommandFailed as error:

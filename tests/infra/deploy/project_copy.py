@@ -1,4 +1,4 @@
-"""A copy of the project whose `Flow` runs in this process: the real Terraform on the stand-in, gcloud from a table."""
+"""A copy of the project that is deployed in this process: the real Terraform on the stand-in, gcloud from a table."""
 
 import os
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from signalbox_tools.deploy import deployment_target, programs
-from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.deployment_steps import Deployment
 from signalbox_tools.deploy.programs import Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
 from tests.infra.deploy.gcloud import PROJECT
@@ -35,11 +35,11 @@ class Project:
             "TF_VAR_objectives": "true",
         }
 
-    def flow(self, said: list[str], answer: str = "y") -> Flow:
+    def flow(self, said: list[str], answer: str = "y") -> Deployment:
         """Return the commands, which write to a list, and whose every question is answered so."""
         place = deployment_target.read(PROJECT, self.environment, root=self.folder)
         clock = Clock(self.clock.now, self.clock.sleep)
-        return Flow(
+        return Deployment(
             place, said.append, lambda question: answer if "Type" in question else "y", self.run, clock, "http://x/"
         )
 

@@ -1,5 +1,7 @@
 """The recipient of the alerts is asked for once, and the answer is written into the environment's file."""
 
+import json
+
 import pytest
 
 from signalbox_tools.deploy import deployment_target
@@ -21,17 +23,19 @@ def offered(place: deployment_target.Target, answer: str) -> tuple[str | None, l
 
 
 def test_an_address_is_written_into_the_file_and_not_asked_for_again(place: deployment_target.Target) -> None:
-    before = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
+    file = place.root / "infra" / "environments" / "dev.tfvars.json"
+    before = json.loads(file.read_text())
     assert offered(place, "ops@example.com")[0] == "ops@example.com"
-    after = (place.root / "infra" / "environments" / "dev.tfvars").read_text()
-    assert after == before.partition("#")[0] + 'alert_email = "ops@example.com"\n'
+    assert json.loads(file.read_text()) == before | {"alert_email": "ops@example.com"}
+    assert file.read_text().startswith('{\n  "environment": "dev",\n')
     assert offered(place, "other@example.com") == ("ops@example.com", [])
 
 
 def test_no_ends_the_question_and_nothing_leaves_it_open(place: deployment_target.Target) -> None:
     assert (len(offered(place, "")[1]), offered(place, "yes")[0]) == (1, None)
-    assert offered(place, "no")[0] == "null"
-    assert offered(place, "ops@example.com") == ("null", [])
+    assert offered(place, "no")[0] is None
+    assert "alert_email" in json.loads((place.root / "infra" / "environments" / "dev.tfvars.json").read_text())
+    assert offered(place, "ops@example.com") == (None, [])
 
 
 @pytest.mark.parametrize("answer", ["ann", "ann@home", 'a"@b.org', "a@b.org ${x}"])

@@ -18,12 +18,12 @@ KEPT = {"google_project_service", "google_cloud_tasks_queue"}  # APIs stay enabl
 
 @pytest.mark.marathon
 def test_what_was_made_before_ctrl_c_is_in_the_state(clone: Clone, own_google: GoogleProvider) -> None:
-    deploying = clone.start("deploy", f"PROJECT={PROJECT}", "YES=1")
-    while not _has_made_enough(own_google) and deploying.poll() is None:
-        time.sleep(0.005)
-    os.killpg(deploying.pid, signal.SIGINT)
-    said, _ = deploying.communicate(timeout=60)
-    assert "Interrupted. The state has what was created" in said
+    with clone.started("deploy", f"PROJECT={PROJECT}", "YES=1") as deploying:
+        while not _has_made_enough(own_google) and deploying.poll() is None:
+            time.sleep(0.005)
+        os.killpg(deploying.pid, signal.SIGINT)
+        said, _ = deploying.communicate(timeout=60)
+    assert b"Interrupted. The state has what was created" in said
     assert deploying.returncode != 0
     destroyed = clone.make("destroy", f"PROJECT={PROJECT}", "CONFIRM=dev")
     assert destroyed.returncode == 0, destroyed.stdout

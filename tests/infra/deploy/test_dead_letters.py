@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from signalbox_tools.deploy import dead_letter_subscriptions, deployment_target
-from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.deployment_steps import Deployment
 from signalbox_tools.deploy.programs import Outcome
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
@@ -133,7 +133,7 @@ def test_a_deployment_sets_them_also_if_the_plan_is_empty(place: deployment_targ
     output = {"dead_letters": {"value": {"topic": PLACE.topic, "subscription": "s", "agent": PLACE.agent}}}
     shown = {} if applied else {"terraform show": '{"resource_changes": []}'}
     script = Script(**{"terraform output": output}, **shown)
-    flow = Flow(
+    flow = Deployment(
         place, lambda _: None, lambda question: "y" if "[y/N]" in question else "", script, base_url="http://x/"
     )
     assert flow.deploy()
@@ -145,7 +145,9 @@ def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: deploy
     output = {"dead_letters": {"value": {"topic": PLACE.topic, "subscription": "s", "agent": PLACE.agent}}}
     script = Script(**{"terraform output": output, "gcloud pubsub subscriptions update": None})
     said = list[str]()
-    flow = Flow(place, said.append, lambda question: "y" if "[y/N]" in question else "", script, base_url="http://x/")
+    flow = Deployment(
+        place, said.append, lambda question: "y" if "[y/N]" in question else "", script, base_url="http://x/"
+    )
     assert not flow.deploy()
     assert any("Run make deploy again" in each for each in said)
 

@@ -3,13 +3,15 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from signalbox_tools.deploy import deployment_target, prerequisites, project_facts
 from signalbox_tools.deploy.confirmation import Aborted
-from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.deployment_steps import Deployment
+from signalbox_tools.deploy.programs import CommandFailed
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.scripted_programs import Script
 from tests.infra.workspace import INFRA
@@ -47,12 +49,12 @@ FUNCTIONS = "gcloud functions list --v2 --regions=us-central1"
 def refusal(script: Script, place: deployment_target.Target = DEV) -> str:
     """Try to deploy; return the output. Of Terraform at most the version was read."""
     with pytest.raises(Aborted) as stopped:
-        Flow(place, lambda _: None, lambda _: "yes", script).deploy()
+        Deployment(place, lambda _: None, lambda _: "yes", script).deploy()
     assert [asked for asked in script.asked if asked.startswith("terraform") and "version" not in asked] == []
     return str(stopped.value)
 
 
-def with_settings(**settings: str) -> deployment_target.Target:
+def with_settings(**settings: Any) -> deployment_target.Target:
     return dataclasses.replace(DEV, settings={"environment": "dev", **settings})
 
 
@@ -78,15 +80,15 @@ def with_settings(**settings: str) -> deployment_target.Target:
         (RUNTIMES, "python312", "does not offer the runtime python313", "gcloud functions runtimes list"),
         (FUNCTIONS, OTHERS_FUNCTION, "with the same names: dev-sweep", "Choose another prefix"),
         (FUNCTIONS, ANOTHER_ENVIRONMENTS, "with the same names: dev-sweep", "Choose another prefix"),
-        ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set database = "another-name"'),
-        ("gcloud firestore databases list", DATASTORE, "is in Datastore mode", 'Set database = "another-name"'),
+        ("gcloud firestore databases list", ENTERPRISE, "Enterprise edition", 'Set "database": "another-name"'),
+        ("gcloud firestore databases list", DATASTORE, "is in Datastore mode", 'Set "database": "another-name"'),
         (
             "gcloud firestore databases list",
             WITH_A_KEY,
             "encrypted with projects/p/key, not",
-            'cmek_key = "projects/p/key"',
+            '"cmek_key": "projects/p/key"',
         ),
-        ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", 'database_location = "eur3"'),
+        ("gcloud firestore databases list", ELSEWHERE, "is in eur3, not in us-central1", '"database_location": "eur3"'),
     ],
 )
 def test_what_is_missing_is_reported_with_its_remedy(begin: str, answer: Any, said: str, remedy: str) -> None:
@@ -104,11 +106,11 @@ def test_a_missing_program_is_reported(program: str) -> None:
     ("place", "said"),
     [
         (deployment_target.read("Demo Project", "dev"), "'Demo Project' is not a project's id"),
-        (deployment_target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars"),
+        (deployment_target.read(PROJECT, "nowhere"), "There is no infra/environments/nowhere.tfvars.json"),
         (deployment_target.read(PROJECT, "dev", "us-central1-a"), "us-central1-a is not a region"),
         (with_settings(prefix="much-too-long-a-prefix"), "longer than 30 characters: fn-much-too-long-a-prefix-"),
         (with_settings(prefix="Dev_"), "The prefix 'Dev_' is not"),
-        (with_settings(create_database="false"), "create_database is false, and there is no database signalbox-dev"),
+        (with_settings(create_database=False), "create_database is false, and there is no database signalbox-dev"),
     ],
 )
 def test_what_cannot_work_is_reported(place: deployment_target.Target, said: str) -> None:
@@ -138,12 +140,33 @@ def test_the_required_terraform_is_the_one_that_the_files_demand() -> None:
     assert f'required_version = ">= {oldest}"' in (INFRA / "versions.tf").read_text()
 
 
-def test_comments_and_lists_of_a_tfvars_file_are_passed_over() -> None:
-    text = '# prefix = "no"\nprefix = "dev" # ours\ninvokers = ["user:a@example.com"]\ncreate_database = false\n'
-    assert deployment_target.settings_of(text) == {"prefix": "dev", "create_database": "false"}
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"prefix": }', "Expecting value: line 1 column 12"),
+        ('["dev"]', 'must be a JSON object such as {"environment": "dev"}'),
+        ('{"region": 7}', "environments/dev.tfvars.json: region is 7; write a text in quotes"),
+    ],
+)
+def test_a_file_that_terraform_could_not_read_is_refused_before_anything_else(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "signalbox.yaml").touch()
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "dev.tfvars.json").write_text(text)
+    with pytest.raises(CommandFailed, match=re.escape(complaint)):
+        deployment_target.read(PROJECT, "dev", root=tmp_path)
 
 
-@pytest.mark.parametrize("environment", sorted(path.stem for path in (INFRA / "environments").glob("*.tfvars")))
+def test_a_flag_in_quotes_is_refused_with_what_to_write() -> None:
+    with pytest.raises(CommandFailed, match='create_database is "false"; write true or false'):
+        refusal(Script(), with_settings(create_database="false"))
+
+
+ENVIRONMENTS = sorted(path.name.partition(".")[0] for path in (INFRA / "environments").iterdir())
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_environment_that_comes_with_the_kit_fits(environment: str) -> None:
     place = deployment_target.read(PROJECT, environment)
     assert place.setting("environment", "") == environment

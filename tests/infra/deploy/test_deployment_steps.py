@@ -8,7 +8,7 @@ import pytest
 
 from signalbox_tools.deploy import alert_address, deployment_target, prerequisites
 from signalbox_tools.deploy.confirmation import Aborted
-from signalbox_tools.deploy.deployment_steps import Flow, confirmation
+from signalbox_tools.deploy.deployment_steps import Deployment, confirmation
 from signalbox_tools.deploy.plan_summary import Plan, read
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.waiting_clock import Clock
@@ -36,7 +36,7 @@ def deploy(place: deployment_target.Target) -> Callable[..., tuple[list[str], li
 
     def act(script: Script, answer: str = "y") -> tuple[list[str], list[float]]:
         said, pauses = list[str](), list[float]()
-        deployed = Flow(
+        deployed = Deployment(
             place,
             said.append,
             lambda question: answer if "[y/N]" in question else "",
@@ -69,7 +69,7 @@ def test_late_rights_are_waited_for_longer_each_time_and_the_reason_is_said(
         ([LAG, LAG, LAG, LAG], 4, "Waiting was tried"),
         ([LAG, LATE, BUSY] * 3 + [BUSY] * 5, 14, "Waiting was tried"),
         ([OTHER], 1, "not among those that are known to pass"),
-        ([LAG, EXISTS], 2, "create_database = false"),
+        ([LAG, EXISTS], 2, '"create_database": false'),
         ([Outcome(1, LAG.text + "\n" + OTHER.text)], 1, "Google said for a.b: Error 400: Invalid value"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_fresh_project_is_one_command_and_five_questions(place: deployment_tar
         asked.append(question)
         return "y"
 
-    assert Flow(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, said.append, agree, fresh, NO_WAIT, base_url="http://x/").deploy()
     bucket = f"Create the bucket {PROJECT}-signalbox-state for Terraform's states? [y/N] "
     assert asked == ["Enable them? [y/N] ", bucket, "Apply it? [y/N] ", alert_address.QUESTION, "Apply it? [y/N] "]
     [enabled] = [each for each in fresh.asked if each.startswith("gcloud services enable")]
@@ -121,20 +121,20 @@ def test_a_fresh_project_is_one_command_and_five_questions(place: deployment_tar
 
 def test_what_was_offered_and_not_wanted_is_not_done(place: deployment_target.Target, fresh: Script) -> None:
     with pytest.raises(Aborted, match="not confirmed"):
-        Flow(place, lambda _: None, lambda _: "n", fresh).deploy()
+        Deployment(place, lambda _: None, lambda _: "n", fresh).deploy()
     assert fresh.count("gcloud services enable") + fresh.count("terraform init") == 0
 
 
 def test_nothing_is_offered_while_something_else_is_missing(place: deployment_target.Target, fresh: Script) -> None:
     fresh.answers[f"gcloud billing projects describe {PROJECT}"] = '{"billingEnabled": false}'
     with pytest.raises(Aborted, match=r"(?s)Billing is off.*APIs are off"):
-        Flow(place, lambda _: None, lambda _: "y", fresh).deploy()
+        Deployment(place, lambda _: None, lambda _: "y", fresh).deploy()
     assert fresh.count("gcloud services enable") == 0
 
 
 def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
     with pytest.raises(Aborted, match=r"(?s)APIs are off.*make bootstrap"):
-        Flow(place, lambda _: None, lambda _: "y", fresh).plan()
+        Deployment(place, lambda _: None, lambda _: "y", fresh).plan()
     assert fresh.count("gcloud services enable") == 0
 
 
@@ -164,13 +164,13 @@ def test_nothing_is_applied_without_confirmation(
 def test_a_plan_is_applied_only_if_one_was_kept(place: deployment_target.Target) -> None:
     script = Script()
     with pytest.raises(Aborted, match="no saved plan to apply"):
-        Flow(place, lambda _: None, lambda _: "y", script).deploy(saved=True)
+        Deployment(place, lambda _: None, lambda _: "y", script).deploy(saved=True)
     assert script.count("terraform apply") == 0
 
 
 def test_a_kept_plan_is_applied_without_another_and_without_a_question(place: deployment_target.Target) -> None:
     script = Script(**{"terraform apply": [LAG, DONE]})
-    steps = Flow(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
+    steps = Deployment(place, lambda _: None, lambda _: "", script, NO_WAIT, base_url="http://x/")
     steps.plan()
     assert steps.deploy(saved=True)
     assert (script.count("terraform plan"), script.count("terraform apply")) == (2, 2)
@@ -185,7 +185,7 @@ def test_prod_is_destroyed_for_two_words_only(environment: str, words: str) -> N
 def test_nothing_is_destroyed_without_its_words(typed: str) -> None:
     script = Script()
     with pytest.raises(Aborted, match=f"type 'prod {PROJECT}'"):
-        Flow(deployment_target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
+        Deployment(deployment_target.read(PROJECT, "prod"), lambda _: None, lambda _: typed, script).destroy()
     assert script.asked == []
 
 
@@ -194,7 +194,7 @@ def test_without_a_login_terraform_is_not_started_and_the_command_is_named(
     place: deployment_target.Target, goal: str
 ) -> None:
     script = Script(**{"gcloud auth list": None})
-    steps = Flow(place, lambda _: None, lambda _: "y", script)
+    steps = Deployment(place, lambda _: None, lambda _: "y", script)
     commands: dict[str, Callable[[], object]] = {
         "smoke": steps.smoke,
         "plan": steps.plan,
@@ -207,12 +207,12 @@ def test_without_a_login_terraform_is_not_started_and_the_command_is_named(
 
 def test_a_smoke_test_of_nothing_fails_with_that_reason(place: deployment_target.Target) -> None:
     with pytest.raises(Aborted, match="Nothing is deployed as dev"):
-        Flow(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
+        Deployment(place, lambda _: None, lambda _: "", Script(**{"terraform output": "{}"})).smoke()
 
 
 def test_rights_can_be_upgraded_from_every_machine(place: deployment_target.Target) -> None:
     script = Script()
-    Flow(place, lambda _: None, lambda _: "y", script).bootstrap()
+    Deployment(place, lambda _: None, lambda _: "y", script).bootstrap()
     [connected] = [asked for asked in script.asked if asked.startswith("terraform init")]
     assert f"-backend-config=bucket={PROJECT}-signalbox-state -backend-config=prefix=bootstrap" in connected
     assert script.count("gcloud storage buckets create") == 0
@@ -222,7 +222,7 @@ def test_rights_can_be_upgraded_from_every_machine(place: deployment_target.Targ
 def test_no_bucket_is_created_without_consent(place: deployment_target.Target) -> None:
     script = Script(**{f"gcloud storage buckets describe gs://{PROJECT}-signalbox-state": None})
     with pytest.raises(Aborted):
-        Flow(place, lambda _: None, lambda _: "", script).bootstrap()
+        Deployment(place, lambda _: None, lambda _: "", script).bootstrap()
     assert script.count("gcloud storage buckets create") == 0
 
 
@@ -267,7 +267,7 @@ def test_no_function_is_destroyed_while_tasks_wait_for_it(place: deployment_targ
         **{"terraform show": destroys("quilt_tasks", "old")}, **QUEUES, **{"gcloud tasks list --queue=dev-tasks": OLD}
     )
     script.answers["gcloud tasks list --queue=dev-flows"] = ""
-    flow = Flow(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/")
+    flow = Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/")
     if goal == "saved":
         script.answers["terraform show"] = CREATES_ONE
         flow.plan()
@@ -290,7 +290,7 @@ def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_n
 ) -> None:
     script = Script(**{"terraform show": destroys("old")}, **QUEUES, **{"gcloud tasks list": [None, ""]})
     said: list[str] = []
-    assert Flow(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, said.append, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert [line for line in said if "not known" in line] == [
         "Warning: whether tasks wait for dev-old in the queue dev-flows is not known."
     ]
@@ -299,5 +299,5 @@ def test_a_function_that_no_task_waits_for_is_destroyed_and_an_unread_queue_is_n
 
 def test_the_queues_are_not_read_for_a_plan_that_destroys_no_function(place: deployment_target.Target) -> None:
     script = Script(**QUEUES)
-    assert Flow(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
+    assert Deployment(place, lambda _: None, lambda _: "y", script, NO_WAIT, base_url="http://x/").deploy()
     assert script.count("gcloud tasks list") == 0

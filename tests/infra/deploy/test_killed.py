@@ -10,7 +10,7 @@ import pytest
 
 from signalbox_tools.deploy import deployment_steps, deployment_target, resource_adoption, smoke
 from signalbox_tools.deploy.confirmation import Aborted
-from signalbox_tools.deploy.deployment_steps import Flow
+from signalbox_tools.deploy.deployment_steps import Deployment
 from signalbox_tools.deploy.programs import CommandFailed, Outcome
 from signalbox_tools.deploy.state_lock import described
 from signalbox_tools.deploy.terraform import LOCKED
@@ -116,9 +116,9 @@ def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_release
     script = Script(**{"terraform untaint": [Outcome(1, error=LOCK), Outcome(1, error=LOCK), free]})
     script.answers["terraform force-unlock"] = ""
     with pytest.raises(Aborted, match="not confirmed"):
-        Flow(place, lambda _: None, lambda _: "n", script).unlock()
+        Deployment(place, lambda _: None, lambda _: "n", script).unlock()
     assert script.count("terraform force-unlock") == 0
-    Flow(place, (said := list[str]()).append, lambda _: "y", script).unlock()
+    Deployment(place, (said := list[str]()).append, lambda _: "y", script).unlock()
     assert said[0] == "ann@laptop holds the lock of dev since 2026-05-01 10:00:00.5 +0000 UTC (OperationTypeApply)."
     assert said[-1] == "The lock of the bootstrap is free."
     assert [each for each in script.asked if "force-unlock" in each] == ["terraform force-unlock -no-color -force 7-7"]
@@ -126,7 +126,7 @@ def test_the_locks_of_the_environment_and_of_the_bootstrap_are_shown_and_release
 
 def test_an_error_other_than_a_lock_is_reported(place: deployment_target.Target) -> None:
     with pytest.raises(CommandFailed, match="no bucket"):
-        Flow(
+        Deployment(
             place, lambda _: None, lambda _: "y", Script(**{"terraform untaint": Outcome(1, error="no bucket")})
         ).unlock()
     assert described("no bucket") == {}
@@ -138,7 +138,7 @@ def test_imports_that_a_killed_adopt_left_are_not_planned(
     monkeypatch.setattr(deployment_steps, "build", lambda *_: [])
     left = place.infra / resource_adoption.FILE
     left.write_text("import {}")
-    Flow(place, lambda _: None, lambda _: "y", Script()).plan()
+    Deployment(place, lambda _: None, lambda _: "y", Script()).plan()
     assert not left.exists()
 
 
@@ -146,7 +146,7 @@ def test_a_bootstrap_that_was_killed_after_its_bucket_is_offered_again(place: de
     account = f"gcloud iam service-accounts describe {place.deployer}"
     script = Script(**{account: [Outcome(1, error="NOT_FOUND: Unknown service account"), place.deployer]})
     with pytest.raises(Aborted, match="the bootstrap was not finished"):
-        Flow(place, lambda _: None, lambda _: "y", Script(**{account: Outcome(1, error="NOT_FOUND")})).plan()
-    assert Flow(place, lambda _: None, lambda _: "y", script, base_url="http://x/").deploy()
+        Deployment(place, lambda _: None, lambda _: "y", Script(**{account: Outcome(1, error="NOT_FOUND")})).plan()
+    assert Deployment(place, lambda _: None, lambda _: "y", script, base_url="http://x/").deploy()
     assert script.count("gcloud storage buckets create") == 0
     assert (script.count("gcloud storage buckets update"), script.count("terraform apply")) == (1, 2)

@@ -7,7 +7,6 @@ commands run there as a user types them; it is deployed to the stand-in for the 
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +27,7 @@ from tests.infra.deploy.identity_gate import gate
 from tests.infra.deploy.user_clone import PROJECT as ROOT
 from tests.infra.deploy.user_clone import fake_environment
 from tests.infra.google_provider.server import GoogleProvider
+from tests.started_commands import started
 
 pytestmark = [pytest.mark.marathon, pytest.mark.timeout(400)]  # it installs the wheel
 
@@ -105,29 +105,20 @@ def shop(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shop:
 def served(shop: Shop) -> Iterator[str]:
     """Return the address at which `signalbox dev` serves the project, until Ctrl-C."""
     [port] = child_processes.free_ports(1)
-    with subprocess.Popen(
-        ("signalbox", "dev", f"--port={port}"), cwd=shop.folder, env=shop.variables, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            said = [next(iter(process.stdout.readline, ""), "") for _ in range(2)]
-            assert any(line.startswith("Serving ") for line in said), said
-            yield f"http://127.0.0.1:{port}/"
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS_MAX)
+    command = ("signalbox", "dev", f"--port={port}")
+    with started(command, shop.folder, shop.variables, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = [next(iter(process.stdout.readline, b""), b"").decode() for _ in range(2)]
+        assert any(line.startswith("Serving ") for line in said), said
+        yield f"http://127.0.0.1:{port}/"
     assert process.returncode == 0
 
 
 def test_the_wheel_has_all_that_the_repository_deploys(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    code = [
-        re.sub(r"^(shared|infra)/(?=signalbox)", "", path)
-        for path in listed
-        if re.match(r"(shared|infra)/signal", path)
-    ]
-    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/[^s].*\.(tf|tfvars)$|openapi", path)]
+    code = [path.removeprefix("shared/") for path in listed if path.startswith("shared/signal")]
+    kits = [path for path in listed if re.match(r"functions/.*\.(py|txt)$|infra/.*\.(tf|tfvars\.json)$|openapi", path)]
     wanted = {*code, *(f"signalbox_tools/kit/{path}" for path in kits)}
     assert {path for path in wanted if "/tests/" not in path} - inside == set()
     assert wheel.name == f"signalbox-{VERSION}-py3-none-any.whl"

@@ -83,12 +83,12 @@ def test_the_newest_complete_backup_is_restored_into_a_new_database() -> None:
     said: list[str] = []
     Recovery(DEV, said.append, lambda _: "y", script).restore()
     assert "restore --source-backup=b/2 --destination-database=signalbox-dev-20260502-0300 " in script.asked[-1]
-    assert "create_database = false" in said[-1]
+    assert '"create_database": false' in said[-1]
     there = [{"name": f"projects/{PROJECT}/databases/signalbox-dev-20260502-0300"}]
     script.answers["gcloud firestore databases list"] = json.dumps(there)
     Recovery(DEV, said.append, lambda _: "", script).restore()  # again, after the command was killed
     assert script.count("gcloud firestore databases restore") == 1
-    assert "create_database = false" in said[-1]
+    assert '"create_database": false' in said[-1]
 
 
 def test_without_a_backup_nothing_is_restored() -> None:

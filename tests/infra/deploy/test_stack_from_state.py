@@ -60,7 +60,7 @@ greeter = app.entry_point()
 ENTRY = "{folder: greeter}"
 TESTS = (
     "-p no:schemathesis --numprocesses=0 "
-    "tests/unit/infra/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
+    "tests/unit/catalogue/test_catalogue.py tests/packaging/test_packages.py -k 'kits_own or greeter'"
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.marathon, pytest.mark.timeout(600)]

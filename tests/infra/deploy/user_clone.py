@@ -8,7 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from tests.started_commands import started
 
 PROJECT = Path(__file__).resolve().parents[3]
 LEFT = (
@@ -39,18 +42,9 @@ class Clone:
         """Run make, and return its output, errors included."""
         return self.run("make", *arguments, **environment)
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start make in a new process group, as a terminal does."""
-        return subprocess.Popen(
-            ("make", *arguments),
-            cwd=self.folder,
-            env=self.environment | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    def started(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run make in a new process group, as a terminal does, until the context ends."""
+        return started(("make", *arguments), self.folder, self.environment, subprocess.PIPE, subprocess.STDOUT)
 
     def run(self, *command: str, folder: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the clone, or in a folder of it."""

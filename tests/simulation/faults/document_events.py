@@ -145,7 +145,7 @@ FAULTS = (
     _events("event-4", "only paths of the pattern", "functions.DocumentHandler.takes", _any_path),
     _events("event-4", "only events of the kind", "functions.DocumentHandler.takes", _any_kind),
     _events("event-4", "all segments of the rest", "document_patterns.DocumentPattern.match", _first_part_only),
-    _events("event-5", "the creation time of an update", "events._kind", _by_its_sides),
+    _events("event-5", "the creation time of an update", "events.kind_of", _by_its_sides),
     _events("event-5", "a missing side makes an event partial", "ports.DocumentEvent.partial", property(_without_both)),
     _events("event-6", "leaving out what was overtaken", "document_events.begin", _never_overtaken),
     _events("event-6", "the place of a deletion after its version", "document_events.place_of", _by_versions),

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.names import ANYONE
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.ports import Committed, Ports, Snapshot, Store, Write
 from signalbox.documents.model.stamped_contents import Document, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
 from signalbox.documents.storage import records
-from signalbox.documents.storage.records import Found, etag_of
+from signalbox.documents.storage.records import Found
 from signalbox.history import model
 from signalbox.history.machine.kept_versions import Recorded, State
 from signalbox.history.model import COLLECTION, Segment
@@ -92,7 +92,7 @@ version_writes = original("documents.version_writes")
 def _check_precondition_before_the_put(ports: Ports, request: PutRequest, action: Any = "put") -> StoredDocument:
     if action != "restore":
         return put(ports, request, action)
-    request.precondition.check_write(etag_of(ports.store.read(path_of(request.key))[0]))
+    request.precondition.check_write(Found.of(ports.store.read(path_of(request.key))[0]).etag)
     return put(ports, replace(request, precondition=UNCONDITIONAL), action)
 
 
@@ -108,12 +108,12 @@ def _entries_alone(*given: Any) -> list[list[str]]:
     return [paths[:1] for paths in paths_before(*given)]
 
 
-paths_before = original("history._paths_before")
+paths_before = original("history.paths_before")
 
 
 FAULTS = (
-    _fault("history-4", "deleting the oldest version first", "history._paths_before", _latest_first),
-    _fault("history-7", "deleting the parts of a version", "history._paths_before", _entries_alone),
+    _fault("history-4", "deleting the oldest version first", "history.paths_before", _latest_first),
+    _fault("history-7", "deleting the parts of a version", "history.paths_before", _entries_alone),
     _fault("history-1", "the version in the commit of its change", "core.commit", _versions_afterwards),
     _fault("history-2", "comparing the document with the log", "history.record", _as_if_known),
     _fault("history-2", "recording what another client wrote", "history.record", _without_what_was_found),

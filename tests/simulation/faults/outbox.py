@@ -82,7 +82,7 @@ def _from_the_start(ports: Ports) -> Iterator[Snapshot]:
 def _until_the_first_refusal(ports: Ports, budget: Budget = unlimited) -> int:
     """A sweep ends at the first record that the queue refuses."""
     cleared, out_of_time = 0, budget()
-    for snapshot in outbox._records(ports):
+    for snapshot in outbox.swept_records(ports):
         if out_of_time() or (outbox._is_left_behind(snapshot) and not outbox._swept(ports, snapshot)):
             break
         cleared += 1
@@ -99,8 +99,8 @@ FAULTS = (
     _outbox("outbox-5", "keeping old records (a time-to-live policy)", "core.sweep", _time_to_live),
     _outbox("outbox-4", "the sweeper", "core.sweep", lambda *_: 0),
     _outbox("outbox-4", "continuing after a refused record", "core.sweep", _until_the_first_refusal),
-    _outbox("outbox-8", "marking what the queue took of a record", "core._mark_enqueued", lambda *_: None),
+    _outbox("outbox-8", "marking what the queue took of a record", "core.mark_enqueued", lambda *_: None),
     _acknowledging_refusals(batches_world.run, "units"),
     _acknowledging_refusals(links_world.run, "copies"),
-    _outbox("outbox-9", "starting at a random record", "core._records", _from_the_start),
+    _outbox("outbox-9", "starting at a random record", "core.swept_records", _from_the_start),
 )

@@ -23,7 +23,7 @@ acquire = original("rates.acquire")
 admit_writes = original("rates.admit_writes")
 leave = original("rates.leave")
 take = original("rates.take")
-grant = original("rates._grant")
+grant = original("rates.grant_waits")
 wait = original("rates.wait")
 
 
@@ -117,11 +117,11 @@ FAULTS = (
     _rates("rate-4", "the sweeper", "rates.sweep", lambda *_: 0),
     _rates("rate-5", "grants ahead", "rates.AHEAD", timedelta(0)),
     _rates("rate-6", "counting in permits what is owed", "rates.change_settings", _owed_in_time),
-    _rates("rate-7", "the place of a wait for several permits", "rates._grant", _passing_the_heavy),
+    _rates("rate-7", "the place of a wait for several permits", "rates.grant_waits", _passing_the_heavy),
     _rates("rate-7", "the weight of a wait", "rates.take", _one_permit),
     _rates("rate-8", "waits before acquires", "rates.acquire", _before_waits),
     _rates("rate-8", "the order of create times", "rates.head_of", _by_since),
-    _rates("rate-9", "the incarnation", "rates._is_stale", lambda *_: False),
+    _rates("rate-9", "the incarnation", "rates.is_stale", lambda *_: False),
     _rates("rate-9", "the receipt before the rate", "rates.wait", without_the_receipt_first),
     _rates("rate-10", "refusing acquires in a pause", "rates.acquire", _in_a_pause),
     _rates("rate-10", "admit runs that sleep in a pause", "rates.is_asleep", machine._waits_for_alarm),

@@ -9,7 +9,8 @@ from typing import Any
 
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Delete, Ports, Put, Snapshot
-from signalbox.documents.model.stamped_contents import Content, path_of
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.requests import Precondition
 from signalbox.documents.service import dependents
 from signalbox.documents.service.single_documents import check_precondition
@@ -24,7 +25,7 @@ from tests.simulation.worlds import resources as resources_world
 
 delete_item = original("resources.delete_item")
 delete_with_dependents = original("resources.delete_with_dependents")
-commit = original("documents._commit in dependents")
+commit = original("documents.commit in dependents")
 dependents_task = original("documents.dependents_task")
 put_write = original("resources.put_write")
 receipt_write = Receipt.write.fget  # type: ignore[attr-defined]  # a property has the function that computes it
@@ -36,7 +37,7 @@ def _resources(clause: str, without: str, point: str, instead: Any) -> Fault:
 
 def _cascade(ports: Ports, key: str) -> None:
     """Delete the dependents of a document that still exists."""
-    for snapshot in dependents._Cascade(ports)._going_with(key, 100):
+    for snapshot in dependents.Cascade(ports).going_with(key, 100):
         _cascade(ports, snapshot.id)
         delete_with_dependents(ports, Found.of(snapshot))
 
@@ -99,14 +100,14 @@ def _without_tasks(before: Found, embedded: Content, header: Snapshot | None = N
 FAULTS = (
     _resources("resource-1", "the item before its dependents", "resources.delete_with_dependents", _dependents_first),
     _resources("resource-1", "the precondition before the dependents", "resources.delete_item", _checked_at_the_end),
-    _resources("resource-1", "the task of a deletion", "documents._commit in dependents", _without_its_task),
-    _resources("resource-1", "the absence of what was deleted", "documents._Cascade._exists", lambda *_: False),
+    _resources("resource-1", "the task of a deletion", "documents.commit in dependents", _without_its_task),
+    _resources("resource-1", "the absence of what was deleted", "documents.Cascade.exists", lambda *_: False),
     _resources("resource-1", "the task of a linked item", "documents.counts_as_linked in dependents", lambda _: False),
     _resources("resource-1", "a dependent that came too late", "links.delete_late_dependent", lambda *_: False),
     _resources("resource-1", "the deletion in the name of its task", "documents.dependents_task", _named_by_the_item),
-    _resources("resource-2", "conditions on what a reader may see", "resources._masked", _every_copy),
-    _resources("resource-3", "comparing a repeated creation", "resources._check_repeated", lambda *_: None),
+    _resources("resource-2", "conditions on what a reader may see", "resources.masked_item", _every_copy),
+    _resources("resource-3", "comparing a repeated creation", "resources.check_repeated", lambda *_: None),
     _resources("resource-3", "a receipt that must not exist", "resources.Receipt.write", property(_replacing)),
     _resources("resource-4", "the tasks of a written item", "resources.put_write", _without_tasks),
-    _resources("resource-4", "the read of what a hook deletes", "documents._deletions in dependents", _unread),
+    _resources("resource-4", "the read of what a hook deletes", "documents.deletions_of in dependents", _unread),
 )

@@ -17,7 +17,7 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import sections as sections_world
 
-advance = original("critical_sections._advance")
+advance = original("critical_sections.advance")
 call = original("critical_sections.call")
 claim = original("critical_sections.claim")
 phase = original("critical_sections.phase")
@@ -102,17 +102,15 @@ def _claimed_by_another(key: str, section: Section, grant: int, delivery: str, n
 FAULTS = (
     _sections("section-2", "the token that releases a lease", "critical_sections.release", _released_under_any_token),
     _sections("section-2", "the delivery of a claim", "critical_sections.claim", _claimed_by_another),
-    _sections("section-1", "waiting for the run in progress", "critical_sections._advance", _granted_during_a_run),
+    _sections("section-1", "waiting for the run in progress", "critical_sections.advance", _granted_during_a_run),
     _sections("section-1", "the next in the commit of the end", "critical_sections.end", _ended_alone),
     _sections("section-1", "the end of a run that fails permanently", "critical_sections.run", _kept_on_a_problem),
     _sections("section-2", "waiting for another delivery's lease", "critical_sections.phase", _never_held),
     _sections("section-2", "the token that ends a run", "critical_sections.end", _ended_under_any_token),
     _sections("section-3", "the run's task in the commit", "core.commit", _tasks_afterwards),
     _sections("section-4", "refusing a wake that is early", "critical_sections.wake", _woken_early),
-    _sections(
-        "section-4", "a new wake once the old one is due", "critical_sections._has_wake_task", _armed_by_the_past
-    ),
+    _sections("section-4", "a new wake once the old one is due", "critical_sections.has_wake_task", _armed_by_the_past),
     _sections("section-4", "the due time at the wake", "critical_sections.wake", _granted_at_any_wake),
     _sections("section-5", "the ids of the last calls", "critical_sections.call", _forgetful),
-    _sections("section-6", "tokens made from the time", "critical_sections._next_token", _counted_from_the_record),
+    _sections("section-6", "tokens made from the time", "critical_sections.next_token", _counted_from_the_record),
 )

@@ -50,7 +50,7 @@ from tests.simulation.worlds.semaphores import waiting_acquires as semaphores_ac
 from tests.simulation.worlds.semaphores import waits_that_join_alone as semaphores_joining
 from tests.simulation.worlds.semaphores import world as semaphores_world
 
-writes_of_commit = original("semaphores._writes")
+writes_of_commit = original("semaphores.transition_writes")
 
 
 def _without(clause: str, without: str, *replacements: Replacement) -> Fault:
@@ -121,7 +121,7 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 def _free_in_a_pause(semaphore: Semaphore, now: datetime) -> int:
-    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.live(now))
+    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
 
 
 def _resumed_quietly(loaded: Loaded) -> Transition[Semaphore]:
@@ -365,7 +365,7 @@ def _left_over(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) ->
     return replace(transition, nudge=transition.nudge and transition.semaphore.mode == "opening")
 
 
-pass_on = original("semaphores._pass_on")
+pass_on = original("semaphores.pass_on")
 
 
 def _delete_the_current_one(ports: Ports, name: str) -> None:
@@ -396,7 +396,7 @@ def _skip_the_head(
     return semaphore, grants
 
 
-grant_in_order = original("semaphores._grant_in_order")
+grant_in_order = original("semaphores.grant_in_order")
 
 
 def _renewed_for_good(ports: Ports, name: str, request: RenewRequest) -> datetime | None:
@@ -457,7 +457,7 @@ def _forgotten_when_empty(loaded: Loaded, lane: Lane, left: Collection[str]) -> 
     return after if after.mode == "closed" else replace(after, tag=0)
 
 
-after_read = original("semaphores._after_read")
+after_read = original("semaphores.lane_after_read")
 
 
 def _pass_the_head_of_a_lane(
@@ -513,8 +513,8 @@ def _never_forgotten(lines: Lines, asker: Asker, *, comes_back: bool) -> None:
         remember(lines, asker, comes_back=True)
 
 
-enter_line, leave_line = original("line.Lines._enter"), original("line.Lines._leave")
-remember = original("line.Lines._remember")
+enter_line, leave_line = original("line.Lines.enter"), original("line.Lines.leave")
+remember = original("line.Lines.remember")
 
 
 FAULTS = (
@@ -537,7 +537,7 @@ FAULTS = (
     _without("sem-4", "the claim", ("semaphores.claim", _run_unclaimed)),
     _without("sem-4", "the way back into the wait queue", ("semaphores.claim_lost", _drop_lost_grants)),
     _without("sem-4", "the old place in the wait queue", ("semaphores.requeue", _back_to_the_end)),
-    _without("sem-4", "returning a grant whose task is lost", ("semaphores._return_to_queue", lambda *_: None)),
+    _without("sem-4", "returning a grant whose task is lost", ("semaphores.return_to_queue", lambda *_: None)),
     _without("sem-4", "a new token for a second delivery", ("semaphores.Semaphore.claim", _under_the_same_token)),
     _racing(
         _without("sem-4", "taking a release from the first delivery", ("semaphores.take_over", lambda *_: ())),
@@ -553,7 +553,7 @@ FAULTS = (
     _without("sem-6", "the token of a signal", ("semaphores.Semaphore.lease", _by_id_alone)),
     _plain(_without("sem-7", "the guard of a waiter that leaves", ("semaphores.leave", _leave_blindly))),
     _without(
-        "sem-7", "ending the lease that a cancel finds granted", ("semaphores._cancel_granted", _cancel_only_waiters)
+        "sem-7", "ending the lease that a cancel finds granted", ("semaphores.cancel_granted", _cancel_only_waiters)
     ),
     _changing(_without("sem-7", "the end of a wait that can never be granted", ("semaphores.is_hopeless", _hopeful))),
     _changing(
@@ -584,10 +584,12 @@ FAULTS = (
     ),
     _doubting(_without("sem-10", "the left release of a lease that is ended", ("semaphores.end_lease", _ended_again))),
     _without("sem-10", "the nudge for a release of another process", ("semaphores.nudge_again", lambda *_: None)),
-    _without("sem-11", "postponing a semaphore that a visit did not change", ("semaphores._postpone", lambda *_: None)),
+    _without(
+        "sem-11", "postponing a semaphore that a visit did not change", ("semaphores.postpone_sweep", lambda *_: None)
+    ),
     _abandoned(_without("sem-12", "receipts without a time-to-live policy", ("expiry.POLICIES", EXPIRING_RECEIPTS))),
     _abandoned(
-        _without("sem-12", "the receipt of a lease in the record", ("semaphores._is_needed", _every_old_receipt))
+        _without("sem-12", "the receipt of a lease in the record", ("semaphores.is_needed", _every_old_receipt))
     ),
     _steady(
         _without(
@@ -597,19 +599,19 @@ FAULTS = (
         )
     ),
     _joining(
-        _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores._pass_on", _not_behind))
+        _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores.pass_on", _not_behind))
     ),
-    _late(_without("sem-10", "the end before a renewal that has landed", ("semaphores._before", _as_loaded))),
+    _late(_without("sem-10", "the end before a renewal that has landed", ("semaphores.lease_before", _as_loaded))),
     _steady(_without("sem-9", "waking waiters for more permits", ("semaphores.change_settings", _raise_quietly))),
     _changing(
-        _without("sem-7", "the place of a head that wants several", ("semaphores._grant_in_order", _skip_the_head))
+        _without("sem-7", "the place of a head that wants several", ("semaphores.grant_in_order", _skip_the_head))
     ),
     _racing(_without("sem-10", "undoing a renewal that is late", ("semaphores.renew", _renewed_for_good)), False),
     _without("sem-13", "the order of create times", ("semaphores.head_of", _ordered_by_since)),
     _without("sem-13", "leaving out the end of a full page", ("semaphores.head_of", _all_of_a_page)),
     _without("sem-13", "forgetting the known head when a wait returns", ("semaphores.claim_lost", _known_for_ever)),
     _without("sem-13", "whether a known waiter still waits", ("semaphores.KnownHead.has", _every_known_waiter)),
-    _joining(_without("sem-1", "the admit run for permits left over", ("semaphores._pass_on", _left_over))),
+    _joining(_without("sem-1", "the admit run for permits left over", ("semaphores.pass_on", _left_over))),
     _laned(
         _without("lane-1", "reading again whether its lane is closed", ("semaphores.may_join", _any_lane_may_be_joined))
     ),
@@ -619,24 +621,28 @@ FAULTS = (
         _without("lane-2", "closing the lane of a wait that returns", ("semaphores.claim_lost", _back_into_no_lane))
     ),
     _sharing(_without("lane-3", "the tag of a lane that joins", ("semaphores.joining_tag", _before_the_others))),
-    _sharing(_without("lane-4", "the tag of an empty lane", ("semaphores._after_read", _forgotten_when_empty))),
+    _sharing(_without("lane-4", "the tag of an empty lane", ("semaphores.lane_after_read", _forgotten_when_empty))),
     _sharing(
         _without(
             "lane-5",
             "the turn of a head that wants several",
-            ("semaphores._grant_in_order", _pass_the_head_of_a_lane),
+            ("semaphores.grant_in_order", _pass_the_head_of_a_lane),
             ("semaphores.reads_needed", _read_behind_a_head),
         )
     ),
     _sharing(_without("lane-6", "the limit of lanes", ("semaphores.lane_of in waits", _always_its_own))),
-    torn(_without("sem-14", "the semaphore's record as the last write", ("semaphores._writes", _semaphore_first))),
+    torn(
+        _without(
+            "sem-14", "the semaphore's record as the last write", ("semaphores.transition_writes", _semaphore_first)
+        )
+    ),
     _without("sem-17", "no free permits in a pause", ("semaphores.Semaphore.free", _free_in_a_pause)),
     _without("sem-17", "the admit run of a resume, and the sweep", *_RESUMED_QUIETLY),
-    _acquiring(_without("sem-18", "the turn of the first request in line", ("line.Lines._enter", _each_is_first))),
-    _acquiring(_without("sem-18", "passing the first place on", ("line.Lines._leave", _not_passed_on))),
-    _acquiring(_without("sem-18", "the place of a request that is ended", ("line.Lines._leave", _left_if_it_returns))),
+    _acquiring(_without("sem-18", "the turn of the first request in line", ("line.Lines.enter", _each_is_first))),
+    _acquiring(_without("sem-18", "passing the first place on", ("line.Lines.leave", _not_passed_on))),
+    _acquiring(_without("sem-18", "the place of a request that is ended", ("line.Lines.leave", _left_if_it_returns))),
     _acquiring(
-        _without("sem-18", "forgetting a request that does not come back", ("line.Lines._remember", _never_forgotten))
+        _without("sem-18", "forgetting a request that does not come back", ("line.Lines.remember", _never_forgotten))
     ),
     _acquiring(_without("sem-18", "what a request has already", ("semaphores.acquired_before", lambda *_: None))),
     _without("outbox", "the outbox", ("core.commit", _without_outbox)),

@@ -27,12 +27,12 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import Replacements, always, original
 from tests.simulation.worlds import standings as standings_world
 
-counted = original("standings._counted")
+counted = original("standings.counting_writes")
 with_others = storage._with_others
 changed = original("standings.standing_after")
 counted_after = original("standings.counted_after")
-folded = original("standings._folded")
-merged = original("standings._merged")
+folded = original("standings.folding_writes")
+merged = original("standings.merging_writes")
 cross = original("standings.cross")
 
 
@@ -147,7 +147,7 @@ def _values_of_the_page(records: Sequence[Snapshot]) -> bool:
     return has_values(records[1:])
 
 
-has_values = original("standings._has_values")
+has_values = original("standings.has_values")
 take_turn = original("standings.take_turn")
 
 
@@ -157,7 +157,7 @@ def _emptied_only(ports: Ports, run: str, key: StandingKey, turn: str = "") -> t
     try:
         Standing.from_record(read.data)
     except machine.OF_A_RECORD:
-        return tasks._written(ports, read, Standing(), tasks.OVER, turn)
+        return tasks.write_recounted(ports, read, Standing(), tasks.OVER, turn)
     done: tasks.Turn = take_turn(ports, run, key, turn)
     return done
 
@@ -292,7 +292,7 @@ def _first_turn_only(ports: Ports, run: str, key: StandingKey) -> None:
     tasks.take_turn(ports, run, key)
 
 
-enqueue_next = original("standings._enqueue_next")
+enqueue_next = original("standings.enqueue_next_kind")
 
 
 def _expired_after_an_hour() -> Replacements:
@@ -322,29 +322,29 @@ FAULTS = (
     _standings(
         "stand-1",
         "a guard of what was counted",
-        "standings._counted",
+        "standings.counting_writes",
         _with_writes(_record_unguarded),
     ),
     _standings("stand-2", "the version of what was counted", "standings.is_done", _done_if_nothing_changes),
-    _standings("stand-3", "a record of a yoke that is gone", "standings._counted", _without_gone_records),
+    _standings("stand-3", "a record of a yoke that is gone", "standings.counting_writes", _without_gone_records),
     _standings("stand-3", "writing that record each time", "standings.is_done", _done_when_gone),
     Fault("stand-3", EARLY, _expired_after_an_hour, partial(standings_world.run, late=0.5)),
     _standings(
         "stand-4",
         "a guard of the standing",
-        "standings._counted",
+        "standings.counting_writes",
         _with_writes(_standings_unguarded),
     ),
-    _standings("stand-5", "a guard of the standing in a fold run", "standings._folded", _folded_unguarded),
-    _standings("stand-5", "adding an adjustment once", "standings._folded", _folded_blindly),
-    _standings("stand-5", "merging an adjustment once", "standings._merged", _merged_blindly),
-    _standings("stand-6", "looking for the extremes in a fold run", "standings._folded", _combined_extremes),
-    _standings("stand-6", "asking where the standing has a value", "standings._has_values", _values_of_the_page),
+    _standings("stand-5", "a guard of the standing in a fold run", "standings.folding_writes", _folded_unguarded),
+    _standings("stand-5", "adding an adjustment once", "standings.folding_writes", _folded_blindly),
+    _standings("stand-5", "merging an adjustment once", "standings.merging_writes", _merged_blindly),
+    _standings("stand-6", "looking for the extremes in a fold run", "standings.folding_writes", _combined_extremes),
+    _standings("stand-6", "asking where the standing has a value", "standings.has_values", _values_of_the_page),
     _standings("stand-6", "extremes after the adjustments", "standings.FoldReads.load", _extremes_first),
     _standings("stand-6", "looking for the next extreme", "standings.standing_after", _kept_extremes),
     _standings("stand-7", "acknowledging after the fold tasks", "standings.count_events", _acknowledged_anyway),
     _standings("stand-7", "the standings that a fold run must look at", "standings.counted_after", _not_named),
-    _standings("stand-7", "keeping them while they may be unfolded", "standings._unfolded", lambda *_: []),
+    _standings("stand-7", "keeping them while they may be unfolded", "standings.unfolded", lambda *_: []),
     _standings("stand-7", "a fold run not before its slot's end", "standings.check_due", lambda *_: None),
     Fault(
         "stand-7",
@@ -356,7 +356,7 @@ FAULTS = (
     _standings("stand-8", "a walk after a declaration", "standings.walk_page", lambda *_, **__: None),
     _standings("stand-9", "noting a threshold that was crossed", "standings.cross", _crossed_each_time),
     _standings("stand-9", "a threshold's task in the standing's commit", "core.commit", _effects_without_outbox),
-    _recounting("a guard of the standing in a recount", "standings._written", _written_unguarded),
+    _recounting("a guard of the standing in a recount", "standings.write_recounted", _written_unguarded),
     _recounting("looking for adjustments", "standings.is_at_rest", lambda *_: True),
     _recounting("carrying changes into a recount", "standings.Standing.moved", _moved_without_recount),
     _recounting("a write of the standing for each change", "standings.Standing.moved", _moved_unnoticed, **ALIKE),
@@ -364,7 +364,7 @@ FAULTS = (
     _recounting(
         "another place of a yoke created again", "standings.Visit.changes", property(_changes_without_places), **ALIKE
     ),
-    _together("a guard of each record", "standings._counted", _with_writes(_first_record_guarded)),
+    _together("a guard of each record", "standings.counting_writes", _with_writes(_first_record_guarded)),
     _together("extremes without all of the yokes", "standings.extremes", _extremes_but_one),
     replace(
         _together("the place of each yoke", "standings.Change.adjustment", property(_with_one_place)),
@@ -373,7 +373,7 @@ FAULTS = (
     _at_night("visiting yokes", "standings.walk_page", _walked_without_visits),
     _at_night("visiting what was counted of yokes that are gone", "standings.walk_page", _walked_without_those_gone),
     _at_night("recounting", "standings.begin_recounts", lambda *_: None),
-    _at_night("recounting all kinds", "standings._enqueue_next", _first_kind_only),
+    _at_night("recounting all kinds", "standings.enqueue_next_kind", _first_kind_only),
     _at_night("repairing an emptied standing", "standings.take_turn", _emptied_only),
-    _at_night("a recount of more than a turn", "standings._recount_or_enqueue", _first_turn_only),
+    _at_night("a recount of more than a turn", "standings.recount_or_enqueue", _first_turn_only),
 )

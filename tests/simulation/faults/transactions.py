@@ -17,7 +17,7 @@ from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import transactions as transactions_world
 
-receipt = original("documents._receipt")
+receipt = original("documents.receipt_of")
 
 
 def _transactions(clause: str, without: str, point: str, instead: Any) -> Fault:
@@ -61,6 +61,6 @@ FAULTS = (
     _transactions("transaction-2", "comparing a transaction", "documents.check_repeated", _without_a_comparison),
     _transactions("transaction-1", "guarding what is written", "documents.put_write in transactions", _put_blindly),
     _transactions("transaction-1", "guarding what is only read", "documents.guarded_no_op", _only_there),
-    _transactions("transaction-2", "a receipt that must not exist", "documents._receipt", _replacing),
+    _transactions("transaction-2", "a receipt that must not exist", "documents.receipt_of", _replacing),
     _transactions("transaction-3", "the tasks in the commit", "core.commit", _tasks_afterwards),
 )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from signalbox.core.effects import Decision
-from signalbox.core.names import ANYONE
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.perform import Answer, Writes
 from signalbox.core.ports import Committed, Ports, Snapshot
 from tests.simulation.faults.fault import Fault
@@ -23,7 +23,7 @@ def _unmarked_existing(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapsh
     return [target for target in unmarked(ports, targets) if target.data is not None]
 
 
-unmarked = original("links._unmarked")
+unmarked = original("links.unmarked")
 
 
 def _without_an_outbox(
@@ -36,8 +36,8 @@ def _without_an_outbox(
 
 
 FAULTS = (
-    _verify("verify-1", "writing what differs", "links._differs", lambda *_: False),
-    _verify("verify-2", "marking targets as linked", "links._unmarked", lambda *_: []),
-    _verify("verify-2", "the note for a missing target", "links._unmarked", _unmarked_existing),
+    _verify("verify-1", "writing what differs", "links.differs", lambda *_: False),
+    _verify("verify-2", "marking targets as linked", "links.unmarked", lambda *_: []),
+    _verify("verify-2", "the note for a missing target", "links.unmarked", _unmarked_existing),
     _verify("verify-3", "the next page in the counting commit", "links.perform", _without_an_outbox),
 )

@@ -16,7 +16,7 @@ from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import watch as watch_world
 
 read_on = original("batches.read_news")
-read = original("batches._ended")
+read = original("batches.ended_unit")
 
 
 def _since_its_time(position: Position) -> datetime | None:
@@ -51,7 +51,7 @@ FAULTS = (
     _watch("reading the last seconds again", "batches.Position.since", property(_since_its_time)),
     _watch("what is left out of a full page", "batches.end_of", _up_to_the_read),
     _watch("nothing beyond the position that is kept", "batches.between", _whatever_was_found),
-    _watch("the order of commits", "batches._ended", _by_the_time_of_the_request),
+    _watch("the order of commits", "batches.ended_unit", _by_the_time_of_the_request),
     _watch("no end while an outcome is after it", "batches.any_after", lambda *_: False),
     _watch("reading the header first", "batches.read_news", _header_last),
 )

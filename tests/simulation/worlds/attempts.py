@@ -249,7 +249,7 @@ class AttemptsWorld:
         if (state := Header.from_record(header).state) != "completed":
             raise Violation(f"the batch is {state} for ever")
         leases = Semaphore.from_record(stored).leases
-        if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
+        if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 
 

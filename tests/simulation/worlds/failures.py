@@ -188,7 +188,7 @@ class FailuresWorld:
         [read] = self.world.store.read(semaphore.path_of(NAME))
         assert read.data is not None
         leases = Semaphore.from_record(read.data).leases
-        if held := [lease.lease_id for lease in leases if lease.live(self.world.now())]:
+        if held := [lease.lease_id for lease in leases if lease.is_live(self.world.now())]:
             raise Violation(f"{held} are held without a holder")
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from signalbox.core import outbox
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ANYONE
 from signalbox.core.paging import Listing
 from signalbox.core.ports import Delete, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
@@ -30,7 +30,7 @@ from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import content_of, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, patches, single_documents
-from signalbox.documents.storage.records import etag_of
+from signalbox.documents.storage.records import Found
 from signalbox.history import service
 from signalbox.history.model import HISTORY, HistoryRule, collection_of, part_paths
 from signalbox.history.requests import LATEST, Reference
@@ -129,8 +129,10 @@ class HistoryWorld:
         old, new = (_bare(snapshot) for snapshot in (before, after))
         if getcurrent() in self._restoring:
             seen, wanted = self._restoring[getcurrent()]
-            if etag_of(before) != seen or new != wanted:
-                raise Violation(f"{path} was to be {wanted} again if it was {seen}; {etag_of(before)} became {new}")
+            if Found.of(before).etag != seen or new != wanted:
+                raise Violation(
+                    f"{path} was to be {wanted} again if it was {seen}; {Found.of(before).etag} became {new}"
+                )
         if old != new:
             at = after.update_time or self.world.now()
             changes.append(Change(at, new, self.foreign))
@@ -212,7 +214,7 @@ class HistoryWorld:
         chosen = Reference(random.choice(page.versions).version)
         wanted = service.read_version(ports, key, chosen).content
         [found] = ports.store.read(path_of(key))
-        seen = etag_of(found)
+        seen = Found.of(found).etag
         if wanted is None or seen is None:
             return
         self._restoring[getcurrent()] = (seen, _text(wanted))

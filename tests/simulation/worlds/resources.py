@@ -25,15 +25,16 @@ from typing import Annotated, Any
 
 from signalbox.core import json_values, outbox
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import ANYONE
+from signalbox.core.kit_names import WRITERS as CHOICES
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ANYONE
-from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import OtherBody, Problem
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import Surveyed
 from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.documents.requests import UNCONDITIONAL, Precondition, PutRequest, Tags
 from signalbox.documents.service import single_documents
@@ -357,8 +358,8 @@ class ResourcesWorld:
             for target in model.goes_with(content):
                 if target not in contents and not self._is_late(created[key], target):
                     raise Violation(f"{key} is left, and {target}, on which it depends, was deleted")
-            embedding = Embedding({target: contents.get(target) for target in links.link_keys(content)})
-            expected = links.embed_links(key, content, embedding)
+            embedding = Embedding({target: contents.get(target) for target in Surveyed(content).link_keys})
+            expected = links.embed_links(key, Surveyed(content), embedding).content
             if not json_values.same(expected, content):
                 raise Violation(f"{key} shows {content}, a put now would embed {expected}")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from signalbox.core.kit_names import ANYONE
 from signalbox.core.limits import LIMITS
-from signalbox.core.names import ANYONE
 from signalbox.core.ports import DocumentEvent, Ports, Snapshot
 from signalbox.documents.model.stamped_contents import COLLECTION
 from signalbox.links import tasks

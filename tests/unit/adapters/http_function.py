@@ -8,6 +8,10 @@ import pytest
 from flask.testing import FlaskClient
 from functions_framework import create_app
 
+from signalbox.adapters import runtime
+from signalbox.adapters.system_clock import SystemClock
+from signalbox.core.ports import Ports
+
 MAIN = """
 from signalbox.adapters.http.routes import Response, Request, Routes
 from signalbox.core.problems import BadValue, Unavailable
@@ -15,43 +19,43 @@ from signalbox.core.problems import BadValue, Unavailable
 routes = Routes("shelf")
 
 @routes.on("GET", "/", query=("where", "empty", "c", "a"))
-def find(request):
+def find(ports, request):
     return Response(200, {"query": list(request.query.items(multi=True))})
 
 @routes.on("POST", "/")
-def any_json(request):
+def any_json(ports, request):
     return Response(200, {"value": request.json()})
 
 @routes.on("GET", "/{key}")
-def get(request, key):
+def get(ports, request, key):
     return Response(200, {"key": key}, {"ETag": '"1"'})
 
 @routes.on("PUT", "/{key}")
-def put(request, key):
+def put(ports, request, key):
     return Response(201, request.json_object())
 
 @routes.on("DELETE", "/{key}")
-def delete(request, key):
+def delete(ports, request, key):
     return Response(204)
 
 @routes.on("GET", "/{key}/versions")
-def versions(request, key):
+def versions(ports, request, key):
     return Response(200, {"versions of": key, "if match": request.header("If-Match")})
 
 @routes.on("GET", "/any/parameters", query=None)
-def any_parameters(request):
+def any_parameters(ports, request):
     return Response(200, request.query)
 
 @routes.on("POST", "/refuse")
-def refuse(request):
+def refuse(ports, request):
     raise BadValue("A document holds no songs", field="song")
 
 @routes.on("POST", "/later")
-def later(request):
+def later(ports, request):
     raise Unavailable("the store said ABORTED", retry_after_seconds=3)
 
 @routes.on("POST", "/bug")
-def bug(request):
+def bug(ports, request):
     raise KeyError("secret")
 
 shelf = routes.entry_point()
@@ -66,7 +70,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flask.Flask]:
         patch.setenv("FUNCTION_TARGET", "shelf")
         patch.setenv("FUNCTION_SIGNATURE_TYPE", "http")
         patch.delitem(sys.modules, "main", raising=False)
+        before = runtime.bind(Ports(None, None, SystemClock(), runtime.log()))  # type: ignore[arg-type]  # the routes use neither
         yield create_app("shelf", str(main), "http")
+        runtime.bind(before)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from signalbox.adapters.http.routes import match, segments_of, segments_of_pattern
+from signalbox.adapters.http.paths import match, segments_of, segments_of_pattern
 
 
 def wsgi(raw: str, path: str, mount: str = "") -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signalbox.client.requests import given
+from signalbox.core.given import given
 from signalbox.testing import Harness
 
 NAMES = ("a", "ab", "ab-1", "ab-2", "abé", "b")

@@ -109,16 +109,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def refused(lines: Lines, name: str, key: str = "k") -> bool:
     """Let a request come; if it gets a place it stays in its line, and otherwise it is answered."""
-    has_place = lines._enter(key, name, Event())
+    has_place = lines.enter(key, name, Event())
     if not has_place:
-        lines._remember((key, name), comes_back=True)
+        lines.remember((key, name), comes_back=True)
     return not has_place
 
 
 def serve(lines: Lines, key: str = "k") -> None:
     """Let the first of a line find what it waits for."""
     lines._note_served(key)
-    lines._leave(key, lines._lines[key][0])
+    lines.leave(key, lines._lines[key][0])
 
 
 def test_a_request_that_was_refused_comes_before_later_ones_until_it_is_not_expected_back(clock: Clock) -> None:
@@ -190,12 +190,12 @@ def test_only_a_request_that_found_something_in_the_first_place_counts_as_served
     lines, had = Lines(3, 6), [None, "late"]
 
     def with_one_behind(found: str | None) -> str | None:
-        lines._enter("k", "behind", Event())
+        lines.enter("k", "behind", Event())
         return found
 
     assert lines.in_turn("k", "a", SECONDS, lambda _: with_one_behind(None), nothing) is None
     assert lines._paces == {}
-    lines._leave("k", lines._lines["k"][0])
+    lines.leave("k", lines._lines["k"][0])
     assert lines.in_turn("k", "a", SECONDS, lambda _: with_one_behind("found"), nothing) == "found"
     served = dict(lines._paces)
     assert list(served) == ["k"]
@@ -241,8 +241,8 @@ def test_no_client_waits_three_times_as_long_as_it_takes_to_serve_all(clock: Clo
             clock.now = served_at
             number, visit = in_line.pop(0)
             lines._note_served("k")
-            lines._leave("k", lines._lines["k"][0])
-            lines._remember(("k", f"{number}.{visit}"), comes_back=False)
+            lines.leave("k", lines._lines["k"][0])
+            lines.remember(("k", f"{number}.{visit}"), comes_back=False)
             waited.append(clock.now - asked.pop(f"{number}.{visit}"))
             heapq.heappush(coming, (clock.now + 0.01, number, visit + 1))
             served_at = clock.now + each if in_line else None

@@ -478,10 +478,10 @@ def test_a_group_finds_the_next_one_on_pages_of_any_size(
         for at in range(-(-size // 2))
     ]
     for one in ordinals:
-        found = groups._find(harness.ports, one.run, one, one.ordinal + concurrency)
+        found = groups.find_group(harness.ports, one.run, one, one.ordinal + concurrency)
         following = next((each for each in ordinals if each.ordinal == one.ordinal + concurrency), None)
         assert found == following
-        back = groups._find(harness.ports, one.run, one, one.ordinal - concurrency)
+        back = groups.find_group(harness.ports, one.run, one, one.ordinal - concurrency)
         assert back == next((each for each in ordinals if each.ordinal == one.ordinal - concurrency), None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
 PAGE = (PROJECT / "docs" / "operations.md").read_text("utf-8")
-SOURCES = [*(PROJECT / "shared").rglob("*.py"), *(PROJECT / "functions").rglob("*.py")]
+SOURCES = [*(PROJECT / "shared" / "signalbox").rglob("*.py"), *(PROJECT / "functions").rglob("*.py")]
 
 
 def error_messages(source: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.model.stamped_contents import RESERVED
 from signalbox.documents.requests import FindRequest
@@ -138,7 +137,7 @@ def test_a_change_at_one_end_of_a_long_chain_ends_by_itself_and_leaves_nothing_s
 def test_a_chain_of_documents_with_hardly_room_for_each_other_shows_what_puts_now_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(CORE_LIMITS, "document_bytes_max", 1_000)
+    monkeypatch.setattr(LIMITS, "document_bytes_max", 1_000)
     world = chain_of(30, {"n": "x" * 600})
     for number in range(2, 31):
         world.put(f"c{number}", n="x" * 300, x={"key": f"c{number - 1}"})

@@ -15,7 +15,8 @@ from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding, Sources, copy_of
 from signalbox.documents.machine.links import Refresh
 from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp
+from signalbox.documents.model.contents import Content, Surveyed, digest_of, links_of
+from signalbox.documents.model.stamped_contents import Author, Document, Stamp
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HALF = "x" * 600_000
@@ -25,16 +26,21 @@ HALF = "x" * 600_000
 def document(
     content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False, hops: int = 0
 ) -> Document:
-    return Document(content, Stamp(version, author, model.digest_of(content), hops), linked)
+    return Document(Surveyed(content), Stamp(version, author, digest_of(content), hops), linked)
 
 
 def shape(key: str, content: Content, sources: Sources, hops: int = 0) -> Content:
-    return links.embed_links(key, content, Embedding(sources), hops)
+    return embed(key, content, Embedding(sources), hops)
+
+
+def embed(key: str, content: Content, embedding: Embedding, hops: int = 0) -> Content:
+    return links.embed_links(key, Surveyed(content), embedding, hops).content
 
 
 def refresh(key: str, read: Document, source_key: str, source: Content | None) -> Content | Refresh:
-    no_transforms = dict.fromkeys(links.link_fields(read.content))
-    return links.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
+    no_transforms = dict.fromkeys(read.surveyed.link_fields)
+    refreshed = links.refresh_copies(key, read, Embedding({source_key: source}, no_transforms))
+    return refreshed if isinstance(refreshed, Refresh) else refreshed.content
 
 
 def nested(levels: int, inner: Any) -> Any:
@@ -56,18 +62,18 @@ def test_a_link_stands_at_any_depth_also_in_mixed_lists() -> None:
 
 def test_a_link_has_a_place_and_what_is_inside_it_does_not_count() -> None:
     content = {"a": {"key": "t", "b": {"key": "u"}, "l": [{"key": "v"}]}, "l": [{"key": None}]}
-    assert links.links_of(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
-    assert links.link_keys(content) == ["t"]
+    assert links_of(content) == [(("a",), content["a"]), (("l", 0), {"key": None})]
+    assert Surveyed(content).link_keys == ["t"]
 
 
 def test_link_keys_are_listed_once_and_only_those_that_can_be_keys() -> None:
     keys = ["u", "t", "u", None, "", 5, "a/b", "..", "__x__", {"key": "v"}, ["v"]]
-    assert links.link_keys({"l": [{"key": key} for key in keys]}) == ["t", "u"]
+    assert Surveyed({"l": [{"key": key} for key in keys]}).link_keys == ["t", "u"]
 
 
 def test_link_fields_are_the_names_over_the_links_and_for_a_list_that_of_the_list() -> None:
     link = {"key": "t"}
-    assert links.link_fields({"a": link, "b": {"c": link, "n": 1}, "l": [link, [link]], "m": 1}) == ["a", "c", "l"]
+    assert Surveyed({"a": link, "b": {"c": link, "n": 1}, "l": [link, [link]], "m": 1}).link_fields == ["a", "c", "l"]
 
 
 # --- what a put embeds ---
@@ -99,7 +105,7 @@ def test_the_targets_own_copies_come_along_as_last_stored() -> None:
     street = {"key": "s", "name": "thing st"}
     shaped = shape("p", {"a": {"key": "t"}}, {"t": {"n": 1, "street": street, "l": [[street]]}})
     assert shaped == {"a": {"key": "t", "n": 1, "street": street, "l": [[street]]}}
-    assert links.link_keys(shaped) == ["t"]
+    assert Surveyed(shaped).link_keys == ["t"]
 
 
 def test_a_link_to_itself_is_cut() -> None:
@@ -150,7 +156,7 @@ def test_what_the_kit_must_know_of_the_links_counts_as_part_of_the_document() ->
     keys = [f"{number:03}" + "k" * 200 for number in range(CORE_LIMITS.links_max)]
     text = "x" * 280_000
     shaped = shape("p", {"l": [{"key": key} for key in keys]}, {key: {"x": text} for key in keys})
-    record = document(shaped).to_record(links.link_keys(shaped), links.link_fields(shaped))
+    record = document(shaped).to_record()
     assert json_values.size_bytes(record) < 1_048_576 - 2_000  # what a record's name takes
     assert sum("x" in copy for copy in shaped["l"]) == 2
 
@@ -281,8 +287,8 @@ def test_equal_to_python_is_not_the_same(n: Any) -> None:
 @pytest.mark.parametrize(
     ("read", "source"),
     [
-        (Document({"a": {"key": "t"}}), {"n": 1}),
-        (Document({"a": {"key": "t"}}, Stamp(1, "put", "of something else")), {"n": 1}),
+        (Document(Surveyed({"a": {"key": "t"}})), {"n": 1}),
+        (Document(Surveyed({"a": {"key": "t"}}), Stamp(1, "put", "of something else")), {"n": 1}),
         (document({"a": {"key": "t"}, "b": {"key": "u", "link_too_large": True}}), {"n": 1}),
         (document({"a": {"key": "t"}, "n": HALF}), {"n": HALF}),
         (document({"a": {"key": "t"}}), nested(CORE_LIMITS.depth_max - 1, {})),
@@ -320,20 +326,21 @@ def fields(prefix: str, count: int) -> dict[str, Any]:
 
 def test_copies_with_too_many_index_entries_for_their_document_become_marks() -> None:
     embedding = Embedding({"s": fields("s", 12_000), "t": fields("t", 12_000)})
-    shown = links.embed_links("p", {"a": {"key": "s"}, "b": {"key": "t"}}, embedding)
+    shown = embed("p", {"a": {"key": "s"}, "b": {"key": "t"}}, embedding)
     assert len(shown["a"]) == 12_001
     assert shown["b"] == {"key": "t", "link_too_large": True}
 
 
 def test_items_of_a_list_are_an_index_entry_each_whatever_they_hold() -> None:
     embedding = Embedding({"s": {"list": [{"a": 1, "b": 2}] * 39_000}})
-    assert len(links.embed_links("p", {"a": {"key": "s"}}, embedding)["a"]["list"]) == 39_000
+    assert len(embed("p", {"a": {"key": "s"}}, embedding)["a"]["list"]) == 39_000
     embedding = Embedding({"s": {"list": [1] * 39_500}})
-    assert links.embed_links("p", {"a": {"key": "s"}}, embedding)["a"] == {"key": "s", "link_too_large": True}
+    assert embed("p", {"a": {"key": "s"}}, embedding)["a"] == {"key": "s", "link_too_large": True}
 
 
 def test_a_document_with_too_many_index_entries_is_refused() -> None:
-    stamped = model.stamped(None, fields("f", 19_750), "put", datetime.now(UTC), linked=False)
-    assert stamped.to_record([], [])
+    full = Surveyed(fields("f", 19_750))
+    assert model.stamped(None, full, "put", datetime.now(UTC), linked=False).to_record()
+    with_a_link = Surveyed({**fields("f", 19_749), "a": {"key": "t"}})
     with pytest.raises(TooLarge, match="39,500 index entries"):
-        stamped.to_record(["t"], ["a"])
+        model.stamped(None, with_a_link, "put", datetime.now(UTC), linked=False).to_record()

@@ -4,18 +4,18 @@ import pytest
 
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.reactions import Reaction
-from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp
+from signalbox.documents.model.contents import Content, Surveyed, digest_of
+from signalbox.documents.model.stamped_contents import Author, Document, Stamp
 
 
 def document(content: Content, author: Author = "put", *, version: int = 1, linked: bool | None = False) -> Document:
-    return Document(content, Stamp(version, author, model.digest_of(content)), linked)
+    return Document(Surveyed(content), Stamp(version, author, digest_of(content)), linked)
 
 
 LINKING_A = {"n": 1, "a": {"key": "t", "x": 1}}
 LINKING_B = {"n": 1, "a": {"key": "t", "x": 2}}
-FOREIGN = Document({"n": 2})
-CHANGED_UNDER_ITS_STAMP = Document({"n": 2}, Stamp(3, "put", model.digest_of({"n": 1})), linked=True)
+FOREIGN = Document(Surveyed({"n": 2}))
+CHANGED_UNDER_ITS_STAMP = Document(Surveyed({"n": 2}), Stamp(3, "put", digest_of({"n": 1})), linked=True)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_reaction_to_the_kits_own_write(before: Document | None, after: Document
         (document({}), document({"l": [{"key": "u"}, {"key": "t"}, {"key": "u"}]}, version=2), ("t", "u")),
         (document({}), document({"a": {"key": None}, "b": {"key": "x/y"}}, version=2), ()),
         (FOREIGN, document(LINKING_A, version=2, linked=True), ("t",)),
-        (Document(LINKING_A), document(LINKING_A, version=2, linked=True), ("t",)),
+        (Document(Surveyed(LINKING_A)), document(LINKING_A, version=2, linked=True), ("t",)),
         (document(LINKING_A), document(LINKING_B, "refresh", version=2), ()),
         (document(LINKING_A), document(LINKING_A, linked=True), ()),
     ],

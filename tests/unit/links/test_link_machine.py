@@ -11,7 +11,8 @@ import pytest
 from signalbox.core.effects import Decision
 from signalbox.documents.machine import reactions
 from signalbox.documents.machine.reactions import Reaction
-from signalbox.documents.model.stamped_contents import Author, Content, Document, Stamp, digest_of
+from signalbox.documents.model.contents import Content, Surveyed, digest_of
+from signalbox.documents.model.stamped_contents import Author, Document, Stamp
 from signalbox.links import machine
 from signalbox.links.limits import LIMITS
 from signalbox.links.model import Finding, Verification
@@ -28,7 +29,7 @@ EXISTING = ("unlinked", "linked", "foreign")
 
 
 def written(content: Content, author: Author, *, linked: bool | None, version: int = 5) -> Document:
-    return Document(content, Stamp(version, author, digest_of(content)), linked)
+    return Document(Surveyed(content), Stamp(version, author, digest_of(content)), linked)
 
 
 def before(state: str) -> list[Document | None]:
@@ -37,7 +38,7 @@ def before(state: str) -> list[Document | None]:
         "absent": [None],
         "unlinked": [written(BEFORE, "put", linked=False)],
         "linked": [written(BEFORE, "put", linked=linked) for linked in (True, None)],
-        "foreign": [Document(BEFORE)],
+        "foreign": [Document(Surveyed(BEFORE))],
     }
     return documents[state]
 
@@ -49,9 +50,9 @@ def after(old: Document | None, state: str, write: str, content: Content) -> lis
         case "absent", _:
             return [None]
         case "foreign", _:
-            kept = [Document(content, Stamp(9, "put", digest_of({})), linked) for linked in (True, False)]
+            kept = [Document(Surveyed(content), Stamp(9, "put", digest_of({})), linked) for linked in (True, False)]
             older = [written(content, "put", linked=True, version=4)] if old and old.stamp else []
-            return [Document(content), *kept, *older]
+            return [Document(Surveyed(content)), *kept, *older]
         case _, "mark":
             return [replace(old, linked=each) for each in linked] if old and old.stamp_matches else []
         case _, ("put" | "refresh" as author):

@@ -9,10 +9,11 @@ import pytest
 
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core import outbox
-from signalbox.core.names import KIT
+from signalbox.core.kit_names import KIT
 from signalbox.core.problems import Unavailable
 from signalbox.documents.machine.reactions import WRITERS, Reaction, reaction_tasks
-from signalbox.documents.model.stamped_contents import WANTED, Content, path_of
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import WANTED, path_of
 from signalbox.documents.requests import BulkPutRequest, PatchRequest
 from signalbox.documents.service import bulk, patches, single_documents
 from signalbox.documents.service.transactions import Transaction, run_transaction

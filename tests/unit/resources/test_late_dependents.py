@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from signalbox import Function, RefersTo, add_resource, documents
-from signalbox.core.names import ANYONE, KIT
+from signalbox.core.kit_names import ANYONE, KIT
 from signalbox.core.ports import Put
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import path_of

@@ -9,7 +9,7 @@ import pytest
 
 from signalbox import Function, Hidden, ReadOnly, RefersTo, add_resource, documents, resource
 from signalbox.core import outbox
-from signalbox.core.names import KIT
+from signalbox.core.kit_names import KIT
 from signalbox.core.ports import Delete, Put
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.documents.machine.reactions import WRITERS

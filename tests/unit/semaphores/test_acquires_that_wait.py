@@ -96,7 +96,7 @@ def test_a_repeat_finds_its_lease_behind_others_and_with_no_place(
     lines = Lines(places, 6)
     monkeypatch.setattr(permits, "_acquires", lines)
     if places:
-        lines._enter((id(world.ports.store), "door"), "another", Event())  # another request looks for the permit
+        lines.enter((id(world.ports.store), "door"), "another", Event())  # another request looks for the permit
     first = waits.wait(world.ports, "door", WaitRequest("a")).lease
     assert first is not None
     repeated = world.ask("POST", "semaphore-wait/door?wait_seconds=5", {"id": "a"})[1]

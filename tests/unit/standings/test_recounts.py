@@ -124,7 +124,7 @@ def test_a_recount_begins_again_when_a_sum_without_places_is_added(world: Standi
     with replaced(fold_page_max=2):
         page = FoldReads(TEA).load(world.ports.store, 0)
     assert page is not None
-    world.store.commit(tasks._merged(TEA, page).state)
+    world.store.commit(tasks.merging_writes(TEA, page).state)
     world.fold()
     assert world.standing("item", "tea") == numbers(20, 194, 9.7, min=1, max=19)
     assert Standing.from_record(world.store.read(TEA.path)[0].data).recount is None

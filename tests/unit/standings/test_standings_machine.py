@@ -98,7 +98,7 @@ def test_a_standing_that_changes_is_written_as_the_table_says(standing: str, wri
     loaded = {TEA: LoadedStanding(Standing(), updated)}
     contended = "lost races" in standing
     visits = Visits((given,), NOW, declarations, frozenset(), contended, machine.combined([given]), loaded)
-    decided = tasks._counted(visits)
+    decided = tasks.counting_writes(visits)
     record, changed = decided.state
     assert (record.path, record.guard is not None) == (ANN.counted_path, True)
     assert _kind(changed.path) == written

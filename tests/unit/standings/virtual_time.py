@@ -18,7 +18,7 @@ from typing import TypeVar
 from greenlet import greenlet
 
 from signalbox.catalogue import reading
-from signalbox.core import names
+from signalbox.core import kit_names
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Conflict, Outcome, Ports, Query, Snapshot, Write
 from signalbox.core.problems import Unavailable
@@ -75,7 +75,7 @@ class VirtualTime:
         self._numbers = count()
         self._hub = greenlet.getcurrent()
         self._names: set[str] = set()
-        self._folds_free = reading.load().queues[names.STANDINGS_QUEUE].concurrent_max
+        self._folds_free = reading.load().queues[kit_names.STANDINGS_QUEUE].concurrent_max
 
     def reliable_ports(self) -> Ports:
         """Return ports whose calls take no time: for what comes after a run."""

@@ -104,7 +104,7 @@ def document_event(attributes: Mapping[str, Any], body: bytes | None) -> Documen
         before_update_time=_time(data.old_value, "update_time"),
         update_time=_time(data.value, "update_time"),
         create_time=_time(data.value, "create_time"),
-        kind=_kind(str(attributes.get("type") or ""), data),
+        kind=kind_of(str(attributes.get("type") or ""), data),
     )
 
 
@@ -190,11 +190,11 @@ def received_event(headers: Headers, body: bytes) -> ReceivedEvent:
     data = _parse(body)
     path = _path(data.value.name or data.old_value.name, {"document": headers.get("ce-document", "")})
     times = _time(data.value, "update_time"), _time(data.old_value, "update_time")
-    return ReceivedEvent(event_id, path, body, _kind(headers.get("ce-type", ""), data), *times)
+    return ReceivedEvent(event_id, path, body, kind_of(headers.get("ce-type", ""), data), *times)
 
 
-def _kind(event_type: str, data: Any) -> str:
-    """Return what has happened: as the event's type says, or else as its data shows, of which a side may be missing."""
+def kind_of(event_type: str, data: Any) -> str:
+    """Return the kind of change: from the event's type, or else from its data, of which a side may be missing."""
     said = event_type.rpartition(".")[2]
     if said in (CREATED, UPDATED, DELETED):
         return said

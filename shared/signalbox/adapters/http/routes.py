@@ -3,19 +3,10 @@
 A handler parses, calls a service and renders. The rest of HTTP is implemented here, once: 404 and 405, HEAD, unknown
 query parameters, pages of other origins, bodies that are bounded and strict JSON, problems as RFC 9457
 ``application/problem+json``, one log line a request.
-
-Cross-origin requests (CORS): a browser sends the origin of the page. Before a request that a form could not send
-(another method than GET or POST, JSON, a token) it sends a preflight, an OPTIONS request without a token, and it sends
-the request only if the response permits it. The catalogue's `cors` lists the origins whose pages may call a function; a
-function without any responds as if CORS did not exist.
-
-URL paths are split at slashes first, then percent-decoded exactly once. So a key that contains ``%2F`` stays one
-segment. WSGI passes a decoded path; servers add the raw one, which is used if both are the same path.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
-from urllib.parse import parse_qsl, quote_from_bytes, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl
 
 import flask
 from werkzeug.datastructures import ETags, MultiDict
@@ -23,7 +14,9 @@ from werkzeug.http import parse_etags
 
 from signalbox.adapters import runtime
 from signalbox.adapters.http.cloud_run import calling_account
+from signalbox.adapters.http.cors import permit_origin, preflight_response
 from signalbox.adapters.http.json_bodies import BODY_BYTES_MAX, LINES, json_body, json_line_stream, json_lines
+from signalbox.adapters.http.paths import Segments, match, segments_of, segments_of_pattern
 from signalbox.adapters.http.request_log import entry_point, logged_request
 from signalbox.adapters.http.responses import (
     EntryPoint,
@@ -38,52 +31,8 @@ from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Json
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import BadKey, BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
+from signalbox.core.problems import BadQuery, MethodNotAllowed, NotAnObject, NotFound, Problem, Unavailable
 from signalbox.core.token_claims import User
-
-ANY_ORIGIN = "*"
-
-ALLOWED_METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
-
-EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, WWW-Authenticate, X-Total-Count"
-"""Response headers that a page may read, in addition to those that every page may."""
-
-
-PREFLIGHT_SECONDS = 7_200
-"""How long a browser may cache the response to a preflight. No browser keeps it longer."""
-
-
-def preflight_response(function: str, request: flask.Request) -> flask.Response | None:
-    """Return the response to a preflight from a permitted origin; None for every other request."""
-    origins = settings().origins.get(function)
-    if not origins or request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
-        return None
-    if _permitted_origin(origins, request) is None:
-        runtime.log().info("origin refused", function=function, origin=request.headers.get("Origin", "")[:200])
-        return None
-    headers = {"Access-Control-Allow-Methods": ALLOWED_METHODS, "Access-Control-Max-Age": str(PREFLIGHT_SECONDS)}
-    if requested := request.headers.get("Access-Control-Request-Headers"):
-        headers["Access-Control-Allow-Headers"] = requested
-    return flask.Response(status=204, headers=headers)
-
-
-def permit_origin(function: str, request: flask.Request, response: flask.Response) -> None:
-    """Add the headers with which a browser shows the response to a page, if the page's origin is permitted."""
-    origins = settings().origins.get(function)
-    if not origins:
-        return
-    response.headers.add("Vary", "Origin")
-    if (origin := _permitted_origin(origins, request)) is not None:
-        response.headers["Access-Control-Allow-Origin"] = origin
-        response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
-
-
-def _permitted_origin(origins: frozenset[str], request: flask.Request) -> str | None:
-    if ANY_ORIGIN in origins:
-        return ANY_ORIGIN
-    origin = request.headers.get("Origin")
-    return origin if origin in origins else None
-
 
 QUERY_PARAMETERS_MAX = 100
 """Query parameters of a request: each may become a condition of a query, and Firestore accepts no more conditions."""
@@ -230,23 +179,29 @@ _KINDS = {
 
 
 Handler = Callable[..., Response]
-
-Segments = tuple[str, ...]
-"""The parts of a path between its slashes."""
+"""It is called with the ports of this process, the request, and each ``name=`` of its route's pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all.
-
-    `keeps_empty`: the handler receives also parameters without a value.
-    """
+    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all."""
 
     method: str
     pattern: Segments
     query: frozenset[str] | None
-    keeps_empty: bool
+    of_user: bool
     handler: Handler
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether the handler also receives parameters without a value: one may then be a condition."""
+        return self.of_user or self.query is None
+
+    def handle(self, request: Request, parameters: Mapping[str, str]) -> Response:
+        """Call the handler. A user's handler finds the ports through the API, and may use none."""
+        if self.of_user:
+            return self.handler(request, **parameters)
+        return self.handler(runtime.ports(), request, **parameters)
 
     def check_query(self, request: Request) -> None:
         """Raise `BadQuery` naming a query parameter that this route does not have."""
@@ -268,12 +223,13 @@ class Routes:
         self._routes: list[Route] = []
 
     def on(
-        self, method: str, pattern: str, *, query: Iterable[str] | None = (), keeps_empty: bool = False
+        self, method: str, pattern: str, *, query: Iterable[str] | None = (), of_user: bool = False
     ) -> Callable[[Handler], Handler]:
-        """Route a method and a pattern (``/{key}/versions``) to a handler, called with the request and each ``name=``.
+        """Route a method and a pattern (``/{key}/versions``) to a handler.
 
-        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. The
-        handler receives those without a value with `keeps_empty`, or if all are allowed: one may then be a condition.
+        ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. A handler
+        `of_user` is called without the ports, and receives parameters without a value.
+
         Raises `ValueError` for a method or a pattern that cannot be routed.
         """
         if method not in METHODS:
@@ -282,7 +238,7 @@ class Routes:
         allowed = None if query is None else frozenset(query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.append(Route(method, segments, allowed, keeps_empty or query is None, handler))
+            self._routes.append(Route(method, segments, allowed, of_user, handler))
             return handler
 
         return register
@@ -317,7 +273,7 @@ class Routes:
                 parsed = Request(request, user, function=self._function, keeps_empty=route.keeps_empty)
                 route.check_query(parsed)
                 with authors.acting(_author(request, user)):
-                    return route.handler(parsed, **parameters)
+                    return route.handle(parsed, parameters)
         raise _no_route([route.method for route, _ in matching], request.method)
 
     def _authenticated(self, request: flask.Request) -> User | None:
@@ -368,56 +324,3 @@ def _serve_every_path(entry: EntryPoint) -> None:
         return entry(flask.request._get_current_object())  # type: ignore[attr-defined]  # a proxy, to the type checker the request itself
 
     app.register_error_handler(404, unrouted)
-
-
-# --- paths ---
-
-
-def segments_of_pattern(pattern: str) -> Segments:
-    """Split a pattern: ``/{key}/versions`` is ``{key}`` and ``versions``; ``/`` is the collection, without segments.
-
-    Raises `ValueError` for a pattern that does not begin with a slash.
-    """
-    if not pattern.startswith("/"):
-        raise ValueError(f'a pattern begins with a slash: write "/{pattern}" instead of "{pattern}"')
-    return tuple(pattern[1:].split("/")) if pattern != "/" else ()
-
-
-def match(pattern: Segments, segments: Segments) -> dict[str, str] | None:
-    """Return the values of a pattern's ``{names}``, or None if it does not match. An empty segment matches no name."""
-    if len(pattern) != len(segments):
-        return None
-    parameters = {}
-    for part, segment in zip(pattern, segments, strict=True):
-        if part.startswith("{") and segment:
-            parameters[part[1:-1]] = segment
-        elif part != segment:
-            return None
-    return parameters
-
-
-def segments_of(environ: Mapping[str, Any]) -> Segments:
-    """Return the decoded segments of a WSGI request's path below its mount. Raises `BadKey` if they are not UTF-8."""
-    raw = _raw_segments(environ)
-    if raw == [""]:
-        return ()
-    try:
-        return tuple(unquote(segment, errors="strict") for segment in raw)
-    except UnicodeDecodeError as error:
-        raise BadKey("The path is not percent-encoded UTF-8.") from error
-
-
-def _raw_segments(environ: Mapping[str, Any]) -> list[str]:
-    path = str(environ.get("PATH_INFO", "")).encode("latin-1")
-    mount = str(environ.get("SCRIPT_NAME", "")).count("/")
-    raw = _raw_path(environ).split("/")[1 + mount :] or [""]
-    if unquote_to_bytes("/".join(raw)) == path[1:]:
-        return raw
-    # A proxy or the framework has rewritten the path: only the decoded path is known.
-    return [quote_from_bytes(segment) for segment in path[1:].split(b"/")]
-
-
-def _raw_path(environ: Mapping[str, Any]) -> str:
-    target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
-    # A target may be an absolute URL (RFC 9112, absolute-form); one that begins with "//" is still a path.
-    return target.partition("?")[0] if target.startswith("/") else urlsplit(target).path

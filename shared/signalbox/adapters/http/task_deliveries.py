@@ -26,8 +26,8 @@ from signalbox.adapters.logs import Headers, current_trace
 from signalbox.adapters.settings import settings
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import NO_BACKOFF, Effect, Json, TaskEnvelope, name_of
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import TASKS_QUEUE
 from signalbox.core.ports import Ports
 from signalbox.core.problems import IncompleteBody, MethodNotAllowed, Problem, Unavailable
 

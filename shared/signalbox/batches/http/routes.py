@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import read_parameters
 from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.http.open_function_access import check_calls, check_unit_calls
@@ -25,6 +24,7 @@ from signalbox.batches.requests import (
 )
 from signalbox.batches.service import lifecycle, lists, pages, population, retries
 from signalbox.core.paging import OF_NAMES
+from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery
 from signalbox.tasks.storage import last_error_of_batch
 
@@ -36,44 +36,44 @@ LINES = "application/x-ndjson"
 
 
 @routes.on("POST", "/")
-def populate(request: Request) -> Response:
+def populate(ports: Ports, request: Request) -> Response:
     body = request.json_object(LIMITS.call_bytes_max)
     spec = BatchSpec.from_request(body)
     check_calls(request, **spec.calls())
     check_unit_calls(request, **spec.unit_calls())
     spec.check_arguments()
-    batch = requested_id(body, request.header("Idempotency-Key")) or runtime.ports().store.new_id()
-    populated = population.populate(runtime.ports(), batch, spec)
+    batch = requested_id(body, request.header("Idempotency-Key")) or ports.store.new_id()
+    populated = population.populate(ports, batch, spec)
     return Response(201 if populated.created else 200, populated.status.to_json())
 
 
 @routes.on("GET", "/", query=("state", *OF_NAMES))
-def find(request: Request) -> Response:
-    page = lists.find(runtime.ports(), BatchesQuery.from_request(request.query))
+def find(ports: Ports, request: Request) -> Response:
+    page = lists.find(ports, BatchesQuery.from_request(request.query))
     return Response(200, {"batches": [listed(*named) for named in page.headers.items()], **page.more})
 
 
 @routes.on("POST", "/{id}/seal")
-def seal(request: Request, id: str) -> Response:
-    status = lifecycle.seal(runtime.ports(), id, SealRequest.from_request(request.json_object()))
+def seal(ports: Ports, request: Request, id: str) -> Response:
+    status = lifecycle.seal(ports, id, SealRequest.from_request(request.json_object()))
     return Response(200, status.to_json())
 
 
 @routes.on("GET", "/{id}")
-def get(_: Request, id: str) -> Response:
-    status = lifecycle.get(runtime.ports(), id)
-    last_error = last_error_of_batch(runtime.ports(), id) if status.runs else {}
+def get(ports: Ports, _: Request, id: str) -> Response:
+    status = lifecycle.get(ports, id)
+    last_error = last_error_of_batch(ports, id) if status.runs else {}
     return Response(200, status.to_json() | last_error)
 
 
 @routes.on("GET", "/{id}/events", query=("last_event_id",))
-def watch(request: Request, id: str) -> Response:
-    return stream(id, request.header("Last-Event-ID") or request.query.get("last_event_id"))
+def watch(ports: Ports, request: Request, id: str) -> Response:
+    return stream(ports, id, request.header("Last-Event-ID") or request.query.get("last_event_id"))
 
 
 @routes.on("DELETE", "/{id}")
-def cancel(_: Request, id: str) -> Response:
-    return Response(200, lifecycle.cancel(runtime.ports(), id).to_json())
+def cancel(ports: Ports, _: Request, id: str) -> Response:
+    return Response(200, lifecycle.cancel(ports, id).to_json())
 
 
 def listed(batch: str, header: Header) -> dict[str, Any]:
@@ -92,32 +92,32 @@ def listed(batch: str, header: Header) -> dict[str, Any]:
 
 
 @routes.on("POST", "/{id}/units", query=("page",))
-def add_page(request: Request, id: str) -> Response:
+def add_page(ports: Ports, request: Request, id: str) -> Response:
     read_parameters()
     if request.has_lines:
-        return _add_lines(request, id)
+        return _add_lines(ports, request, id)
     if "page" in request.query:
         raise BadQuery("`page` in the address is for newline-delimited JSON; here it is in the body.", field="page")
     page = PageRequest.from_request(request.json_object())
-    created = pages.add_page(runtime.ports(), id, page)
+    created = pages.add_page(ports, id, page)
     return Response(201 if created else 200, {"id": id, "page": page.page, "units": len(page.units)})
 
 
-def _add_lines(request: Request, id: str) -> Response:
-    added = pages.add_units(runtime.ports(), id, first_page_of(request.query), request.json_line_stream())
+def _add_lines(ports: Ports, request: Request, id: str) -> Response:
+    added = pages.add_units(ports, id, first_page_of(request.query), request.json_line_stream())
     return Response(201 if added.created else 200, {"id": id, "page": added.page, "units": added.units})
 
 
 @routes.on("GET", "/{id}/units", query=("state", "page_token"))
-def list_units(request: Request, id: str) -> Response:
-    page = lists.list_units(runtime.ports(), id, UnitsQuery.from_request(request.query))
+def list_units(ports: Ports, request: Request, id: str) -> Response:
+    page = lists.list_units(ports, id, UnitsQuery.from_request(request.query))
     more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
     return Response(200, {"units": [unit.to_json() for unit in page.units], **more})
 
 
 @routes.on("GET", "/{id}/results", query=("state", "after"))
-def results(request: Request, id: str) -> Response:
-    outcomes = lists.outcomes_of(runtime.ports(), id, UnitsQuery.of_results(request.query))
+def results(ports: Ports, request: Request, id: str) -> Response:
+    outcomes = lists.outcomes_of(ports, id, UnitsQuery.of_results(request.query))
     return Response(200, _lines(outcomes), {"Content-Type": LINES})
 
 
@@ -126,8 +126,8 @@ def _lines(outcomes: Iterator[UnitRecord]) -> Iterator[bytes]:
 
 
 @routes.on("POST", "/{id}/retry")
-def retry(request: Request, id: str) -> Response:
+def retry(ports: Ports, request: Request, id: str) -> Response:
     read_parameters()
     asked = RetryRequest.from_request(request.json_object())
-    retries.retry(runtime.ports(), id, asked, request.header("Idempotency-Key") or "")
+    retries.retry(ports, id, asked, request.header("Idempotency-Key") or "")
     return Response(202, {"id": id})

@@ -12,7 +12,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http import event_streams
 from signalbox.adapters.http.event_streams import RETRY, Places, event, quiet
 from signalbox.adapters.http.responses import Response
@@ -119,19 +118,18 @@ class Feeds:
 FEEDS = Feeds()
 
 
-def stream(batch: str, last_event_id: str | None) -> Response:
+def stream(ports: Ports, batch: str, last_event_id: str | None) -> Response:
     """Return the stream of a batch's events.
 
     Raises `NotFound`, `BadQuery`, or `Unavailable` if this process serves too many streams.
     """
-    ports = runtime.ports()
     run, header = storage.read_header(ports, batch)
     position = start_of(last_event_id, header)
     feed = FEEDS.join(ports, run)
-    return event_streams.response(_events(feed, run, position), lambda: FEEDS.leave(run))
+    return event_streams.response(_events(ports, feed, run, position), lambda: FEEDS.leave(run))
 
 
-def _events(feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
+def _events(ports: Ports, feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
     """Yield the text of the events, until the batch or the stream ends. In quiet times, yield an id alone."""
     yield RETRY
     ends_at = time.monotonic() + LIMITS.watch_stream_seconds
@@ -140,7 +138,7 @@ def _events(feed: Feed, run: BatchRun, position: Position) -> Iterator[str]:
         try:
             chunk = feed.next(position)
         except Unavailable as error:
-            runtime.log().info("unavailable", reason=str(error))
+            ports.log.info("unavailable", reason=str(error))
             return
         except Problem:
             return

@@ -93,7 +93,7 @@ from signalbox.batches.model.pages import Loaded
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
-from signalbox.core.names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
+from signalbox.core.kit_names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
 from signalbox.core.problems import OtherBody, Unavailable
 
 Decided = Decision[Header, None]
@@ -143,7 +143,7 @@ def seal(run: BatchRun, header: Header, pages: int, end: Loaded, last: Loaded, n
     size = size_at_seal(header, pages, end, last)
     sealed = replace(header, state="sealed", pages=pages, size=size, due_at=_idle_until(header, now))
     if not size:
-        return _end(run, sealed, "completed", Counts(0, 0, 0), now)
+        return ended_batch(run, sealed, "completed", Counts(0, 0, 0), now)
     return Decision(sealed, None, (run.effect_for("check"),))
 
 
@@ -168,15 +168,15 @@ def complete(run: BatchRun, header: Header, failed: int, now: datetime) -> Decid
     size = header.size or 0
     counts = Counts(size, size - failed, failed)
     if too_many_failed(header.failures_max, failed):
-        return _end(run, header, "cancelled", counts, now, "failures")
-    return _end(run, header, "completed", counts, now)
+        return ended_batch(run, header, "cancelled", counts, now, "failures")
+    return ended_batch(run, header, "completed", counts, now)
 
 
 def fail(run: BatchRun, header: Header, counts: Counts, now: datetime) -> Decided:
     """Cancel a batch in which more units have failed than it tolerates. Retries may have reduced the failures since."""
     if header.ended or not too_many_failed(header.failures_max, counts.failed):
         return Decision(header, None)
-    return _end(run, header, "cancelled", counts, now, "failures")
+    return ended_batch(run, header, "cancelled", counts, now, "failures")
 
 
 def too_many_failed(failures_max: int | None, failures: int) -> bool:
@@ -209,10 +209,10 @@ def _cancel(
 ) -> Decided:
     if header.ended:
         return Decision(header, None)
-    return _end(run, header, "cancelled", counts, now, reason, missing)
+    return ended_batch(run, header, "cancelled", counts, now, reason, missing)
 
 
-def _end(
+def ended_batch(
     run: BatchRun,
     header: Header,
     state: Literal["completed", "cancelled"],
@@ -221,6 +221,7 @@ def _end(
     reason: str = "",
     missing: tuple[int, ...] = (),
 ) -> Decided:
+    """Return the header of a batch that has ended, with its counts, and the tasks of its end."""
     ended = replace(header, state=state, **asdict(counts), reason=reason, missing=missing, due_at=_kept_until(now))
     return Decision(ended, None, end_tasks(run, ended, now))
 

@@ -46,7 +46,7 @@ def complete_units(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, Uni
     left = dict(outcomes)
     for attempt in range(CORE_LIMITS.rounds_max):
         try:
-            return _commit(ports, group, left)
+            return commit_outcomes(ports, group, left)
         except RecordMissing:
             return _log_removed(ports, group)
         except AlreadyExists:
@@ -64,7 +64,7 @@ def _without_outcome(ports: Ports, outcomes: Mapping[PlacedUnit, UnitOutcome]) -
     return {unit: outcome for (unit, outcome), record in pairs if record.data is None}
 
 
-def _commit(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
+def commit_outcomes(ports: Ports, group: Group, outcomes: Mapping[PlacedUnit, UnitOutcome]) -> None:
     """Commit outcomes that do not exist, and what counts them. Raises `AlreadyExists` if one does."""
     failures = sum(outcome.state == "failed" for outcome in outcomes.values())
     records = [
@@ -172,7 +172,7 @@ def due(ports: Ports, run: BatchRun, groups: Sequence[Group]) -> list[Group]:
 def _is_due(ports: Ports, run: BatchRun, group: Group, concurrency: int) -> bool:
     if group.ordinal < concurrency:
         return True
-    before = _find(ports, run, group, group.ordinal - concurrency)
+    before = find_group(ports, run, group, group.ordinal - concurrency)
     if before is None:
         return False
     paths = run.counter_path(before.counter), run.node_path(before.node)
@@ -183,7 +183,7 @@ def follow(ports: Ports, group: Group) -> None:
     """Enqueue the next group of a complete group's chain, if its page is loaded. If not, the page's expansion does."""
     if (
         group.concurrency is None
-        or (following := _find(ports, group.run, group, group.ordinal + group.concurrency)) is None
+        or (following := find_group(ports, group.run, group, group.ordinal + group.concurrency)) is None
     ):
         return
     [read] = ports.store.read(following.page_path)
@@ -199,7 +199,7 @@ def follow_unit(ports: Ports, group: Group) -> None:
         follow(ports, group)
 
 
-def _find(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group | None:
+def find_group(ports: Ports, run: BatchRun, near: Group, ordinal: int) -> Group | None:
     """Return the group of this number in a chain, or None if its page is not loaded; `near` is next to it in the chain.
 
     One read finds it if the pages between have the same size. Otherwise it is found by halving: each page has a group

@@ -26,13 +26,14 @@ def seal(ports: Ports, batch: str, request: SealRequest) -> BatchStatus:
         header = header_of_run(read[0].data, run)
         if header is None:
             raise storage.no_such_batch(batch)
-        return _sealing(run, header, read, pages)
+        return seal_writes(run, header, read, pages)
 
     header, _ = perform(ports, paths, decide)
     return status_of(ports, run, header)
 
 
-def _sealing(run: BatchRun, header: Header, read: tuple[Snapshot, ...], pages: int) -> Decision[Writes, Header]:
+def seal_writes(run: BatchRun, header: Header, read: tuple[Snapshot, ...], pages: int) -> Decision[Writes, Header]:
+    """Return the writes that seal a batch after `pages` pages: its header, the end mark and the completion record."""
     end, last = loaded(read[1].data), loaded(read[-1].data)
     decided = lifecycle.seal(run, header, pages, end, last, read[0].read_time)
     if decided.state == header:

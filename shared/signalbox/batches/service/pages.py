@@ -81,7 +81,7 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: P
         raise TooLarge(f"A batch has at most {tree.pages_max():,} pages.", field="page")
     effects = () if header.task is None else (run.effect_for("expand", number, page=number),)
     try:
-        outbox.commit(ports, _page_records(run, header, number, Page.holding(units, start, header)), effects)
+        outbox.commit(ports, page_writes(run, header, number, Page.holding(units, start, header)), effects)
     except AlreadyExists:
         [held] = ports.store.read(run.page_path(number))
         pages.check_repeat(loaded(held.data), number, units)
@@ -89,7 +89,7 @@ def load_page(ports: Ports, run: BatchRun, header: Header, number: int, start: P
     return True
 
 
-def _page_records(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
+def page_writes(run: BatchRun, header: Header, number: int, page: Page) -> list[Write]:
     """Return the writes of a page. Each record comes after the records that its readers look for next."""
     of_groups = page.per_task, page.first_group
     page_node = PageNode(number, page.first, page.size, header.failures_max, {}, *of_groups)

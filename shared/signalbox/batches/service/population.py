@@ -48,7 +48,7 @@ def populate(ports: Ports, batch: str, spec: BatchSpec, parent: PlacedUnit | Non
     The end of a batch with a `parent` completes that unit. Raises `OtherBody` if the id is used with another spec.
     """
     pages = cut(spec.units)
-    run, header, created = _create(ports, check_batch_id(batch), spec, len(pages), parent)
+    run, header, created = create_batch(ports, check_batch_id(batch), spec, len(pages), parent)
     if header.state == "open" and parent and not parent_is_live(ports, parent):
         header = end_with_parent(ports, run) or header
     if header.state == "open":
@@ -80,9 +80,10 @@ def _load_first_pages(ports: Ports, run: BatchRun, header: Header, pages: Sequen
         start = start.after(len(units), header.per_task)
 
 
-def _create(
+def create_batch(
     ports: Ports, batch: str, spec: BatchSpec, first_pages: int, parent: PlacedUnit | None
 ) -> tuple[BatchRun, Header, bool]:
+    """Commit the header of a new run, unless the batch exists. Return the run, its header and whether it is new."""
     run = BatchRun(batch, draw_incarnation(ports))
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Header, bool]]:

@@ -46,15 +46,15 @@ def retry_page(ports: Ports, run: BatchRun, retries: Retries, after: int) -> Non
     if len(found) == LIMITS.units_listed_max:
         last = UnitRecord.from_record(found[-1].data or {})
         ports.queue.create([retry_all(run, retries, last.unit.index)])
-    _enqueue_retries(ports, run, retries, found)
+    enqueue_retries(ports, run, retries, found)
 
 
 def retry_units(ports: Ports, run: BatchRun, retries: Retries, indexes: Sequence[int]) -> None:
     """Retry those of the units that failed."""
-    _enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)))
+    enqueue_retries(ports, run, retries, ports.store.read(*map(run.unit_path, indexes)))
 
 
-def _enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot]) -> None:
+def enqueue_retries(ports: Ports, run: BatchRun, retries: Retries, found: Sequence[Snapshot]) -> None:
     """Enqueue the next attempt of the units that failed. A repeat finds the tasks' names taken."""
     failed = [record.unit.next_attempt() for one in found if (record := failure_to_retry(one, retries)) is not None]
     if failed:

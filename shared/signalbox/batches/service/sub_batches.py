@@ -69,10 +69,11 @@ def _seal_or_replace(ports: Ports, batch: str) -> str:
     try:
         return seal(ports, batch, SealRequest(header.first_pages)).reason
     except (PageOutOfOrder, BatchSealed):
-        return _replace(ports, BatchRun(batch, header.incarnation))
+        return replace_sub_batch(ports, BatchRun(batch, header.incarnation))
 
 
-def _replace(ports: Ports, run: BatchRun) -> str:
+def replace_sub_batch(ports: Ports, run: BatchRun) -> str:
+    """Cancel the sub-batch of an earlier attempt, which another one replaces. Return the reason in its header."""
     counts = storage.read_counts(ports, run)
     header = propagation.end_batch(ports, run, lambda header, now: lifecycle.replace_sub(run, header, counts, now))
     return header.reason if header else ""

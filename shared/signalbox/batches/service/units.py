@@ -58,14 +58,14 @@ def complete_unit(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
     Raises `Unavailable`.
     """
     try:
-        if not _create(ports, unit, outcome):
-            _complete_again(ports, unit, outcome)
+        if not create_outcome(ports, unit, outcome):
+            complete_again(ports, unit, outcome)
         follow(ports, unit)
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
 
 
-def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
+def create_outcome(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
     """Commit the outcome and the count. Return False if the unit has an outcome already."""
     record = Put(unit.path, _ended_now(unit, outcome), Must.NOT_EXIST)
     count = Change(unit.counter_path, {UNITS: Increment(1), FAILURES: Increment(int(outcome.state == "failed"))})
@@ -74,7 +74,7 @@ def _create(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> bool:
     except AlreadyExists:
         return False
     counts = committed.results[1].values
-    _propagate_if_full(ports, unit, unit.counter.counted(counts[UNITS], counts[FAILURES]))
+    propagate_if_full(ports, unit, unit.counter.counted(counts[UNITS], counts[FAILURES]))
     return True
 
 
@@ -84,32 +84,33 @@ def _ended_now(unit: PlacedUnit, outcome: UnitOutcome) -> Data:
     return {**UnitRecord(unit, outcome).to_record(), **ahead, ENDED_AT: SERVER_TIME}
 
 
-def _propagate_if_full(ports: Ports, unit: PlacedUnit, counter: Counter) -> None:
+def propagate_if_full(ports: Ports, unit: PlacedUnit, counter: Counter) -> None:
+    """Add a unit's counter to the counts above it if all its units have an outcome."""
     if counter.is_full:
         propagation.propagate_counter(ports, unit.run, counter)
 
 
-def _complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
+def complete_again(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome) -> None:
     """Handle a unit that has an outcome. A later attempt may overwrite a failure, and every delivery propagates."""
     for attempt in range(CORE_LIMITS.rounds_max):
         held, counter = ports.store.read(unit.path, unit.counter_path)
         if held.data is None or counter.data is None:
             return None
-        _reach(ports, unit, held.data)
+        mark_reached(ports, unit, held.data)
         may_overwrite = machine.may_overwrite(UnitRecord.from_record(held.data), unit)
-        if not may_overwrite or _overwritten(ports, unit, outcome, held):
-            return _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
+        if not may_overwrite or overwrite_failure(ports, unit, outcome, held):
+            return propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
         pause(ports, attempt)
     raise Unavailable("contention on a unit's record")
 
 
-def _reach(ports: Ports, unit: PlacedUnit, held: Data) -> None:
+def mark_reached(ports: Ports, unit: PlacedUnit, held: Data) -> None:
     """Record that a chain has reached a unit with an outcome, so that a page that is loaded later continues it."""
     if held.get(AHEAD) and isinstance(unit.chain, FirstRuns) and unit.chain.is_reached:
         ports.store.commit([Change(unit.path, {(AHEAD,): False})])
 
 
-def _overwritten(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
+def overwrite_failure(ports: Ports, unit: PlacedUnit, outcome: UnitOutcome, held: Snapshot) -> bool:
     """Overwrite a failure under its guard. No counter changes, because a failed unit is counted already."""
     assert held.data is not None, "an outcome is overwritten"
     ahead = {AHEAD: True} if held.data.get(AHEAD) else {}
@@ -155,8 +156,8 @@ def resume_unit(ports: Ports, unit: PlacedUnit) -> bool:
     if held.data is None or machine.may_overwrite(UnitRecord.from_record(held.data), unit):
         return storage.has_sub_batch(ports, unit, header_of(child.data))
     try:
-        _reach(ports, unit, held.data)
-        _propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
+        mark_reached(ports, unit, held.data)
+        propagate_if_full(ports, unit, unit.counter.with_record(counter.data))
         follow(ports, unit)
     except RecordMissing:
         ports.log.info("batch not found, unit dropped", batch=unit.batch, unit=unit.index)
@@ -245,10 +246,10 @@ def repeat_page(ports: Ports, run: BatchRun, number: int) -> None:
     ports.queue.create([*ends, *tasks_of(ready(ports, page, lost), [read], {})])
     chains = {unit.index % page.concurrency: unit for unit in reversed(lost)} if page.concurrency else {}
     for first in chains.values():
-        _repeat_ahead(ports, first)
+        repeat_ahead(ports, first)
 
 
-def _repeat_ahead(ports: Ports, unit: PlacedUnit) -> None:
+def repeat_ahead(ports: Ports, unit: PlacedUnit) -> None:
     """Enqueue the task that continues a unit's chain, if units before it were completed from outside.
 
     It is the task of the first of them, behind a unit that the chain has reached: the chain stopped there.
@@ -368,11 +369,12 @@ def _failed_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple
 def failure_to_retry(snapshot: Snapshot, retries: Retries) -> UnitRecord | None:
     """Return the record of a unit to retry: one that failed before the retry was requested."""
     record = None if snapshot.data is None else UnitRecord.from_record(snapshot.data)
-    is_retried = record is not None and record.outcome.state == "failed" and _is_retried(snapshot, retries)
+    is_retried = record is not None and record.outcome.state == "failed" and retried_since(snapshot, retries)
     return record if is_retried else None
 
 
-def _is_retried(snapshot: Snapshot, retries: Retries) -> bool:
+def retried_since(snapshot: Snapshot, retries: Retries) -> bool:
+    """Return whether a call that retries failures came after a unit's failure was recorded."""
     assert snapshot.data is not None, "a unit that failed has a record"
     assert snapshot.update_time is not None, "a record that exists has one"
     recorded_at = snapshot.update_time

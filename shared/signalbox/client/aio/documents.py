@@ -11,7 +11,8 @@ from signalbox.client.aio.transport import Transport
 from signalbox.client.answers import Answer
 from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, given, keyed
+from signalbox.client.requests import conditions, keyed
+from signalbox.core.given import given
 
 Condition = str | Sequence[Json]
 """A condition as in an address (``"address.zipcode==12345"``), or its field, operator and value."""

@@ -14,8 +14,9 @@ from signalbox.client.aio.transport import Transport
 from signalbox.client.answers import Answer
 from signalbox.client.model import Event, Json, RunShown, TaskCall
 from signalbox.client.problems import ApiError, CallFailed, Unavailable
-from signalbox.client.requests import given, keyed
+from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience
+from signalbox.core.given import given
 
 WAIT_SECONDS_MAX = 30.0
 """How long a request waits at the function."""

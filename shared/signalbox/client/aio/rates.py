@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from signalbox.client.aio.list_pages import pages
 from signalbox.client.aio.transport import Transport
 from signalbox.client.model import Json, TaskCall
-from signalbox.client.requests import given
+from signalbox.core.given import given
 
 
 class Rate:

@@ -12,8 +12,9 @@ from signalbox.client.blocking.lease_renewal import sleep
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport, lines_of
 from signalbox.client.model import BatchShown, Event, FailureShown, Json, TaskCall, UnitShown
-from signalbox.client.requests import MISSING, given, keyed, lines, request
+from signalbox.client.requests import MISSING, keyed, lines, request
 from signalbox.client.retries import Patience
+from signalbox.core.given import given
 
 UNITS_A_REQUEST = 2_000
 """Units that `populate` holds in memory and sends at once."""

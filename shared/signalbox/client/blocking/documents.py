@@ -12,7 +12,8 @@ from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.load_groups import Group
 from signalbox.client.model import Document, Json, LoadReport
-from signalbox.client.requests import conditions, given, keyed
+from signalbox.client.requests import conditions, keyed
+from signalbox.core.given import given
 
 Condition = str | Sequence[Json]
 """A condition as in an address (``"address.zipcode==12345"``), or its field, operator and value."""

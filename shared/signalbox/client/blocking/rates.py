@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from signalbox.client.blocking.list_pages import pages
 from signalbox.client.blocking.transport import Transport
 from signalbox.client.model import Json, TaskCall
-from signalbox.client.requests import given
+from signalbox.core.given import given
 
 
 class Rate:

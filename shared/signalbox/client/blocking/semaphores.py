@@ -15,8 +15,9 @@ from signalbox.client.blocking.transport import Transport
 from signalbox.client.identity import NoIdentity
 from signalbox.client.model import Json, Lease, TaskCall, Waited
 from signalbox.client.problems import ApiError, LeaseLost
-from signalbox.client.requests import given, keyed
+from signalbox.client.requests import keyed
 from signalbox.client.retries import Patience, retry_after_seconds
+from signalbox.core.given import given
 
 WAIT_SECONDS_MAX = 5.0
 """The time for which one request waits for permits: a caller that dies meanwhile may still be granted them."""

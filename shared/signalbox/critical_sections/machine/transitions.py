@@ -51,7 +51,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from signalbox.core.effects import Decision, Effect, name_of
-from signalbox.core.names import ADMIT_QUEUE, SEMAPHORE_ADMIT
+from signalbox.core.kit_names import ADMIT_QUEUE, SEMAPHORE_ADMIT
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import microseconds
 from signalbox.critical_sections.limits import LIMITS
@@ -92,7 +92,7 @@ def call(key: str, section: Section, request: SectionRequest, call_id: str, now:
         return Decision(section, section.next is None)
     merged = merge(section.next, request, now)
     ids = (*section.ids, id_)[-LIMITS.section_ids_max :]
-    decided = _advance(key, replace(section, next=merged, ids=ids), now)
+    decided = advance(key, replace(section, next=merged, ids=ids), now)
     if not decided.effects and not request.id and section.next and _is_same(section.next, merged):
         return Decision(section, False)
     return decided
@@ -102,7 +102,7 @@ def wake(key: str, section: Section, at: datetime, now: datetime) -> Decided:
     """Grant the next run if it is due. Raises `Unavailable` if the queue's clock is ahead of the server's."""
     if now < at:
         raise Unavailable("the run is not due by the server's clock")
-    return _advance(key, section, now)
+    return advance(key, section, now)
 
 
 def claim(key: str, section: Section, grant: int, delivery: str, now: datetime) -> Decision[Section, SectionRun | None]:
@@ -117,7 +117,7 @@ def claim(key: str, section: Section, grant: int, delivery: str, now: datetime) 
         if run.holder != delivery:
             raise Unavailable("another delivery of this run may still be running")
         return Decision(section, run.lease(key))
-    token = _next_token(section, now)
+    token = next_token(section, now)
     claimed = replace(run, token=token, holder=delivery, ends_at=now + timedelta(seconds=run.lease_seconds))
     return Decision(replace(section, token=token, run=claimed), claimed.lease(key))
 
@@ -133,13 +133,13 @@ def end(key: str, section: Section, token: int, now: datetime) -> Decided:
     """End the run and grant the next one. The answer is False if another delivery has taken the run over."""
     if section.run is None or section.run.token != token:
         return Decision(section, False)
-    return replace(_advance(key, replace(section, run=None), now), answer=True)
+    return replace(advance(key, replace(section, run=None), now), answer=True)
 
 
 # --- granting ---
 
 
-def _advance(key: str, section: Section, now: datetime) -> Decided:
+def advance(key: str, section: Section, now: datetime) -> Decided:
     """Grant the next run if nothing runs and it is due; if it is due later, enqueue a wake task unless one exists."""
     run, next_ = section.run, section.next
     if run is not None and phase(run, now) is Phase.LOST:
@@ -148,12 +148,12 @@ def _advance(key: str, section: Section, now: datetime) -> Decided:
         return Decision(section, next_ is None)
     if next_.due_at <= now:
         return _grant(key, section, next_, now)
-    if _has_wake_task(section, next_, now):
+    if has_wake_task(section, next_, now):
         return Decision(section, False)
     return Decision(replace(section, alarm_at=next_.due_at), False, (wake_task(key, section, next_.due_at),))
 
 
-def _has_wake_task(section: Section, next_: NextRun, now: datetime) -> bool:
+def has_wake_task(section: Section, next_: NextRun, now: datetime) -> bool:
     """Return whether a wake task will arrive by the time the next run is due.
 
     A wake task whose time has passed does not count: it may have arrived during a run and done nothing.
@@ -162,19 +162,19 @@ def _has_wake_task(section: Section, next_: NextRun, now: datetime) -> bool:
 
 
 def _grant(key: str, section: Section, next_: NextRun, now: datetime) -> Decided:
-    token = _next_token(section, now)
+    token = next_token(section, now)
     run = Run(next_.call, next_.collect, next_.lease_seconds, token, token, now)
     return Decision(replace(section, token=token, run=run, next=None, alarm_at=None), True, (run_task(key, run),))
 
 
 def _grant_again(key: str, section: Section, lost: Run, now: datetime) -> Decided:
     """Grant a lost run under a new token, so that a late delivery of its old task cannot claim it."""
-    token = _next_token(section, now)
+    token = next_token(section, now)
     run = replace(lost, grant=token, token=token, granted_at=now, holder="", ends_at=None)
     return Decision(replace(section, token=token, run=run), section.next is None, (run_task(key, run),))
 
 
-def _next_token(section: Section, now: datetime) -> int:
+def next_token(section: Section, now: datetime) -> int:
     """Return a token larger than all earlier ones of this key, including those of a record that has expired."""
     return max(section.token + 1, microseconds(now))
 

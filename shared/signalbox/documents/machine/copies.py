@@ -33,8 +33,8 @@ from signalbox.core.json_values import same
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.record_values import Path
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.model.sizes import Size, size_max, size_of
-from signalbox.documents.model.stamped_contents import Content, without_key
+from signalbox.documents.model.contents import Content, Surveyed, field_of, without_key
+from signalbox.documents.model.sizes import Size, size_of
 from signalbox.transforms import machine as botl
 from signalbox.transforms.problems import TransformFailed
 from signalbox.transforms.requests import valid_transform_name
@@ -74,11 +74,6 @@ class Embedding:
         return link["key"] in self.sources and (name in self.transforms or not valid_transform_name(name))
 
 
-def field_of(at: Path) -> str:
-    """Return the field that has a link. For a link in a list, it is the field that has the list."""
-    return next(step for step in reversed(at) if isinstance(step, str))
-
-
 def copy_at(
     at: Path, link: Content, above: str, embedding: Embedding, *, hops: int = 0, refuse: bool = False
 ) -> Content:
@@ -105,7 +100,7 @@ def _transformed(at: Path, copy: Content, above: str, transform: Any, *, refuse:
 
 
 def _output(transform: Any, copy: Content) -> Content:
-    output = botl.apply(transform, copy)
+    output = botl.apply(transform, copy, LIMITS.transform_output_bytes_max)
     if not isinstance(output, dict):
         raise TransformFailed("The transform of this field does not produce an object from this link's target.")
     return output
@@ -203,12 +198,15 @@ class _Step:
     counted: Size
 
 
-def fits_with_any_marks(content: Content, size: Size) -> bool:
-    """Return whether a content of this size fits, and would fit if any of its copies were marks."""
-    longer = {TOO_LARGE: content}
-    links = _links_in(content)
-    marked = size + Size(links * TOO_LARGE_SIZE.bytes, links * TOO_LARGE_SIZE.index_entries)
-    return marked.fits_into(size_max()) and json_values.fits(longer)
+def fits_with_any_marks(content: Surveyed) -> bool:
+    """Return whether a content fits, and would fit if any of its copies were marks."""
+    marks = marks_size(_links_in(content.content))
+    return marks.fits_into(content.size.room) and json_values.fits_as_stored({TOO_LARGE: content.stored})
+
+
+def marks_size(links: int) -> Size:
+    """Return the size of the marks at so many links, next to the keys."""
+    return Size(links * TOO_LARGE_SIZE.bytes, links * TOO_LARGE_SIZE.index_entries)
 
 
 def _links_in(value: Any) -> int:

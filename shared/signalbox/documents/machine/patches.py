@@ -37,9 +37,17 @@ from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import Problem
 from signalbox.core.record_values import Path
-from signalbox.documents.machine.copies import CUT_MARKS, Embedding, field_of, is_nested_link
-from signalbox.documents.machine.links import bare, embed_links, links_of, with_copies
-from signalbox.documents.model.stamped_contents import Content, value_at, without_key
+from signalbox.documents.machine.copies import CUT_MARKS, Embedding, is_nested_link
+from signalbox.documents.machine.links import embed_links
+from signalbox.documents.model.contents import (
+    Content,
+    Surveyed,
+    field_of,
+    links_of,
+    value_at,
+    with_copies,
+    without_key,
+)
 from signalbox.documents.problems import CannotWriteBack, EditsACopy, StaleCopy
 
 
@@ -205,11 +213,13 @@ def all_merged(content: Content, several: list[Content], null: Null, key: str) -
     """Return a content with several patches merged into it. Raises `CannotWriteBack` if they contradict each other."""
     for patch in several:
         content = merged_with_edits(content, patch, null)[0]
-    made = bare(content)
-    if len(several) > 1 and any(not same(bare(merged_with_edits(content, patch, null)[0]), made) for patch in several):
-        raise CannotWriteBack(
-            f"The document {key!r} is shown more than once here, and the edits contradict each other."
-        )
+    if len(several) > 1:
+        made = Surveyed(content).bare()
+        again = (Surveyed(merged_with_edits(content, patch, null)[0]).bare() for patch in several)
+        if any(not same(one.content, made.content) for one in again):
+            raise CannotWriteBack(
+                f"The document {key!r} is shown more than once here, and the edits contradict each other."
+            )
     return content
 
 
@@ -285,7 +295,7 @@ def _replaces_link(shown: Content, value: Content, null: Null) -> bool:
     return is_link(value, null) and shown.get("key") != value["key"]
 
 
-def check_edit(key: str, content: Content, edit: SourceEdit, embedding: Embedding) -> None:
+def check_edit(key: str, content: Surveyed, edit: SourceEdit, embedding: Embedding) -> None:
     """Raise a `Problem` unless an edit in the document `key` was made in a copy of what its source is now.
 
     `content` is the document as stored. `embedding` has its transforms and all its targets, read at one instant with
@@ -303,13 +313,13 @@ def check_source(edit: SourceEdit, embedding: Embedding) -> None:
         raise _refused("A transform applies to this field, and it cannot be reversed", edit.key, edit.place)
 
 
-def check_fresh(key: str, content: Content, edit: SourceEdit, embedding: Embedding) -> None:
+def check_fresh(key: str, content: Surveyed, edit: SourceEdit, embedding: Embedding) -> None:
     """Raise `StaleCopy` unless the copy that was edited is what a put now would embed."""
     try:
         now = embed_links(key, content, embedding, refuse=False)
     except Problem as problem:
         raise _stale(edit) from problem
-    if not same(value_at(now, edit.shown_at), value_at(content, edit.shown_at)):
+    if not same(value_at(now.content, edit.shown_at), value_at(content.content, edit.shown_at)):
         raise _stale(edit)
 
 

@@ -73,9 +73,9 @@ from typing import Any
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
+from signalbox.core.kit_names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED
-from signalbox.core.names import ANYONE, KIT, LINK_REFRESH, LINKS_QUEUE
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.model import stamped_contents as documents
@@ -130,7 +130,7 @@ def react(before: Document | None, after: Document | None) -> Reaction:
     foreign = _is_foreign(before, after)
     return Reaction(
         normalize=foreign,
-        verify_targets=_changed_copies(before, after) if not foreign and _is_users_write(before, after) else (),
+        verify_targets=changed_copies(before, after) if not foreign and _is_users_write(before, after) else (),
         check_wanted_note=before is None and not foreign and not documents.counts_as_linked(after),
         start_fan_out=changed and (foreign or documents.counts_as_linked(after)),
     )
@@ -158,10 +158,10 @@ def _is_users_write(before: Document | None, after: Document) -> bool:
     return after.stamp.author == "put" and after.stamp != before.stamp
 
 
-def _changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
+def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
     """Return the targets whose copies this write changed or added; all targets, if it replaced foreign content."""
-    old = dict(links.links_of(before.content)) if before is not None and before.stamp_matches else {}
-    changed = (link["key"] for at, link in links.links_of(after.content) if at not in old or not same(old[at], link))
+    old = dict(before.surveyed.links) if before is not None and before.stamp_matches else {}
+    changed = (link["key"] for at, link in after.surveyed.links if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in changed if valid_key(key)}))
 
 
@@ -174,8 +174,8 @@ def react_to_own_write(before: Document | None, after: Document | None, *, whole
         return react(before, after)
     assert after.stamp is not None, "the kit writes no document without a stamp"
     if not whole and before.stamp is not None and before.stamp.digest == after.stamp.digest:
-        return react(replace(before, content=after.content), after)
-    copied = _changed_copies(None, after) if after.stamp.author == "put" else ()
+        return react(replace(before, surveyed=after.surveyed), after)
+    copied = changed_copies(None, after) if after.stamp.author == "put" else ()
     return Reaction(verify_targets=copied, start_fan_out=documents.counts_as_linked(after))
 
 

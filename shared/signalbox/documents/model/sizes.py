@@ -8,7 +8,7 @@ from typing import Any
 
 from signalbox.core import json_values, record_values
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.limits import LIMITS as CORE_LIMITS
+from signalbox.core.problems import TooLarge
 from signalbox.documents.limits import LIMITS
 
 
@@ -29,6 +29,17 @@ class Size:
         """Return whether there is room for the bytes and for the index entries."""
         return self.bytes <= room.bytes and self.index_entries <= room.index_entries
 
+    @property
+    def room(self) -> "Size":
+        """The size by which a document of this size may grow."""
+        return Size(LIMITS.document_bytes_max, LIMITS.index_entries_max) - self
+
+    def check(self, included: str) -> None:
+        """Raise `TooLarge` if no document may have this size, which is that of a document with `included`."""
+        if not Size().fits_into(self.room):
+            limits = f"{LIMITS.document_bytes_max:,} bytes and {LIMITS.index_entries_max:,} index entries"
+            raise TooLarge(f"A document has at most {limits}, {included} included.")
+
     def at_least(self, other: "Size") -> "Size":
         """Return the larger number of bytes and the larger number of index entries."""
         return Size(max(self.bytes, other.bytes), max(self.index_entries, other.index_entries))
@@ -40,29 +51,17 @@ def size_of(value: Any) -> Size:
     return Size(record_values.size_bytes(stored), record_values.index_entries(stored))
 
 
-def record_size(content: Mapping[str, Any], link_keys: list[str], link_fields: list[str]) -> Size:
-    """Return the size of a record: the content, and the link keys and fields in the reserved map."""
-    return size_of(content) + size_of(link_keys) + size_of(link_fields)
-
-
-def size_max() -> Size:
-    """Return the largest size of a document."""
-    return Size(CORE_LIMITS.document_bytes_max, LIMITS.index_entries_max)
-
-
-def size_limits_text() -> str:
-    """Return the limits in words."""
-    return f"{CORE_LIMITS.document_bytes_max:,} bytes and {LIMITS.index_entries_max:,} index entries"
-
-
 EVENT_BYTES_PER_VALUE = 8
 """The bytes that an event has for each value in addition to its stored size: tags and lengths of the value, its name
 and its kind."""
 
 
-def exceeds_events(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is so large that an event which contains it twice may not arrive."""
-    stored = record_values.map_bytes(record)
+def exceeds_events(record: Mapping[str, Any], record_bytes: int | None = None) -> bool:
+    """Return whether a record is so large that an event which contains it twice may not arrive.
+
+    `record_bytes` is the size of its names and values, if it is known.
+    """
+    stored = record_values.map_bytes(record) if record_bytes is None else record_bytes
     if stored * (1 + EVENT_BYTES_PER_VALUE) <= LIMITS.event_record_bytes_max:  # each value takes at least one byte
         return False
     return stored + EVENT_BYTES_PER_VALUE * _values_in(record) > LIMITS.event_record_bytes_max

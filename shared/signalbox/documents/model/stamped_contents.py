@@ -12,10 +12,9 @@ The record has the user's JSON, top level as given, plus one reserved map with t
     history      a summary of the log of its versions, if it has one (`signalbox/history/model.py`)
     large        true if the record is so large that its events may not arrive; otherwise left out
 
-The record does not store positions of links: any nested object with a `key` is a link (`machine/links.py`).
+The record does not store positions of links: any nested object with a `key` is a link (`model/contents.py`).
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -24,13 +23,13 @@ from typing import Any, Literal, Self
 from signalbox.core import json_values, record_values
 from signalbox.core.formats import FORMAT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.problems import NotAnObject, TooLarge
+from signalbox.core.problems import NotAnObject
 from signalbox.core.times import entity_tag, microseconds
-from signalbox.documents.model.sizes import exceeds_events, record_size, size_limits_text, size_max
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.sizes import exceeds_events
 from signalbox.documents.problems import KeyMismatch, ReservedField
 from signalbox.history.model import Mark
 
-Content = dict[str, Any]
 Author = Literal["put", "refresh"]
 
 COLLECTION = "documents"
@@ -100,15 +99,20 @@ class Document:
     ``stamp`` is None if another client's write has dropped the reserved map. ``linked`` is None if it is unknown.
     """
 
-    content: Content
+    surveyed: Surveyed
     stamp: Stamp | None = None
     linked: bool | None = None
     history: Mark | None = None
 
     @property
+    def content(self) -> Content:
+        """The content alone."""
+        return self.surveyed.content
+
+    @property
     def stamp_matches(self) -> bool:
         """Whether the kit wrote the content last."""
-        return self.stamp is not None and self.stamp.digest == digest_of(self.content)
+        return self.stamp is not None and self.stamp.digest == self.surveyed.digest
 
     def etag(self, update_time: datetime | None) -> str:
         """Return the entity tag of a document whose record was written at `update_time`.
@@ -133,20 +137,26 @@ class Document:
         kept = reserved if isinstance(reserved, dict) else {}
         linked = kept.get("linked")
         history = Mark.from_record(kept.get("history"))
-        return cls(content, Stamp.from_record(reserved), linked if isinstance(linked, bool) else None, history)
+        stamp = Stamp.from_record(reserved)
+        return cls(Surveyed(content), stamp, linked if isinstance(linked, bool) else None, history)
 
-    def to_record(self, link_keys: list[str], link_fields: list[str]) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return the record of a document that the kit has stamped. Raises `TooLarge` if no record can contain it."""
         assert self.stamp is not None, "the kit writes no document without a stamp"
-        if not record_size(self.content, link_keys, link_fields).fits_into(size_max()):
-            raise TooLarge(f"A document has at most {size_limits_text()}, its copies included.")
-        metadata = {**asdict(self.stamp), "linked": self.linked, "link_keys": link_keys, "link_fields": link_fields}
+        surveyed = self.surveyed
+        surveyed.size.check("its copies")
+        links = {"link_keys": surveyed.link_keys, "link_fields": surveyed.link_fields}
+        metadata = {**asdict(self.stamp), "linked": self.linked, **links}
         if self.history:
             metadata["history"] = self.history.to_record()
-        record = {**json_values.encode(self.content), RESERVED: metadata}
-        if exceeds_events(record):
+        record = {**surveyed.stored, RESERVED: metadata}
+        if exceeds_events(record, self.record_bytes(record)):
             metadata["large"] = True
         return record
+
+    def record_bytes(self, record: Mapping[str, Any]) -> int:
+        """Return the size of the names and values in this document's record. Only the reserved map is measured."""
+        return self.surveyed.fields_bytes + record_values.map_bytes({RESERVED: record[RESERVED]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,7 @@ class StoredDocument:
 
 
 def stamped(
-    before: Document | None, content: Content, author: Author, read_time: datetime, *, linked: bool, hops: int = 0
+    before: Document | None, content: Surveyed, author: Author, read_time: datetime, *, linked: bool, hops: int = 0
 ) -> Document:
     """Return the document after a write of `content`. Its history is that of the document before.
 
@@ -168,11 +178,11 @@ def stamped(
     """
     previous = before.stamp.version if before and before.stamp else 0
     version = max(previous + 1, microseconds(read_time))
-    stamp = Stamp(version, author, digest_of(content), hops)
+    stamp = Stamp(version, author, content.digest, hops)
     return Document(content, stamp, linked, before.history if before else None)
 
 
-def check_body(key: str, body: Any) -> Content:
+def check_body(key: str, body: Any) -> Surveyed:
     """Return the content of a document's JSON. Raises a `Problem` if it cannot be stored."""
     if not isinstance(body, dict):
         raise NotAnObject("A document is a JSON object.")
@@ -180,19 +190,17 @@ def check_body(key: str, body: Any) -> Content:
         raise KeyMismatch("`key` in the body must equal the key in the URL, or be left out.", field="key")
     if RESERVED in body:
         raise ReservedField(f"The field {RESERVED} is reserved.", field=RESERVED)
-    content = {name: value for name, value in body.items() if name != "key"}
-    json_values.check(content)
+    content = Surveyed({name: value for name, value in body.items() if name != "key"})
+    content.check()
     return content
 
 
 def counts_as_linked(document: Document | None) -> bool:
-    """Return whether some document may embed this one: only a stored false means that none does."""
+    """Return whether some document may embed this one: only a stored false means that none does.
+
+    A put stores the same about the document that it replaces. No document embeds one that does not exist.
+    """
     return document is not None and document.linked is not False
-
-
-def linked_after_put(before: Document | None) -> bool:
-    """Return the `linked` that a put stores: false for a new document, true where it was unknown."""
-    return before is not None and before.linked is not False
 
 
 def hops_of(document: Document | None) -> int:
@@ -211,26 +219,9 @@ def goes_with(content: Content) -> list[str]:
     return [key for key in found if isinstance(key, str) and not key.endswith(RESOURCE_SEPARATOR)]
 
 
-def digest_of(content: Content) -> str:
-    """Return a hash that equal contents share, and different ones do not."""
-    return hashlib.sha256(json_values.canonical(content).encode()).hexdigest()[:32]
-
-
 def document_json(key: str, content: Content) -> Content:
     """Return a document as callers see it."""
     return {"key": key, **content}
-
-
-def without_key(copy: Content) -> Content:
-    """Return a copy without the key of its source."""
-    return {name: value for name, value in copy.items() if name != "key"}
-
-
-def value_at(value: Any, at: record_values.Path) -> Any:
-    """Return the value at a place inside another."""
-    for step in at:
-        value = value[step]
-    return value
 
 
 def content_of(data: Mapping[str, Any] | None) -> Content | None:
@@ -239,9 +230,9 @@ def content_of(data: Mapping[str, Any] | None) -> Content | None:
     return None if document is None else document.content
 
 
-def contents_of(records: Iterable[Mapping[str, Any] | None]) -> list[Content]:
+def contents_of(records: Iterable[Mapping[str, Any] | None]) -> list[Surveyed]:
     """Return the contents of the records that exist."""
-    return [content for data in records if (content := content_of(data)) is not None]
+    return [document.surveyed for document in map(Document.from_record, records) if document is not None]
 
 
 # --- sizes of events ---

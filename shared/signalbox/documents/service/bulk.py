@@ -22,19 +22,12 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Outcome, Ports, Snapshot, WriteResult
 from signalbox.core.problems import Problem, TooLarge, Unavailable
-from signalbox.core.record_values import map_bytes
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents
-from signalbox.documents.model.stamped_contents import (
-    COLLECTION,
-    METADATA_FIELDS,
-    RESERVED,
-    Content,
-    StoredDocument,
-    path_of,
-)
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import COLLECTION, METADATA_FIELDS, RESERVED, StoredDocument, path_of
 from signalbox.documents.requests import BulkPutRequest, PutRequest
 from signalbox.documents.service.single_documents import put
 from signalbox.documents.storage import embedded_copies
@@ -59,7 +52,7 @@ def put_each(ports: Ports, request: BulkPutRequest, *, documents_wanted: bool = 
 
     Unless `documents_wanted`, the stored documents in the results are empty, since together they may be large.
     """
-    outcomes = _BulkPut(ports, request.contents(), documents_wanted).run()
+    outcomes = BulkPut(ports, request.contents(), documents_wanted).run()
     return [
         BulkPutResult(entry.key, entry.request if isinstance(entry.request, Problem) else outcomes[entry.request.key])
         for entry in request.entries
@@ -80,14 +73,14 @@ def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
         yield list(waiting)
 
 
-class _BulkPut:
+class BulkPut:
     """The state of one call."""
 
-    def __init__(self, ports: Ports, contents: Mapping[str, Content], documents_wanted: bool) -> None:
+    def __init__(self, ports: Ports, contents: Mapping[str, Surveyed], documents_wanted: bool) -> None:
         self._ports = ports
         self._contents = contents
         self._documents_wanted = documents_wanted
-        self._targets = {key: links.link_keys(content) for key, content in contents.items()}
+        self._targets = {key: content.link_keys for key, content in contents.items()}
         self._all_targets = frozenset(target for linked in self._targets.values() for target in linked)
         self._found: dict[str, Found] = {}
         self._sources: dict[str, Content | None] = {}
@@ -99,12 +92,12 @@ class _BulkPut:
         """Write all documents; return their outcomes by key."""
         if len(self._all_targets) > LIMITS.bulk_targets_max:
             raise TooLarge(f"The documents of one call link to at most {LIMITS.bulk_targets_max:,} others.")
-        self._read(self._contents)
+        self.read(self._contents)
         for wave in waves(self._targets):
             self._write_wave(wave)
         return self._outcomes
 
-    def _read(self, keys: Iterable[str]) -> None:
+    def read(self, keys: Iterable[str]) -> None:
         """Read documents and then, at one instant, as many of their links' inputs as can be kept in memory together.
 
         Only the documents in `keys` are guarded by this read. A target was read together with the documents that link
@@ -132,7 +125,7 @@ class _BulkPut:
             if not losers:
                 return
             pause(self._ports, attempt)
-            self._read(losers)
+            self.read(losers)
             self._found |= {key: noted(self._ports.store, self._found[key], again=True) for key in losers}
             losers = self._write(losers)
         self._outcomes |= {key: Unavailable(f"{key} is written by many clients at once") for key in losers}
@@ -147,7 +140,7 @@ class _BulkPut:
                 self._put_alone(key)
             elif (made := self._prepared(key)) is not None:
                 group[key] = made
-                group_bytes += map_bytes(made.write.data)
+                group_bytes += made.size_bytes
             if group_bytes >= CORE_LIMITS.read_bytes_max:
                 losers += self._write_group(group)
                 group, group_bytes = {}, 0
@@ -169,10 +162,10 @@ class _BulkPut:
     def _has_history(self, key: str) -> bool:
         """Return whether a document's versions are kept. Then the document that it replaces must be read whole."""
         before = self._found[key].document
-        return HISTORY.rule_of(key, self._contents[key]) is not None or bool(before and before.history)
+        return HISTORY.rule_of(key, self._contents[key].content) is not None or bool(before and before.history)
 
     def _put_alone(self, key: str) -> None:
-        """Put a document by an operation of its own, which reads what it needs in groups."""
+        """Put a document by a separate operation, which reads in groups what it needs."""
         try:
             self._outcomes[key] = self._result(put(self._ports, PutRequest(key, self._contents[key])))
         except (Problem, Unavailable) as error:
@@ -204,8 +197,8 @@ class _BulkPut:
         """Keep a stored content for the documents that embed it, if there is room. Without it they are put alone."""
         self._sources.pop(key, None)
         if key in self._all_targets and self._stored_bytes < CORE_LIMITS.read_bytes_max:
-            self._stored_bytes += map_bytes(made.write.data)
-            self._sources[key] = made.content
+            self._stored_bytes += made.size_bytes
+            self._sources[key] = made.content.content
 
     def _result(self, stored: StoredDocument) -> StoredDocument:
         return stored if self._documents_wanted else replace(stored, document={})

@@ -23,14 +23,13 @@ from datetime import datetime, timedelta
 
 from signalbox.core import outbox
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Ports, Query, Snapshot, WriteResult
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.queries import Condition
 from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
-from signalbox.documents.machine.links import links_of
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model.stamped_contents import (
     COLLECTION,
@@ -52,9 +51,9 @@ def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ())
     Raises `Conflict` if the document has changed since; then nothing was deleted.
     """
     keys = [key for key in dict.fromkeys(also) if key != found.key]
-    cascade = _Cascade(ports)
+    cascade = Cascade(ports)
     effects = cascade.tasks_of(found)
-    _commit(ports, [*_deletions(ports, keys), _deletion(ports, found)], effects)
+    commit(ports, [*deletions_of(ports, keys), _deletion(ports, found)], effects)
     if effects:
         try:
             cascade.run(found.key)
@@ -64,7 +63,7 @@ def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ())
 
 def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
     """Delete what depends on a deleted document; if there is more than one task may delete, enqueue the next part."""
-    if not _Cascade(ports).run(key):
+    if not Cascade(ports).run(key):
         ports.queue.create([dependents_task(event_id, key, part + 1)])
 
 
@@ -86,7 +85,7 @@ def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
 
 
 def _was_put_with(document: Document, record: Snapshot, key: str) -> bool:
-    shown = (link for _, link in links_of(document.content) if link["key"] == key)
+    shown = (link for _, link in document.surveyed.links if link["key"] == key)
     if key not in goes_with(document.content) or all("link_missing" in link for link in shown):
         return False
     assert record.create_time is not None, "the document exists"
@@ -102,7 +101,7 @@ def dependents_task(event_id: str, key: str, part: int = 0, not_before: datetime
     return Effect(name, LINKS_QUEUE, LINK_REFRESH, "dependents", payload, not_before=not_before)
 
 
-class _Cascade:
+class Cascade:
     """The deletion of dependents, at most `LIMITS.cascade_documents_max` of them."""
 
     def __init__(self, ports: Ports) -> None:
@@ -116,8 +115,8 @@ class _Cascade:
         while pending:
             if not self._left:
                 return False
-            page = self._going_with(pending[-1], min(LIMITS.cascade_page_documents_max, self._left))
-            if not page or self._exists(pending[-1]):
+            page = self.going_with(pending[-1], min(LIMITS.cascade_page_documents_max, self._left))
+            if not page or self.exists(pending[-1]):
                 pending.pop()
                 continue
             self._left -= len(page)
@@ -129,18 +128,18 @@ class _Cascade:
 
         A look is enough only for an unlinked document. What is created after it compares its copies after the deletion.
         """
-        if not counts_as_linked(found.document) and not self._going_with(found.key, 1):
+        if not counts_as_linked(found.document) and not self.going_with(found.key, 1):
             return ()
         assert found.record.update_time is not None, "the document exists"
         event_id = name_of(found.record.path, microseconds(found.record.update_time))
         due_at = found.record.read_time + timedelta(seconds=LIMITS.cascade_task_delay_seconds)
         return (dependents_task(event_id, found.key, not_before=due_at),)
 
-    def _going_with(self, key: str, limit: int) -> tuple[Snapshot, ...]:
+    def going_with(self, key: str, limit: int) -> tuple[Snapshot, ...]:
         where = (Condition(GOES_WITH, "array_contains", key),)
         return self._ports.store.query(Query(COLLECTION, where, limit=limit, bytes_max=CORE_LIMITS.read_bytes_max))
 
-    def _exists(self, key: str) -> bool:
+    def exists(self, key: str) -> bool:
         return self._ports.store.read(path_of(key))[0].data is not None
 
     def _may_have_dependents(self, found: Found) -> bool:
@@ -152,7 +151,7 @@ class _Cascade:
             return True
         resource = found.key.partition(RESOURCE_SEPARATOR)[0] + RESOURCE_SEPARATOR
         if resource not in self._resources:
-            self._resources[resource] = bool(self._going_with(resource, 1))
+            self._resources[resource] = bool(self.going_with(resource, 1))
         return self._resources[resource]
 
     def _delete(self, page: Sequence[Snapshot]) -> list[str]:
@@ -169,7 +168,7 @@ class _Cascade:
                 plain.append(made.writes[0])
                 continue
             with suppress(Conflict):
-                _commit(self._ports, [made], effects)
+                commit(self._ports, [made], effects)
                 with_dependents += [found.key] if effects else []
         for outcome in self._ports.store.write_each(plain) if plain else ():
             if not isinstance(outcome, WriteResult | Conflict):
@@ -181,7 +180,7 @@ def _deletion(ports: Ports, found: Found) -> Deletion:
     return deletion(found, log_header(ports.store, found, None))
 
 
-def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
+def deletions_of(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
     """Iterate over the deletions of documents. Only those that may have versions, or without an event, are read."""
     needed = [path_of(key) for key in keys if HISTORY.may_apply(key) or WRITERS.only_the_kit]
     records = ports.store.read(*needed) if needed else ()
@@ -193,7 +192,7 @@ def _deletions(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
             yield Deletion((Delete(path_of(key), Must.NOT_EXIST if WRITERS.only_the_kit else None),), ())
 
 
-def _commit(ports: Ports, deletions: Sequence[Deletion], effects: Sequence[Effect]) -> None:
+def commit(ports: Ports, deletions: Sequence[Deletion], effects: Sequence[Effect]) -> None:
     writes = [write for made in deletions for write in made.writes]
     outbox.commit(ports, writes, [*(effect for made in deletions for effect in made.effects), *effects])
 

@@ -28,7 +28,8 @@ from signalbox.core.record_values import Path
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import links, patches
 from signalbox.documents.machine.copies import Embedding
-from signalbox.documents.model.stamped_contents import Content, StoredDocument, path_of
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import StoredDocument, path_of
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service.single_documents import check_precondition
 from signalbox.documents.storage import embedded_copies
@@ -45,7 +46,7 @@ def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
     """Merge JSON into a document, or create it. Raises a `Problem` if the patch cannot be merged or stored."""
     if request.write_back:
         return write_back(ports, request)
-    needed = embedded_copies.input_paths(request.patch)
+    needed = embedded_copies.input_paths(Surveyed(request.patch))
     for _ in range(CORE_LIMITS.rounds_max):
         stored, needed = _merge(ports, request, needed)
         if stored is not None:
@@ -56,8 +57,8 @@ def patch(ports: Ports, request: PatchRequest) -> StoredDocument:
 def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome:
     """Merge, if all inputs of the merged document's links are among `paths`. Return the inputs that it needs."""
 
-    def merged(own: Found) -> Content:
-        return patches.patched(own.content or {}, request.patch, request.null)
+    def merged(own: Found) -> Surveyed:
+        return Surveyed(patches.patched(own.content or {}, request.patch, request.null))
 
     def decide(read: Loaded) -> Decision[Writes, Outcome]:
         check_precondition(request.precondition, read.own)
@@ -73,7 +74,7 @@ def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome
 
 def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
     """Merge JSON into a document and its edits of copies into their sources. Raises a `Problem` if it cannot."""
-    paths = _unique([path_of(request.key), *embedded_copies.input_paths(request.patch)])
+    paths = _unique([path_of(request.key), *embedded_copies.input_paths(Surveyed(request.patch))])
     for _ in range(LIMITS.link_levels_max + CORE_LIMITS.rounds_max):
         stored, paths = _write_back(ports, request, paths)
         if stored is not None:
@@ -83,7 +84,7 @@ def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
 
 def _write_back(ports: Ports, request: PatchRequest, paths: list[str]) -> Outcome:
     def decide(loaded: tuple[Found, Sequence[Snapshot]]) -> Decision[Writes, Outcome]:
-        plan = _Plan(request, *loaded)
+        plan = WriteBack(request, *loaded)
         check_precondition(request.precondition, plan.found(request.key))
         plan.add(request.key, request.patch)
         if plan.missing:
@@ -114,7 +115,7 @@ class _WholeRead:
         return noted(store, Found.of(read[0]), again=attempt > 0), read
 
 
-class _Plan:
+class WriteBack:
     """The new contents of a request's documents, made from one read. `missing` are paths that the read lacks."""
 
     def __init__(self, request: PatchRequest, own: Found, read: Iterable[Snapshot]) -> None:
@@ -139,7 +140,8 @@ class _Plan:
         if len(self._patches) > LIMITS.transaction_documents_max:
             raise TooLarge(f"A write-back changes at most {LIMITS.transaction_documents_max} documents.")
         content = self._content(key)
-        merged, edits = patches.merged_with_edits(content, patch, self._request.null, place)
+        made, edits = patches.merged_with_edits(content.content, patch, self._request.null, place)
+        merged = Surveyed(made)
         if self._lacks_inputs(content, merged) or self._lacks_header(key, merged):
             return
         for edit in edits:
@@ -150,22 +152,23 @@ class _Plan:
     def writes(self) -> list[DocumentWrite]:
         """Return the writes, each source before the documents that show it, and the request's own document last."""
         merged = {
-            key: patches.all_merged(self._content(key), several, self._request.null, key)
+            key: Surveyed(patches.all_merged(self._content(key).content, several, self._request.null, key))
             for key, several in self._patches.items()
         }
-        shown = {key: [*links.link_keys(merged[key]), *self._sources.get(key, ())] for key in merged}
+        shown = {key: [*merged[key].link_keys, *self._sources.get(key, ())] for key in merged}
         made: dict[str, DocumentWrite] = {}
         for key in sources_first(self._request.key, shown, {}):
-            written = {source: write.content for source, write in made.items()}
+            written = {source: write.content.content for source, write in made.items()}
             embedding = Embedding({**self._inputs.sources, **written}, self._inputs.transforms)
             embedded = links.embed_links(key, merged[key], embedding)
             made[key] = put_write(self.found(key), embedded, header=self._read.get(model.header_path(key)))
         return list(made.values())
 
-    def _content(self, key: str) -> Content:
-        return self._inputs.sources[key] or {}
+    def _content(self, key: str) -> Surveyed:
+        document = self._found[key].document
+        return document.surveyed if document else Surveyed({})
 
-    def _lacks_inputs(self, *contents: Content) -> bool:
+    def _lacks_inputs(self, *contents: Surveyed) -> bool:
         """Note the inputs of contents that have not been read; return whether there are any."""
         lacking = [
             path for content in contents for path in embedded_copies.input_paths(content) if path not in self._read
@@ -173,7 +176,7 @@ class _Plan:
         self.missing += lacking
         return bool(lacking)
 
-    def _lacks_header(self, key: str, merged: Content) -> bool:
+    def _lacks_header(self, key: str, merged: Surveyed) -> bool:
         """Note the header of a document's log if it is needed and has not been read; return whether that is so."""
         path = model.header_path(key)
         lacks = path not in self._read and needs_header(self.found(key), merged)

@@ -16,7 +16,8 @@ from signalbox.core.ports import Delete, Must, Ports, Query, RecordMissing, Snap
 from signalbox.core.problems import NotFound, TooLarge
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model.stamped_contents import COLLECTION, Content, StoredDocument, path_of
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import COLLECTION, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, CountRequest, FindRequest, Precondition, PutRequest
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
@@ -44,7 +45,7 @@ def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocu
         return Decision(made.writes, made.stored, made.effects)
 
     inputs = embedded_copies.input_paths(request.content)
-    return perform(ports, DocumentRead(request.key, inputs, lambda _: request.content), decide)[0]
+    return perform(ports, DocumentRead(request.key, inputs, request.content), decide)[0]
 
 
 def check_precondition(precondition: Precondition, found: Found) -> None:

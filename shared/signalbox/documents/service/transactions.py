@@ -21,12 +21,13 @@ from signalbox.core.perform import pause
 from signalbox.core.ports import SERVER_TIME, Change, Conflict, Delete, Must, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Contended, OtherBody, TooLarge, Unavailable
 from signalbox.documents.limits import LIMITS
+from signalbox.documents.machine.links import embed_links
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model.stamped_contents import Content, path_of
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.problems import BadTransaction
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.storage import embedded_copies
-from signalbox.documents.storage.embedded_copies import Loaded
 from signalbox.documents.storage.records import Found, needs_header, noted, read_whole
 from signalbox.documents.storage.writes import deletion, put_write
 from signalbox.history.model import HISTORY, header_path
@@ -60,7 +61,7 @@ class Transaction:
 
     def put(self, key: str, document: Mapping[str, Any]) -> None:
         """Store a document with the commit, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
-        self._contents[key] = PutRequest.from_request(key, dict(document)).content
+        self._contents[key] = PutRequest.from_request(key, dict(document)).content.content
         self._check_size()
 
     def delete(self, key: str) -> None:
@@ -81,7 +82,7 @@ class Transaction:
         self._check_size()
 
     def _shown(self, key: str) -> dict[str, Any] | None:
-        """Return a document for the user's code, which may change it: so it is a copy of its own."""
+        """Return a document for the user's code, which may change it: so it is a separate copy."""
         if key in self._contents:
             content = self._contents[key]
             return None if content is None else {"key": key, **json.loads(json.dumps(content))}
@@ -106,43 +107,43 @@ class Transaction:
             outbox.commit(self._ports, writes, effects)
 
     def _writes(self) -> Iterator[Write]:
-        """Iterate over the writes, each guarded by its read. A document that was only read is guarded by a no-op."""
-        inputs = self._inputs()
-        for key, content in self._contents.items():
+        """Iterate over the writes, each guarded by its read. A document that was only read is guarded by a no-op.
+
+        The contents are surveyed now: until its end the code may have changed what it has put.
+        """
+        contents = {key: content if content is None else Surveyed(content) for key, content in self._contents.items()}
+        inputs = self._inputs(contents)
+        for key, content in contents.items():
             yield from self._write(key, content, inputs)
         for key, read in self._read.items():
             if key not in self._contents and read.update_time is not None:
                 yield guarded_no_op(read)
 
-    def _inputs(self) -> tuple[Snapshot, ...]:
+    def _inputs(self, contents: Mapping[str, Surveyed | None]) -> tuple[Snapshot, ...]:
         """Return the inputs of the links of all puts, read at one instant with the documents that were not read yet.
 
         A document that is deleted is read only if it may have a history, or if its deletion has no event.
         """
-        puts = {key: content for key, content in self._contents.items() if content is not None}
-        unread = [key for key in self._contents if key not in self._read]
+        puts = {key: content for key, content in contents.items() if content is not None}
+        unread = [key for key in contents if key not in self._read]
         own = [path_of(key) for key in unread if key in puts or HISTORY.may_apply(key) or WRITERS.only_the_kit]
         inputs = [path for content in puts.values() for path in embedded_copies.input_paths(content)]
         paths = list(dict.fromkeys([*own, *inputs]))
         records = read_whole(self._ports.store, paths)
         self._read |= {record.id: record for record in records if record.path in own}
         store, again = self._ports.store, self._attempt > 0
-        replaced = (key for key in self._contents if key in self._read)
+        replaced = (key for key in contents if key in self._read)
         self._replaced = {key: noted(store, Found.of(self._read[key]), again=again) for key in replaced}
-        self._headers = self._log_headers()
+        needed = [header_path(key) for key, found in self._replaced.items() if needs_header(found, contents[key])]
+        self._headers = {header.id: header for header in read_whole(store, needed)}
         return tuple(record for record in records if record.path in inputs)
 
-    def _log_headers(self) -> Mapping[str, Snapshot]:
-        """Read the headers of the logs that need them."""
-        needed = [header_path(key) for key, found in self._replaced.items() if needs_header(found, self._contents[key])]
-        return {header.id: header for header in read_whole(self._ports.store, needed)}
-
-    def _write(self, key: str, content: Content | None, inputs: tuple[Snapshot, ...]) -> Sequence[Write]:
+    def _write(self, key: str, content: Surveyed | None, inputs: tuple[Snapshot, ...]) -> Sequence[Write]:
         found, header = self._replaced.get(key), self._headers.get(key)
         if content is not None:
             assert found is not None, "what is put has been read"
-            loaded = Loaded(found, embedded_copies.embedding_from(inputs))
-            put = put_write(found, loaded.embed(content), header=header)
+            embedded = embed_links(key, content, embedded_copies.embedding_from(inputs))
+            put = put_write(found, embedded, header=header)
             self._follow_ups += put.effects
             return put.writes
         if found is None or found.document is None:
@@ -189,7 +190,7 @@ def run_transaction(
         transaction = kind(ports, name or ports.store.new_id())
         returned = code(transaction)
         try:
-            transaction.commit(_receipt(name, returned, digest) if name else None, attempt)
+            transaction.commit(receipt_of(name, returned, digest) if name else None, attempt)
         except Conflict:
             pause(ports, attempt)
         except Unavailable:
@@ -217,7 +218,7 @@ def _done(ports: Ports, name: str) -> Mapping[str, Any] | None:
     return read.data
 
 
-def _receipt(name: str, returned: object, digest: str = "") -> Put:
+def receipt_of(name: str, returned: object, digest: str = "") -> Put:
     try:
         result = json.dumps(returned, allow_nan=False)
     except (TypeError, ValueError) as error:

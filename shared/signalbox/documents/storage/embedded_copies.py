@@ -14,7 +14,6 @@ written is found by the event of that write, as after any put.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from signalbox.core.json_values import same
 from signalbox.core.keys import valid_key
@@ -28,13 +27,13 @@ from signalbox.documents.machine.copies import (
     TOO_LARGE,
     Embedding,
     copy_at,
-    field_of,
     fitting_levels,
     nested_to,
     sizes_by_depth,
 )
+from signalbox.documents.model.contents import Content, Link, Surveyed, field_of
 from signalbox.documents.model.sizes import Size
-from signalbox.documents.model.stamped_contents import Content, Document, content_of, path_of
+from signalbox.documents.model.stamped_contents import Document, content_of, path_of
 from signalbox.documents.storage.records import Found, log_header, noted
 from signalbox.history.model import HISTORY
 from signalbox.transforms.model import TRANSFORMS, transform_from_record, transform_path
@@ -43,16 +42,17 @@ from signalbox.transforms.requests import valid_transform_name
 # --- inputs of links ---
 
 
-def input_paths(content: Content) -> list[str]:
+def input_paths(content: Surveyed) -> list[str]:
     """Return the paths of the inputs of a content's links: one for each target and each field that has links.
 
     Raises `TooLarge` if there are more links than a document may have, so that nothing is read for them.
     """
-    keys = links.link_keys(links.check_count(content))
+    links.check_count(content)
+    keys = content.link_keys
     return [*map(path_of, keys), *transform_paths([content], keys)]
 
 
-def transform_paths(contents: Iterable[Content], keys: Sequence[str]) -> list[str]:
+def transform_paths(contents: Iterable[Surveyed], keys: Sequence[str]) -> list[str]:
     """Return the paths of the transforms that apply to copies of these keys in these contents."""
     names = {name for content in contents for name in links.transformed_fields(content, keys)}
     return [transform_path(name) for name in sorted(names)]
@@ -69,13 +69,13 @@ def embedding_from(read: Iterable[Snapshot]) -> Embedding:
 
 def changed_inputs(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
     """Return the inputs, as they are now, that have changed between two reads of the same paths."""
-    return [now for then, now in zip(before, after, strict=True) if _changed(then, now)]
 
+    def differs(then: Snapshot, now: Snapshot) -> bool:
+        if is_transform(then):
+            return not same(transform_from_record(then.data), transform_from_record(now.data))
+        return links.copy_changed(Document.from_record(then.data), Document.from_record(now.data))
 
-def _changed(before: Snapshot, after: Snapshot) -> bool:
-    if is_transform(before):
-        return not same(transform_from_record(before.data), transform_from_record(after.data))
-    return links.copy_changed(Document.from_record(before.data), Document.from_record(after.data))
+    return [now for then, now in zip(before, after, strict=True) if differs(then, now)]
 
 
 def is_transform(snapshot: Snapshot) -> bool:
@@ -95,10 +95,10 @@ class Loaded:
 
     own: Found
     embedding: Embedding
-    embedded: Content | None = None
+    embedded: Surveyed | None = None
     header: Snapshot | None = None
 
-    def embed(self, content: Content, hops: int = 0, *, refuse: bool = True) -> Content:
+    def embed(self, content: Surveyed, hops: int = 0, *, refuse: bool = True) -> Surveyed:
         """Return the content with a copy at every link (see `links.embed_links`)."""
         if self.embedded is not None:
             return self.embedded
@@ -107,19 +107,24 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRead:
-    """The read of a document and of inputs of links. `content_of` returns the content to embed, given the document."""
+    """The read of a document and of inputs of links."""
 
     key: str
     input_paths: Sequence[str]
-    content_of: Callable[[Found], Content]
+    content: Surveyed | Callable[[Found], Surveyed]
+    """The content to embed, or a function that makes it from the document as read."""
     hops: int = 0
     refuse: bool = True
     note: bool = False
-    """Whether the first attempt, too, reads the wanted note of a new document."""
+    """Whether also the first attempt reads the wanted note of a new document."""
 
     @property
     def path(self) -> str:
         return path_of(self.key)
+
+    def content_of(self, own: Found) -> Surveyed:
+        """Return the content to embed."""
+        return self.content if isinstance(self.content, Surveyed) else self.content(own)
 
     def load(self, store: Store, attempt: int) -> Loaded:
         """Return the document and the inputs. Raises a `Problem` if the content cannot be embedded."""
@@ -132,14 +137,13 @@ class DocumentRead:
                 inputs.append(record)
             return Loaded(own, embedding_from(inputs), header=header)
         content = self.content_of(own)
-        del inputs
+        del inputs  # they are read again, in groups
         embedded = GroupedEmbedding(store, self.key, self.hops, self.refuse).embed(content)
         return Loaded(own, Embedding({}), embedded, header)
 
 
 # --- inputs that are too large to be kept in memory together ---
 
-Links = Sequence[tuple[Path, Any]]
 Version = tuple[datetime | None, ...]
 """The update times of a copy's inputs."""
 
@@ -153,16 +157,16 @@ class GroupedEmbedding:
     hops: int
     refuse: bool
 
-    def embed(self, content: Content) -> Content:
+    def embed(self, content: Surveyed) -> Surveyed:
         """Return the content with a copy at every link. Raises a `Problem`, or `Unavailable`."""
         room = links.room_for_copies(content)
         for _ in range(LIMITS.rounds_max):
-            copies = self._copies(links.links_of(content), room)
+            copies = self._copies(content.links, room)
             if copies is not None:
-                return links.with_copies(content, copies)
+                return content.with_copies(copies)
         raise Unavailable(f"the targets of links in {self.key} are written by many clients at once")
 
-    def _copies(self, found: Links, room: Size) -> Mapping[Path, Content] | None:
+    def _copies(self, found: Sequence[Link], room: Size) -> Mapping[Path, Content] | None:
         """Return the copies that fit, or None if an input has changed between the two reads."""
         sizes: dict[Path, Sequence[Size]] = {}
         versions: dict[Path, Version] = {}
@@ -176,7 +180,7 @@ class GroupedEmbedding:
             chosen[at] = nested_to(depths[at], at, copy, self.key)
         return chosen
 
-    def _made(self, found: Links) -> Iterator[tuple[Path, Content, Version]]:
+    def _made(self, found: Sequence[Link]) -> Iterator[tuple[Path, Content, Version]]:
         """Iterate over copies, each made from the read of one group. A field with a transform has its own groups."""
         fields = {field_of(at) for at, _ in found}
         plain = fields - set(self._transformed(fields))
@@ -192,7 +196,7 @@ class GroupedEmbedding:
             yield from (transform.id for transform in group if transform.data is not None)
 
     def _read(
-        self, found: Links, plain: Collection[str], transform: Sequence[str]
+        self, found: Sequence[Link], plain: Collection[str], transform: Sequence[str]
     ) -> Iterator[tuple[Path, Content, Version]]:
         targets = {link["key"] for _, link in found if valid_key(link["key"])}
         for group in read_in_groups(self.store, [path_of(key) for key in sorted(targets)], transform):

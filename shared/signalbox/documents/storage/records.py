@@ -9,7 +9,8 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Snapshot, Store
 from signalbox.core.problems import TooLarge
 from signalbox.documents.machine.reactions import WRITERS
-from signalbox.documents.model.stamped_contents import Content, Document, StoredDocument, document_json, wanted_path
+from signalbox.documents.model.contents import Content, Surveyed
+from signalbox.documents.model.stamped_contents import Document, StoredDocument, document_json, wanted_path
 from signalbox.history.model import HISTORY, header_path
 
 
@@ -54,11 +55,6 @@ class Found:
         return StoredDocument(json, self.document.etag(self.record.update_time))
 
 
-def etag_of(record: Snapshot) -> str | None:
-    """Return a record's entity tag, or None if the record does not exist."""
-    return Found.of(record).etag
-
-
 def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
     """Read records at one instant, in order. Raises `TooLarge` if they exceed what one request may keep in memory."""
     read = store.read_some((), paths, LIMITS.read_bytes_max) if paths else ()
@@ -79,7 +75,7 @@ def noted(store: Store, found: Found, *, again: bool) -> Found:
     return replace(found, wanted=note.data is not None)
 
 
-def needs_header(found: Found, content: Content | None) -> bool:
+def needs_header(found: Found, content: Surveyed | None) -> bool:
     """Return whether a write of `content` (None: a deletion) needs the header of the document's log.
 
     The log continues from its header if the document has no mark of it.
@@ -87,9 +83,10 @@ def needs_header(found: Found, content: Content | None) -> bool:
     before = found.document
     if not HISTORY.rules or (before is None and content is None) or (before is not None and before.history is not None):
         return False
-    return HISTORY.rule_of(found.key, before.content if before else None, content) is not None
+    after = content.content if content else None
+    return HISTORY.rule_of(found.key, found.content, after) is not None
 
 
-def log_header(store: Store, found: Found, content: Content | None) -> Snapshot | None:
+def log_header(store: Store, found: Found, content: Surveyed | None) -> Snapshot | None:
     """Return the header of the document's log if a write of `content` needs it. It is read after the document."""
     return store.read(header_path(found.key))[0] if needs_header(found, content) else None

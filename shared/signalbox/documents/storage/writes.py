@@ -17,23 +17,22 @@ from typing import Any
 from signalbox.core import outbox
 from signalbox.core.authors import AUTHOR
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.ports import Conflict, Delete, Must, Outcome, Ports, Put, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.record_values import map_bytes
 from signalbox.core.times import microseconds
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import reactions
-from signalbox.documents.machine.links import bare, link_fields, link_keys
 from signalbox.documents.machine.reactions import WRITERS
 from signalbox.documents.model import stamped_contents
+from signalbox.documents.model.contents import Content, Surveyed
 from signalbox.documents.model.stamped_contents import (
     RESERVED,
     Author,
-    Content,
     Document,
     StoredDocument,
+    counts_as_linked,
     document_json,
     wanted_path,
 )
@@ -46,19 +45,22 @@ from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """A guarded write, the content that it stores, and the document as callers see it after the commit.
-
-    `versions` are written in the same commit, `effects` are committed with it. `guards` write nothing. There are no
-    effects unless the write has no event, or one that is so large that it may not arrive, or a history is to be
-    shortened.
-    """
+    """A guarded write of a document, and what is committed with it."""
 
     write: Put
-    content: Content
+    content: Surveyed
+    """The content that is written."""
     stored: StoredDocument
+    """The document as callers see it after the commit."""
+    size_bytes: int
+    """The size of the names and values that are written."""
     effects: tuple[Effect, ...] = ()
+    """Tasks: only if the write has no event, or one so large that it may not arrive, or if versions are to be deleted.
+    """
     versions: tuple[Write, ...] = ()
+    """Writes of versions, in the same commit."""
     guards: tuple[Write, ...] = ()
+    """Preconditions that write nothing."""
 
     @property
     def writes(self) -> tuple[Write, ...]:
@@ -75,19 +77,19 @@ class Deletion:
 
 
 def put_write(
-    before: Found, embedded: Content, action: Action = "put", header: Snapshot | None = None
+    before: Found, embedded: Surveyed, action: Action = "put", header: Snapshot | None = None
 ) -> DocumentWrite:
     """Return the write by which a user replaces what was read. Raises a `Problem` if the content cannot be stored.
 
     `header` is that of the document's log, if the write needs it (`records.needs_header`).
     """
-    linked = stamped_contents.linked_after_put(before.document) or before.wanted
+    linked = counts_as_linked(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)
 
 
 def document_write(
     before: Found,
-    content: Content,
+    content: Surveyed,
     author: Author,
     *,
     linked: bool,
@@ -104,15 +106,15 @@ def document_write(
     assert after.stamp is not None, "stamped above"
     etag, recorded = after.stamp.etag, Recorded(mark=after.history)
     if author == "put":
-        rule = HISTORY.rule_of(before.key, before.content, content)
-        recorded = _recorded(before, bare(content), action, rule, header) if rule else Recorded()
+        rule = HISTORY.rule_of(before.key, before.content, content.content)
+        recorded = _recorded(before, content.bare().content, action, rule, header) if rule else Recorded()
         after = replace(after, history=recorded.mark)
-    record = after.to_record(link_keys(content), link_fields(content))
-    stored = StoredDocument(document_json(before.key, content), etag, created=document is None)
+    record = after.to_record()
+    stored = StoredDocument(document_json(before.key, content.content), etag, created=document is None)
     effects = (*_link_tasks(before, after, record), *history.compaction_task(before.key, recorded))
     write = Put(read.path, record, read.guard)
     versions = version_writes(before.key, recorded, header)
-    return DocumentWrite(write, content, stored, effects, versions, _unwanted(before))
+    return DocumentWrite(write, content, stored, after.record_bytes(record), effects, versions, unwanted_guard(before))
 
 
 def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
@@ -151,7 +153,7 @@ def _recorded(
     mark = document.history if document else None
     assert mark or header, "a log whose document has no mark continues from its header"
     mark = mark or Mark.from_record(header and header.data)
-    content = bare(document.content) if document else None
+    content = document.surveyed.bare().content if document else None
     read_time = max(read.read_time, header.read_time) if header and document is None else read.read_time
     state = State(content, mark, read.update_time, read_time)
     return history.record(state, after, action, AUTHOR.get(), rule)
@@ -183,8 +185,8 @@ def own_tasks(before: Found, after: Document | None, record: Mapping[str, Any] |
     return reactions.reaction_tasks(_event_id(before.record, record), before.key, reaction)
 
 
-def _unwanted(before: Found) -> tuple[Write, ...]:
-    """Return the guard that no document wants a new one. Without it, the event of the new document looks.
+def unwanted_guard(before: Found) -> tuple[Write, ...]:
+    """Return the guard that no document wants a new one. Without it, the event of the new document checks for a note.
 
     If the note was read, the new document is stored as linked, which replaces the note: so the note is deleted.
     """
@@ -205,7 +207,7 @@ def follow_up(before: Snapshot, after: Mapping[str, Any] | None) -> tuple[Effect
 
     The task does the same as an event without data.
     """
-    if not stamped_contents.is_large(before.data) and not stamped_contents.is_large(after):
+    if not (after and "large" in after[RESERVED]) and not stamped_contents.is_large(before.data):
         return ()
     event_id = _event_id(before, after)
     payload = {"event": event_id, "work": {"written": before.id}}
@@ -235,12 +237,12 @@ def _groups(made: Sequence[DocumentWrite]) -> Iterator[list[DocumentWrite]]:
     group: list[DocumentWrite] = []
     total = 0
     for each in made:
-        size_bytes = map_bytes(each.write.data)
-        if group and (len(group) == LIMITS.commit_documents_max or total + size_bytes > LIMITS.commit_bytes_max):
+        is_full = len(group) == LIMITS.commit_documents_max or total + each.size_bytes > LIMITS.commit_bytes_max
+        if group and is_full:
             yield group
             group, total = [], 0
         group.append(each)
-        total += size_bytes
+        total += each.size_bytes
     if group:
         yield group
 

@@ -13,7 +13,7 @@ from signalbox.adapters.settings import settings
 from signalbox.core import flow_hooks
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.effects import Json
-from signalbox.core.names import TASKS_QUEUE
+from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.ports import Ports
 from signalbox.flows import http
 from signalbox.flows.api.runs import SERVED, Flow, FlowCode, P, R

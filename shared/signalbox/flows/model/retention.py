@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any, Self
 
+from signalbox.core.kit_names import BUCKET, CLOUD_STORAGE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import BUCKET, CLOUD_STORAGE
 from signalbox.flows.limits import LIMITS
 
 DAY_SECONDS = 24 * 3600

@@ -26,8 +26,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import OBJECTS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import OBJECTS_QUEUE
 from signalbox.core.ports import SERVER_TIME, Delete, Put, Snapshot, Write
 from signalbox.core.times import EPOCH
 from signalbox.core.wake_ups import wake_up

@@ -23,9 +23,9 @@ from signalbox.batches.service import lifecycle, pages, population
 from signalbox.batches.storage import count_loaded
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.kit_names import ACT_ON_RUN
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ACT_ON_RUN
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import OtherBody, Problem, Unavailable
 from signalbox.core.times import rfc3339

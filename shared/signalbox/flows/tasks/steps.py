@@ -23,9 +23,9 @@ from signalbox.batches.service.population import populate_whole
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Json
+from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import FLOW_COMMAND_TASK, FLOW_RESULT_TASK
 from signalbox.core.ports import AlreadyExists, Conflict, Ports
 from signalbox.core.problems import LeaseEnded, NotFound, Problem, Unavailable, UnknownTask
 from signalbox.core.times import rfc3339

@@ -43,8 +43,8 @@ from typing import Any
 
 from signalbox.core import json_values
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.kit_names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import LINK_REFRESH, LINKS_QUEUE
 from signalbox.core.times import instant, microseconds
 from signalbox.history.limits import LIMITS
 from signalbox.history.machine.json_patch import diff, patch_from_nothing, patch_to_nothing, patched

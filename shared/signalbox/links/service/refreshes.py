@@ -19,29 +19,22 @@ is read for a copy, so every later change of it starts a fan-out. And a page rea
 it has written (`refresh`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from signalbox.core.effects import Decision
 from signalbox.core.keys import valid_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import Writes, pause, perform
-from signalbox.core.ports import Conflict, DocumentEvent, Outcome, Ports, Snapshot, WriteResult, is_full
+from signalbox.core.ports import Conflict, DocumentEvent, Ports, Snapshot, WriteResult, is_full
 from signalbox.core.problems import Problem, Unavailable
-from signalbox.core.record_values import map_bytes
 from signalbox.documents.machine import links, reactions
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as documents
-from signalbox.documents.model.stamped_contents import (
-    COLLECTION,
-    Content,
-    Document,
-    contents_of,
-    digest_of,
-    hops_of,
-    path_of,
-    wanted_path,
-)
+from signalbox.documents.model.contents import Surveyed
+from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
 from signalbox.documents.service.dependents import delete_late_dependent
 from signalbox.documents.storage import embedded_copies
 from signalbox.documents.storage.embedded_copies import DocumentRead, Loaded
@@ -50,6 +43,9 @@ from signalbox.documents.storage.writes import DocumentWrite, document_write, wr
 from signalbox.history import service as history
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
+
+NOTHING = Surveyed({})
+"""The content of a document that does not exist."""
 
 Landed = set[tuple[str, datetime | None]]
 """Paths of writes, and the times of their commits."""
@@ -79,32 +75,32 @@ def normalize(ports: Ports, key: str, hops: int = 0, *, by_another: bool = True)
     If another client wrote the document (`by_another`), or seems to have written it, the document counts as linked from
     now on: that client did not keep `linked`.
     """
-    found = Found.of(ports.store.read(path_of(key))[0])
-    paths = embedded_copies.input_paths(found.content) if found.content is not None else []
+    document = Document.from_record(ports.store.read(path_of(key))[0].data)
+    paths = embedded_copies.input_paths(document.surveyed) if document else []
 
-    def decide(read: Loaded) -> Decision[Writes, Content]:
+    def decide(read: Loaded) -> Decision[Writes, Surveyed]:
         now = read.own.document
-        if now is None or embedded_copies.input_paths(now.content) != paths:
-            return Decision((), {})  # deleted, or written again: the event of that write follows
-        embedded = read.embed(now.content, hops, refuse=False)
-        linked = by_another or not now.stamp_matches or documents.counts_as_linked(now)
-        if _is_stored(now, embedded, linked) and links.link_index_matches(read.own.record.data or {}, embedded):
-            return Decision((), {})
+        if now is None or embedded_copies.input_paths(now.surveyed) != paths:
+            return Decision((), NOTHING)  # deleted, or written again: the event of that write follows
+        embedded = read.embed(now.surveyed, hops, refuse=False)
+        was_linked = documents.counts_as_linked(now)
+        linked = by_another or not now.stamp_matches or was_linked
+        is_stored = now.stamp_matches and embedded.digest == now.surveyed.digest and linked == was_linked
+        if is_stored and links.link_index_matches(read.own.record.data or {}, embedded):
+            return Decision((), NOTHING)
         made = document_write(read.own, embedded, "put", linked=linked, hops=hops, header=read.header)
         return Decision(made.writes, embedded, made.effects)
 
-    reading = DocumentRead(key, paths, lambda own: own.content or {}, hops, refuse=False)
+    def content_of(own: Found) -> Surveyed:
+        return own.document.surveyed if own.document else NOTHING
+
+    reading = DocumentRead(key, paths, content_of, hops, refuse=False)
     embedded, committed = perform(ports, reading, decide)
     report_failures(ports, key, embedded)
     return committed is not None
 
 
-def _is_stored(document: Document, content: Content, linked: bool) -> bool:
-    same = digest_of(content) == digest_of(document.content)
-    return document.stamp_matches and same and linked == documents.counts_as_linked(document)
-
-
-def report_failures(ports: Ports, key: str, content: Content) -> None:
+def report_failures(ports: Ports, key: str, content: Surveyed) -> None:
     """Log the places where the output of a transform is not an object."""
     for field in links.failed_fields(content):
         ports.log.error("transform output is not an object", document=key, field=field)
@@ -115,7 +111,7 @@ def report_failures(ports: Ports, key: str, content: Content) -> None:
 
 def transform_paths_in(linking: Sequence[Snapshot], keys: Sequence[str]) -> list[str]:
     """Return the paths of the transforms that apply to copies of these keys in these documents."""
-    contents = documents.contents_of(snapshot.data for snapshot in linking)
+    contents = contents_of(snapshot.data for snapshot in linking)
     return embedded_copies.transform_paths(contents, keys)
 
 
@@ -134,21 +130,13 @@ def refresh(
     left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0), timed)
     attempt = 0
     while left:
-        inputs, linking = _read_both(ports, [record.path for record in first], left)
+        inputs, linking, unread = storage.read_both(ports, [record.path for record in first], left)
         changed = [now for then, now in zip(first, inputs, strict=True) if then.update_time != now.update_time]
-        unread = _unread(left, linking)
         again = _refresh(ports, key, linking, inputs, 1 + _hops(inputs[:1] if key else changed), timed)
         if len(unread) + len(again) >= len(left):
-            _count_attempt(ports, attempt)
+            storage.pause_or_give_up(ports, attempt)
             attempt += 1
         left = [*unread, *again]
-
-
-def _count_attempt(ports: Ports, attempt: int) -> None:
-    """Sleep before the next attempt. Raises `Unavailable` after the last one."""
-    if attempt >= CORE_LIMITS.rounds_max:
-        raise Unavailable("documents that embed a changed one are written by many clients at once")
-    pause(ports, attempt)
 
 
 def _refresh(
@@ -160,108 +148,22 @@ def _refresh(
     left: list[str] = []
     for attempt in range(CORE_LIMITS.rounds_max):
         waiting, own = write_copies(ports, key, linking, inputs, hops)
-        if timed:
-            _note_age(ports, inputs[0], own)
-        again, linking = _read_both(ports, input_paths, waiting)
+        times = [time for _, time in own if time is not None]
+        if timed and times and (written_at := inputs[0].update_time) is not None:
+            ports.log.note(copy_seconds=(max(times) - written_at).total_seconds())
+        again, linking, unread = storage.read_both(ports, input_paths, waiting)
         changed = [
             now for now in embedded_copies.changed_inputs(inputs, again) if (now.path, now.update_time) not in own
         ]
         if changed:
-            waiting = paths
-            again, linking = _read_both(ports, input_paths, waiting)
+            again, linking, unread = storage.read_both(ports, input_paths, paths)
             hops = 1 + _hops(again[:1] if key else changed)
         elif not waiting:
             return left
-        unread = _unread(waiting, linking)
         left, paths = left + unread, [path for path in paths if path not in unread]
         inputs = again
         pause(ports, attempt)
     raise Unavailable("a document and those that embed it are written by many clients at once")
-
-
-def _note_age(ports: Ports, source: Snapshot, landed: Landed) -> None:
-    """Note the seconds from the write of a source to that of the last of its copies that were written."""
-    times = [time for _, time in landed if time is not None]
-    if times and source.update_time is not None:
-        ports.log.note(copy_seconds=(max(times) - source.update_time).total_seconds())
-
-
-def _read_both(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
-    """Read inputs, and as many documents as fit into memory. A document may also be one of the inputs."""
-    read = ports.store.read_some(inputs, linking, CORE_LIMITS.read_bytes_max)
-    return read[: len(inputs)], read[len(inputs) :]
-
-
-def _unread(paths: Sequence[str], read: Sequence[Snapshot]) -> list[str]:
-    found = {snapshot.path for snapshot in read}
-    return [path for path in paths if path not in found]
-
-
-def write_copies(
-    ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
-) -> tuple[list[str], Landed]:
-    """Write the copies that differ, each document under its own guard; return those that lost it, and the commits.
-
-    A permanent error is logged, and the copies that the store refuses are replaced by marks. A retry would not help,
-    and the other documents must not wait for it.
-    """
-    embedding = embedded_copies.embedding_from(inputs)
-    losers: list[str] = []
-    landed: Landed = set()
-    for made in _in_groups(_refreshed(ports, snapshot, embedding, hops) for snapshot in linking):
-        paths = [write.write.path for write in made]
-        outcomes = write_each(ports, made)
-        for path, outcome in zip(paths, outcomes, strict=True):
-            if isinstance(outcome, Problem):
-                name = path.rpartition("/")[2]
-                ports.log.error("copy refresh rejected", document=name, source=key, reason=outcome.detail)
-        refused = {path for path, outcome in zip(paths, outcomes, strict=True) if isinstance(outcome, Problem)}
-        if refused:
-            _mark_refused(ports, [snapshot for snapshot in linking if snapshot.path in refused], embedding, hops)
-        losers += _losers(paths, outcomes)
-        pairs = zip(paths, outcomes, strict=True)
-        landed |= {(path, outcome.update_time) for path, outcome in pairs if isinstance(outcome, WriteResult)}
-    return losers, landed
-
-
-def _mark_refused(ports: Ports, refused: Sequence[Snapshot], embedding: Embedding, hops: int) -> None:
-    """Replace the copies that the store refuses by marks, so that no old copy stays. Raises `Unavailable`."""
-    marking = [made for snapshot in refused if (made := _marks(Found.of(snapshot), embedding, hops)) is not None]
-    outcomes = write_each(ports, marking)
-    if any(isinstance(outcome, Conflict | Unavailable) for outcome in outcomes):
-        raise Unavailable("a document whose copies are refused was written meanwhile")
-
-
-def _marks(found: Found, embedding: Embedding, hops: int) -> DocumentWrite | None:
-    """Return the write that puts marks in place of copies, or None if it would be refused too."""
-    assert found.document is not None, "it has just been refreshed"
-    try:
-        content = links.mark_copies(found.document.content, embedding)
-        linked = documents.counts_as_linked(found.document)
-        return document_write(found, content, "refresh", linked=linked, hops=hops)
-    except Problem:
-        return None
-
-
-def _in_groups(made: Iterable[DocumentWrite | None]) -> Iterator[list[DocumentWrite]]:
-    """Iterate over groups of the writes that are not None, of a size that fits into memory."""
-    group: list[DocumentWrite] = []
-    total = 0
-    for write in made:
-        if write is not None:
-            group.append(write)
-            total += map_bytes(write.write.data)
-        if total >= CORE_LIMITS.read_bytes_max:
-            yield group
-            group, total = [], 0
-    if group:
-        yield group
-
-
-def _losers(paths: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the paths whose write lost its guard, or may not have been committed."""
-    pairs = zip(paths, outcomes, strict=True)
-    return [path for path, outcome in pairs if isinstance(outcome, Conflict | Unavailable)]
 
 
 def _hops(changed: Sequence[Snapshot]) -> int:
@@ -270,7 +172,43 @@ def _hops(changed: Sequence[Snapshot]) -> int:
     return max(map(hops_of, read), default=0)
 
 
-def _refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int) -> DocumentWrite | None:
+def write_copies(
+    ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
+) -> tuple[list[str], Landed]:
+    """Write the copies that differ, each document under its own guard, in groups that fit into memory.
+
+    Return the documents that lost their guard, or whose write may not have been committed, and the commits. A permanent
+    error is logged, and the copies that the store refuses are replaced by marks. A retry would not help, and the other
+    documents must not wait for it.
+    """
+    embedding = embedded_copies.embedding_from(inputs)
+    losers: list[str] = []
+    landed: Landed = set()
+    waiting = deque(linking)
+    while waiting:
+        group: dict[str, DocumentWrite] = {}
+        group_bytes = 0
+        while waiting and group_bytes < CORE_LIMITS.read_bytes_max:
+            snapshot = waiting.popleft()
+            if (made := refreshed(ports, snapshot, embedding, hops)) is not None:
+                group[snapshot.path] = made
+                group_bytes += made.size_bytes
+        refused = []
+        for path, outcome in zip(group, write_each(ports, list(group.values())), strict=True):
+            if isinstance(outcome, WriteResult):
+                landed.add((path, outcome.update_time))
+            elif isinstance(outcome, Problem):
+                refused.append(path)
+                name = path.rpartition("/")[2]
+                ports.log.error("copy refresh rejected", document=name, source=key, reason=outcome.detail)
+            else:
+                losers.append(path)
+        if refused:
+            _mark_refused(ports, [snapshot for snapshot in linking if snapshot.path in refused], embedding, hops)
+    return losers, landed
+
+
+def refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int) -> DocumentWrite | None:
     """Return the write that refreshes one document, or None if nothing is left to write."""
     found = Found.of(snapshot)
     if found.document is None:
@@ -283,6 +221,19 @@ def _refreshed(ports: Ports, snapshot: Snapshot, embedding: Embedding, hops: int
     report_failures(ports, found.key, content)
     linked = documents.counts_as_linked(found.document)
     return document_write(found, content, "refresh", linked=linked, hops=hops)
+
+
+def _mark_refused(ports: Ports, refused: Sequence[Snapshot], embedding: Embedding, hops: int) -> None:
+    """Replace the copies that the store refuses by marks, so that no old copy stays. Raises `Unavailable`."""
+    marking = []
+    for found in map(Found.of, refused):
+        assert found.document is not None, "it has just been refreshed"
+        content = links.mark_copies(found.document.surveyed, embedding)
+        linked = documents.counts_as_linked(found.document)
+        with suppress(Problem):  # the store would refuse the marks also
+            marking.append(document_write(found, content, "refresh", linked=linked, hops=hops))
+    if any(isinstance(outcome, Conflict | Unavailable) for outcome in write_each(ports, marking)):
+        raise Unavailable("a document whose copies are refused was written meanwhile")
 
 
 # --- fan-out ---
@@ -323,8 +274,7 @@ def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]
     if not document.stamp_matches:
         normalize_or_report(ports, key, hops=0)
         return
-    embedded = set(links.link_keys(document.content))
-    if compared := [target for target in targets if target in embedded]:
+    if compared := [target for target in targets if target in document.surveyed.link_keys]:
         verify_copies(ports, event_id, key, document, compared)
 
 
@@ -336,7 +286,7 @@ def verify_copies(
     It enqueues a task and does not write itself, because a redelivery of this event still describes the put, not what
     the first delivery wrote. Returns the records at `extra_paths`, which take no round trip of their own.
     """
-    transform_paths = embedded_copies.transform_paths([document.content], targets)
+    transform_paths = embedded_copies.transform_paths([document.surveyed], targets)
     extras: Sequence[Snapshot] = ()
     for read in storage.marked_in_groups(ports, targets, [*transform_paths, *extra_paths]):
         inputs, extras = read[: len(read) - len(extra_paths)], read[len(read) - len(extra_paths) :]

@@ -17,10 +17,9 @@ its own, which reads all inputs at one instant. So a difference that is only due
 page is not found there, and nothing is written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 
-from signalbox.core import json_values
 from signalbox.core.effects import Decision
 from signalbox.core.keys import check_key
 from signalbox.core.lazy_dataclasses import dataclass
@@ -29,9 +28,7 @@ from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import Must, Ports, Put, Query, Snapshot, is_full, snapshot_bytes
 from signalbox.core.problems import NotFound, Problem, Unavailable
 from signalbox.core.queries import Order
-from signalbox.documents.machine import links
-from signalbox.documents.model import stamped_contents as documents
-from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of, wanted_path
+from signalbox.documents.model.stamped_contents import COLLECTION, Document, contents_of, hops_of, path_of
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.limits import LIMITS
@@ -129,15 +126,17 @@ def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
     """Compare documents with what a put of their content would store now, and repair those that differ."""
     found = _PageFindings()
     targets = _marked_targets(ports, page, found)
-    transforms = _transforms(ports, page, targets)
+    paths = refreshes.transform_paths_in(page, list(targets))
+    transforms = ports.store.read(*paths) if paths else ()
     for snapshot in page:
         document = Document.from_record(snapshot.data)
-        keys = links.link_keys(document.content) if document else []
+        keys = document.surveyed.link_keys if document else []
         if not all(key in targets for key in keys):
             _repair_large(ports, snapshot, keys, found)
             continue
         own_targets = [targets[key] for key in keys]
-        if document and _differs(snapshot, document, own_targets, transforms):
+        embedding = embedded_copies.embedding_from([*own_targets, *transforms])
+        if document and machine.differs(snapshot.data or {}, document, snapshot.id, embedding, _hops(own_targets)):
             found.note(snapshot.id, (snapshot, *own_targets))
             if not refreshes.normalize_or_report(ports, snapshot.id, _hops(own_targets), by_another=False):
                 found.refused.append(snapshot.id)
@@ -149,7 +148,7 @@ def inspect(ports: Ports, page: Sequence[Snapshot]) -> Finding:
 def _marked_targets(ports: Ports, page: Sequence[Snapshot], found: _PageFindings) -> dict[str, Snapshot]:
     """Return targets of these documents, each read under its mark: all of them, if they fit into memory together."""
     contents = contents_of(snapshot.data for snapshot in page)
-    waiting = sorted({key for content in contents for key in links.link_keys(content)})
+    waiting = sorted({key for content in contents for key in content.link_keys})
     marked: dict[str, Snapshot] = {}
     room = CORE_LIMITS.read_bytes_max
     while waiting and room > 0:
@@ -166,7 +165,7 @@ def _marked_group(
     """Return some of the waiting targets, each read under its mark."""
     paths = [path_of(key) for key in waiting[: LIMITS.verify_targets_max]]
     targets = ports.store.read_some((), paths, room)
-    unmarked = _unmarked(ports, targets)
+    unmarked = storage.unmarked(ports, targets)
     for target in unmarked:
         found.note(target.id, [target, *(snapshot for snapshot in page if _embeds(snapshot, target.id))])
     marked = {target.id: target for target in targets}
@@ -195,38 +194,7 @@ def _repair_large(ports: Ports, snapshot: Snapshot, keys: Sequence[str], found: 
 
 def _embeds(snapshot: Snapshot, key: str) -> bool:
     document = Document.from_record(snapshot.data)
-    return document is not None and key in links.link_keys(document.content)
-
-
-def _unmarked(ports: Ports, targets: Sequence[Snapshot]) -> list[Snapshot]:
-    """Return the targets that are not marked as linked. The mark of a missing target is its note."""
-    missing = [target.id for target in targets if target.data is None]
-    notes = ports.store.read(*map(wanted_path, missing)) if missing else ()
-    noted = {note.id for note in notes if note.data is not None}
-    return [
-        target
-        for target in targets
-        if target.id not in noted and not documents.counts_as_linked(Document.from_record(target.data))
-    ]
-
-
-def _transforms(ports: Ports, page: Sequence[Snapshot], targets: Mapping[str, Snapshot]) -> Sequence[Snapshot]:
-    """Return the transforms that apply to copies of these targets in these documents."""
-    paths = refreshes.transform_paths_in(page, list(targets))
-    return ports.store.read(*paths) if paths else ()
-
-
-def _differs(
-    snapshot: Snapshot, document: Document, targets: Sequence[Snapshot], transforms: Sequence[Snapshot]
-) -> bool:
-    if not document.stamp_matches or not links.link_index_matches(snapshot.data or {}, document.content):
-        return True
-    embedding = embedded_copies.embedding_from([*targets, *transforms])
-    try:
-        expected = links.embed_links(snapshot.id, document.content, embedding, _hops(targets), refuse=False)
-    except Problem:
-        return True
-    return json_values.canonical(expected) != json_values.canonical(document.content)
+    return document is not None and key in document.surveyed.link_keys
 
 
 def _hops(targets: Sequence[Snapshot]) -> int:

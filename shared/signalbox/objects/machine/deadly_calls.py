@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.core.names import CALL_OBJECT
 from signalbox.core.problems import GaveUp, Unavailable
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import StoredMessage

@@ -17,7 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.documents.model.stamped_contents import RESOURCE_META, Content
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import RESOURCE_META
 from signalbox.resources.model import fields as resources_fields
 from signalbox.resources.model.declared_models import Model
 from signalbox.resources.model.fields import Field, key_of, stored_time

@@ -9,7 +9,6 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.open_function_access import check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
@@ -33,8 +32,7 @@ _acquires = Lines(LIMITS.acquires_waiting_max, LIMITS.acquire_away_seconds)
 
 
 @semaphore_wait.on("POST", "/{name}", query=("wait_seconds",))
-def wait(request: Request, name: str) -> Response:
-    ports = runtime.ports()
+def wait(ports: Ports, request: Request, name: str) -> Response:
     new_id = ports.store.new_id()
     wanted = WaitRequest.from_request(request.json_object(), request.header("Idempotency-Key") or new_id)
     check_calls(request, continuation=wanted.continuation, on_timeout=wanted.on_timeout)
@@ -67,19 +65,19 @@ def _line(ports: Ports, name: str) -> Hashable:
 
 
 @semaphore_wait.on("DELETE", "/{name}/{id}")
-def cancel(_: Request, name: str, id: str) -> Response:
-    return Response(200, {"cancelled": waits.cancel(runtime.ports(), name, id)})
+def cancel(ports: Ports, _: Request, name: str, id: str) -> Response:
+    return Response(200, {"cancelled": waits.cancel(ports, name, id)})
 
 
 @semaphore_signal.on("POST", "/{name}")
-def signal(request: Request, name: str) -> Response:
+def signal(ports: Ports, request: Request, name: str) -> Response:
     signalled = SignalRequest.from_request(request.json_object(), request.header("Idempotency-Key") or "")
-    return Response(200, {"released": leases.signal(runtime.ports(), name, signalled)})
+    return Response(200, {"released": leases.signal(ports, name, signalled)})
 
 
 @semaphore_renew.on("POST", "/{name}")
-def renew(request: Request, name: str) -> Response:
-    ends_at = leases.renew(runtime.ports(), name, RenewRequest.from_request(request.json_object()))
+def renew(ports: Ports, request: Request, name: str) -> Response:
+    ends_at = leases.renew(ports, name, RenewRequest.from_request(request.json_object()))
     return Response(200, {"renewed": True, "ends_at": ends_at} if ends_at else {"renewed": False})
 
 

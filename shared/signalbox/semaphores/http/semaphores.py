@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from signalbox.adapters import runtime
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
 from signalbox.core.paging import OF_NAMES
+from signalbox.core.ports import Ports
 from signalbox.semaphores import sweep
 from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import Lane
@@ -21,51 +21,51 @@ Json = dict[str, Any]
 
 
 @routes.on("PUT", "/{name}")
-def put(request: Request, name: str) -> Response:
-    stored = settings.put(runtime.ports(), name, SemaphoreSettings.from_request(request.json_object()))
+def put(ports: Ports, request: Request, name: str) -> Response:
+    stored = settings.put(ports, name, SemaphoreSettings.from_request(request.json_object()))
     return Response(201 if stored.created else 200, _changed(stored))
 
 
 @routes.on("PATCH", "/{name}")
-def patch(request: Request, name: str) -> Response:
+def patch(ports: Ports, request: Request, name: str) -> Response:
     changes = SettingsPatch.from_request(request.json_object())
-    return Response(200, _changed(settings.patch(runtime.ports(), name, changes)))
+    return Response(200, _changed(settings.patch(ports, name, changes)))
 
 
 @routes.on("GET", "/{name}")
-def get(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(views.get(runtime.ports(), name)))
+def get(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _semaphore(views.get(ports, name)))
 
 
 @routes.on("GET", "/", query=("waiting", "deadlocks", *OF_NAMES))
-def find(request: Request) -> Response:
+def find(ports: Ports, request: Request) -> Response:
     query = SemaphoresQuery.from_request(request.query)
     if query.deadlocks:
-        return Response(200, views.find_deadlocks(runtime.ports()))
-    page = views.find(runtime.ports(), query)
+        return Response(200, views.find_deadlocks(ports))
+    page = views.find(ports, query)
     return Response(200, {"semaphores": [_semaphore(view) for view in page.semaphores], **page.more})
 
 
 @routes.on("POST", "/{name}/pause")
-def pause(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(settings.pause_grants(runtime.ports(), name)))
+def pause(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _semaphore(settings.pause_grants(ports, name)))
 
 
 @routes.on("POST", "/{name}/resume")
-def resume(_: Request, name: str) -> Response:
-    return Response(200, _semaphore(settings.resume_grants(runtime.ports(), name)))
+def resume(ports: Ports, _: Request, name: str) -> Response:
+    return Response(200, _semaphore(settings.resume_grants(ports, name)))
 
 
 @routes.on("DELETE", "/{name}")
-def delete(_: Request, name: str) -> Response:
-    sweep.delete(runtime.ports(), name)
+def delete(ports: Ports, _: Request, name: str) -> Response:
+    sweep.delete(ports, name)
     return Response(204)
 
 
 @routes.on("DELETE", "/{name}/leases/{id}", query=("reason",))
-def end(request: Request, name: str, id: str) -> Response:
+def end(ports: Ports, request: Request, name: str, id: str) -> Response:
     reason = request.query.get("reason", "")
-    return Response(200, {"released": leases.end_by_hand(runtime.ports(), name, SignalRequest(id), reason)})
+    return Response(200, {"released": leases.end_by_hand(ports, name, SignalRequest(id), reason)})
 
 
 # --- renderings ---

@@ -41,7 +41,7 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
     if semaphore.delete_after_seconds is None or semaphore.mode != "open" or semaphore.paused_at is not None:
         return False
     idle_since = now - timedelta(seconds=semaphore.delete_after_seconds)
-    return update_time <= idle_since and not any(lease.live(now) or not lease.claimed for lease in semaphore.leases)
+    return update_time <= idle_since and not any(lease.is_live(now) or not lease.claimed for lease in semaphore.leases)
 
 
 def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:
@@ -50,7 +50,7 @@ def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime
     The pause doubles up to a limit, and ends no later than a lease. If only the leases of an open semaphore keep it
     from being unused, the next visit is when that can have changed.
     """
-    lease_ends = [lease.ends_at for lease in semaphore.leases if lease.live(now)]
+    lease_ends = [lease.ends_at for lease in semaphore.leases if lease.is_live(now)]
     if semaphore.mode == "open" and semaphore.delete_after_seconds is not None and not clean_up_due(semaphore, now):
         unused_at = now + timedelta(seconds=semaphore.delete_after_seconds)
         later = max([unused_at, *lease_ends]) + timedelta(seconds=LIMITS.sweep_pause_seconds)
@@ -77,11 +77,11 @@ def clean_up(loaded: Loaded) -> Transition[None]:
     if not clean_up_due(loaded.semaphore, loaded.now):
         return unchanged(loaded, None)
     old = [receipt for receipt in loaded.receipts if receipt.expires_at and receipt.expires_at <= loaded.now]
-    done = tuple(WaiterTransition("kept" if _is_needed(receipt, loaded) else "removed", receipt) for receipt in old)
+    done = tuple(WaiterTransition("kept" if is_needed(receipt, loaded) else "removed", receipt) for receipt in old)
     return Transition(replace(loaded.semaphore, clean_at=_next_clean_up(loaded)), None, done)
 
 
-def _is_needed(receipt: Waiter, loaded: Loaded) -> bool:
+def is_needed(receipt: Waiter, loaded: Loaded) -> bool:
     """Return whether the record has a lease of this wait, live or expired: its loss would be noted in the receipt."""
     return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 

@@ -186,11 +186,11 @@ def served(loaded: Loaded, semaphore: Semaphore, granted: Sequence[Waiter], left
         served_last = tags[lane.id]
         tags[lane.id] += stride(semaphore, lane, waiter.permits)
     moved = (replace(lane, tag=max(0, tags[lane.id] - served_last)) for lane in semaphore.lanes)
-    after = tuple(_after_read(loaded, lane, left) for lane in moved)
+    after = tuple(lane_after_read(loaded, lane, left) for lane in moved)
     return _compact(replace(semaphore, lanes=after))
 
 
-def _after_read(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
+def lane_after_read(loaded: Loaded, lane: Lane, left: Collection[str]) -> Lane:
     """Return a lane with its new mode, and with what is known of the order of its waiters."""
     head = loaded.heads.get(lane.id)
     if head is None:

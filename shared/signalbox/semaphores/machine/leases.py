@@ -123,11 +123,11 @@ def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
     lease = command.lease(loaded.semaphore)
     if lease is None:
         return unchanged(loaded, _ended_before(loaded, command))
-    live = lease.live(loaded.now)
+    live = lease.is_live(loaded.now)
     if not live and not lease.continued:
         return unchanged(loaded, None)
     ended = loaded.semaphore.end(lease, command.operation if live else "")
-    passed_on = _pass_on(loaded, ended, lease.ends_at if live else None)
+    passed_on = pass_on(loaded, ended, lease.ends_at if live else None)
     return replace(passed_on, unreleased=(lease,)) if live else passed_on
 
 
@@ -145,7 +145,7 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
     return ended.ends_at if in_time else None
 
 
-def _pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+def pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
     """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,
@@ -193,15 +193,15 @@ def renew(
     the lease was left for an admit run, it is lost. If that release was not loaded, the commit fails.
     """
     lease = find_lease(loaded.semaphore, id_, token, by_grant=by_grant)
-    if lease is None or not lease.live(loaded.now):
+    if lease is None or not lease.is_live(loaded.now):
         return unchanged(loaded, None)
     if lease.is_ended_by(loaded.release):
         return Transition(loaded.semaphore, None, nudge=True)
     semaphore, renewed = loaded.semaphore.renew(lease, lease_seconds or lease.seconds, loaded.now)
-    return Transition(semaphore, Renewal(_before(loaded, lease, tried), renewed), unreleased=(lease,))
+    return Transition(semaphore, Renewal(lease_before(loaded, lease, tried), renewed), unreleased=(lease,))
 
 
-def _before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
+def lease_before(loaded: Loaded, lease: LeaseRecord, tried: Sequence[Renewal]) -> LeaseRecord:
     """Return the lease before its renewal: before the attempt that has landed, unless that is known to be in time.
 
     That attempt came no later than the record's last write. If that write is after the end that the lease had, the
@@ -225,7 +225,7 @@ def claim(loaded: Loaded, id_: str, grant: int) -> Transition[Claimed]:
     A second delivery takes the lease over, in a commit that also prevents the first one from leaving a release.
     """
     lease = loaded.semaphore.granted_as(id_, grant)
-    if lease and lease.live(loaded.now):
+    if lease and lease.is_live(loaded.now):
         semaphore, claimed = loaded.semaphore.claim(lease, loaded.now)
         taken = take_over(loaded, lease)
         return Transition(semaphore, claimed, releases_created=taken, nudge=lease.claimed)

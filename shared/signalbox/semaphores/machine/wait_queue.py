@@ -124,7 +124,7 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     refused = _within_one_commit([waiter for waiter in waiting if is_hopeless(waiter, semaphore)])
     room_bytes = LIMITS.grant_bytes_max - sum(map(_bytes_of_end, (*stale, *refused)))
     others = tuple(waiter for waiter in waiting if waiter not in refused)
-    semaphore, grants = _grant_in_order(semaphore, others, loaded.now, room_bytes, first=not (stale or refused))
+    semaphore, grants = grant_in_order(semaphore, others, loaded.now, room_bytes, first=not (stale or refused))
     remaining = others[len(grants) :]
     if loaded.heads:
         granted = [grant.waiter for grant in grants]
@@ -134,7 +134,7 @@ def grant_waiters(loaded: Loaded, semaphore: Semaphore) -> Granted:
     return Granted(semaphore, grants, refused, remaining, stale, evicted)
 
 
-def _grant_in_order(
+def grant_in_order(
     semaphore: Semaphore, waiters: Iterable[Waiter], now: datetime, room_bytes: int, *, first: bool
 ) -> tuple[Semaphore, tuple[Grant, ...]]:
     """Grant until a waiter needs more permits than are free. No waiter behind it overtakes it."""

@@ -127,7 +127,7 @@ def granted_before(loaded: Loaded, request: WaitRequest) -> LeaseRecord | None:
 
 def answer_of(loaded: Loaded, lease: LeaseRecord) -> WaitAnswer:
     """Return the current state of a lease as an answer. A lease whose release was left for an admit run has ended."""
-    if lease.live(loaded.now) and not lease.is_ended_by(loaded.release):
+    if lease.is_live(loaded.now) and not lease.is_ended_by(loaded.release):
         return WaitAnswer(lease.held(loaded.name))
     return ENDED if lease.claimed else WAITING
 

@@ -108,7 +108,7 @@ class LeaseRecord:
         """The id that callers signal and renew with."""
         return lease_id(self.id, self.token)
 
-    def live(self, now: datetime) -> bool:
+    def is_live(self, now: datetime) -> bool:
         """Return whether the lease has not expired."""
         return now < self.ends_at
 

@@ -86,7 +86,7 @@ class Semaphore:
 
         While it is paused, none is free.
         """
-        free = self.permits - sum(lease.permits for lease in self.leases if lease.live(now))
+        free = self.permits - sum(lease.permits for lease in self.leases if lease.is_live(now))
         return free if self.paused_at is None else min(0, free)
 
     def has_room(self, now: datetime) -> bool:
@@ -158,7 +158,7 @@ class Semaphore:
         A continuation's expired lease is kept, up to a limit: if its task arrives late, the lease shows that the grant
         was lost. A lease that is absent was ended by a signal.
         """
-        expired = [lease for lease in self.leases if not lease.live(now)]
+        expired = [lease for lease in self.leases if not lease.is_live(now)]
         over = [lease for lease in expired if not lease.continued]
         continued = sorted((lease for lease in expired if lease.continued), key=lambda lease: lease.ends_at)
         evicted = tuple(continued[: max(0, len(continued) - LIMITS.expired_leases_max)])
@@ -177,7 +177,7 @@ class Semaphore:
 
     def with_alarm(self, now: datetime) -> Self:
         """Set the alarm to at most the earliest end of a lease if the queue may have waiters, and to None otherwise."""
-        ends = [lease.ends_at for lease in self.leases if lease.live(now)]
+        ends = [lease.ends_at for lease in self.leases if lease.is_live(now)]
         if self.mode == "open" or not ends:
             return replace(self, alarm_at=None)
         if self.alarm_at is not None and now < self.alarm_at <= min(ends):
@@ -248,4 +248,4 @@ class SemaphoreView:
     @property
     def leases(self) -> tuple[LeaseRecord, ...]:
         """The leases that are held."""
-        return tuple(lease for lease in self.semaphore.leases if lease.live(self.now))
+        return tuple(lease for lease in self.semaphore.leases if lease.is_live(self.now))

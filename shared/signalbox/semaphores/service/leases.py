@@ -151,7 +151,7 @@ def leave_release(ports: Ports, name: str, command: EndLease) -> bool:
     for _ in range(CORE_LIMITS.rounds_max):
         loaded = load(ports, name)
         lease = command.lease(loaded.semaphore)
-        if lease is None or not lease.live(loaded.now):
+        if lease is None or not lease.is_live(loaded.now):
             return leases.end_lease(loaded, command).answer is not None
         if not lease.claimed:
             return end(ports, name, command, CORE_LIMITS.rounds_max)

@@ -36,7 +36,7 @@ def get(ports: Ports, name: str) -> SemaphoreView:
     in_order = head_of([waiter for waiter in found if waiter], more=False)
     waiters = tuple(waiter for waiter in in_order if waiter.incarnation == loaded.incarnation)
     waiters = tuple(sorted(waiters, key=attrgetter("lane")))
-    continued = [lease for lease in loaded.semaphore.leases if lease.continued and lease.live(loaded.now)]
+    continued = [lease for lease in loaded.semaphore.leases if lease.continued and lease.is_live(loaded.now)]
     holders = {lease.lease_id: waiter for lease, waiter in _with_receipts(ports, name, continued)}
     return SemaphoreView(name, loaded.semaphore, loaded.now, waiters, holders=holders)
 
@@ -80,7 +80,7 @@ def _graph(ports: Ports, found: tuple[Snapshot, ...]) -> WaitForGraph:
 
 def _held(ports: Ports, view: SemaphoreView) -> Iterator[HeldPermits]:
     """Iterate over the leases that a continuation has claimed, if its wait has a holder."""
-    claimed = [lease for lease in view.semaphore.leases if lease.claimed and lease.live(view.now)]
+    claimed = [lease for lease in view.semaphore.leases if lease.claimed and lease.is_live(view.now)]
     for lease, waiter in _with_receipts(ports, view.name, claimed):
         if waiter.holder:
             yield HeldPermits(view.name, waiter.holder, lease.permits, lease.ends_at)

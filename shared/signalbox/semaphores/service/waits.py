@@ -162,7 +162,7 @@ def cancel(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> bool:
     Returns whether that took effect. Raises `NotFound` if this wait has no record, and `WaitOfFlow` if it is a flow's.
     """
     waiter, committed = _leave_queue(ports, name, id_, waits.cancel, by_flow=by_flow)
-    return committed is not None or _cancel_granted(ports, name, waiter)
+    return committed is not None or cancel_granted(ports, name, waiter)
 
 
 def withdraw(ports: Ports, name: str, id_: str, *, by_flow: bool = False) -> None:
@@ -193,7 +193,8 @@ def _leave_queue(
     return perform(ports, SemaphoreReads(name, wait_id=id_), decide, retry_on=(Conflict, Unavailable))
 
 
-def _cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:
+def cancel_granted(ports: Ports, name: str, waiter: Waiter) -> bool:
+    """End the lease of a wait that was granted before it was cancelled. Return False if there is no such lease."""
     if waiter.state != "granted" or waiter.grant is None:
         return waiter.state == "cancelled"
     return end_or_leave(ports, name, EndLease(waiter.id, waiter.grant, ports.store.new_id(), by_grant=True))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from werkzeug.wrappers import Request
 
+from signalbox.adapters.http.cors import ANY_ORIGIN
 from signalbox.adapters.http.responses import problem_response
-from signalbox.adapters.http.routes import ANY_ORIGIN
 from signalbox.catalogue.reading import Catalogue
 from signalbox.core.problems import PermissionDenied
 from signalbox_tools.function_deployments import Deployment, deployments_of

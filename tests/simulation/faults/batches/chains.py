@@ -68,7 +68,7 @@ def _has_outcome(record: Snapshot) -> bool:
 FAULTS = (
     in_batches("batch-13", "the place of a chain", "batches.placed_ahead", _every_unit_is_reached),
     in_batches("batch-13", "a page after what was completed ahead", "batches.is_followed", _has_outcome),
-    in_batches("batch-13", "the end of what was completed ahead", "batches._reach", lambda *_: None),
+    in_batches("batch-13", "the end of what was completed ahead", "batches.mark_reached", lambda *_: None),
     in_batches("batch-13", "the look before a first delivery", "batches.need_not_run", _repeated_deliveries_only),
     in_batches("batch-13", "the next unit", "batches.follow", lambda *_: None),
     in_batches("batch-13", "the next retry", "batches.follow", _first_runs_only),
@@ -78,5 +78,5 @@ FAULTS = (
     in_batches("batch-13", "reading the page after the outcome", "batches.complete_unit", _page_read_first),
     in_batches("batch-13", "looking before the units of a new page", "batches.ready", _the_first_of_each),
     in_batches("batch-13", "units that wait", "batches.ready", lambda _, __, loaded: list(loaded)),
-    in_batches("batch-13", "retrying what failed before the call", "batches._is_retried", lambda *_: True),
+    in_batches("batch-13", "retrying what failed before the call", "batches.retried_since", lambda *_: True),
 )

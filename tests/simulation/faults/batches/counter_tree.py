@@ -23,11 +23,11 @@ from tests.simulation.faults.points import original
 propagate_counter = original("batches.propagate_counter")
 propagate_node = original("batches.propagate_node")
 continue_from = propagation.continue_from
-propagate_if_full = original("batches._propagate_if_full")
-complete_again = original("batches._complete_again")
-sealing = original("batches._sealing")
+propagate_if_full = original("batches.propagate_if_full")
+complete_again = original("batches.complete_again")
+sealing = original("batches.seal_writes")
 seal = original("batches.seal")
-end = original("batches._end")
+end = original("batches.ended_batch")
 
 
 # --- batch-1 ---
@@ -116,21 +116,21 @@ def _first_of_level_2(pages: int) -> Node:
 
 
 FAULTS = (
-    in_batches("batch-1", "propagating when the outcome exists", "batches._complete_again", _done_once_recorded),
+    in_batches("batch-1", "propagating when the outcome exists", "batches.complete_again", _done_once_recorded),
     in_batches("batch-1", "propagating the whole path", "batches.propagate_counter", _one_level_only),
     in_batches("batch-1", "propagating above the page", "batches.propagate_node", _two_levels_only),
-    in_batches("batch-1", "outcome and count in one commit", "batches._create in units", _counted_apart),
-    in_batches("batch-1", "propagating what is full", "batches._propagate_if_full", lambda *_: None),
+    in_batches("batch-1", "outcome and count in one commit", "batches.create_outcome in units", _counted_apart),
+    in_batches("batch-1", "propagating what is full", "batches.propagate_if_full", lambda *_: None),
     in_batches("batch-2", "the check after the seal", "batches.check_right_edge", lambda *_: None),
     in_batches_together(
         "batch-2",
         "the check in the seal's commit",
-        ("batches._sealing", _no_check),
+        ("batches.seal_writes", _no_check),
         ("batches.seal", _checked_once),
         ("batches.seal in population", _checked_once),
     ),
     in_batches("batch-2", "the check of the last node", "batches.last_of_level_2", _first_of_level_2),
     in_batches("batch-2", "reading the header after the write", "batches.propagate_node", _header_read_first),
     in_batches("batch-2", "reading the node after the write", "batches.propagate_node", _node_read_first),
-    in_batches("batch-2", "completing an empty batch in the seal", "batches._end", _empty_stays_sealed),
+    in_batches("batch-2", "completing an empty batch in the seal", "batches.ended_batch", _empty_stays_sealed),
 )

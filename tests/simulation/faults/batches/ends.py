@@ -20,9 +20,9 @@ from signalbox.core.problems import Unavailable
 from tests.simulation.faults.batches.planting import in_batches, in_batches_together
 from tests.simulation.faults.points import original
 
-overwritten = original("batches._overwritten")
+overwritten = original("batches.overwrite_failure")
 end_tasks = original("batches.end_tasks")
-create = original("batches._create in batches")
+create = original("batches.create_batch in batches")
 parent_is_live = original("batches.parent_is_live")
 
 Rule = Callable[[Header, datetime], Decided]
@@ -120,31 +120,31 @@ FAULTS = (
     in_batches_together(
         "batch-8",
         "the look at the parent after the creation",
-        ("batches._create in batches", _reading_the_parent_first),
+        ("batches.create_batch in batches", _reading_the_parent_first),
         ("batches.parent_is_live", lambda *_: True),
     ),
     in_batches("batch-5", "an end at the deadline", "batches.time_out", lambda *_: None),
     in_batches("batch-11", "the task of a deadline", "batches.deadline_tasks", lambda *_: ()),
     in_batches("batch-5", "naming the missing units", "batches.missing_units", lambda *_: []),
-    in_batches("batch-6", "the guard of a retry", "batches._overwritten", _overwritten_unguarded),
+    in_batches("batch-6", "the guard of a retry", "batches.overwrite_failure", _overwritten_unguarded),
     in_batches("batch-6", "overwriting by a later attempt only", "batches.may_overwrite", _overwritten_by_any),
-    in_batches("batch-6", "leaving a retry uncounted", "batches._overwritten", _counted_again),
+    in_batches("batch-6", "leaving a retry uncounted", "batches.overwrite_failure", _counted_again),
     in_batches("batch-6", "failures counted at the end", "batches.too_many_failed", lambda *_: False),
     in_batches("batch-7", "completing the parent's unit at every end", "batches.end_tasks", _only_if_completed),
     in_batches("batch-7", "the first sub-batch stands", "tasks.populate_sub_batch", _the_last_returned),
     in_batches("batch-7", "not running a unit that has a sub-batch", "batches.has_sub_batch", lambda *_: False),
-    in_batches("batch-7", "replacing a sub-batch that was not loaded", "batches._replace", lambda *_: ""),
+    in_batches("batch-7", "replacing a sub-batch that was not loaded", "batches.replace_sub_batch", lambda *_: ""),
     in_batches("batch-7", "no effects of a replaced sub-batch", "batches.end_tasks", _end_tasks_of_all),
     in_batches("batch-9", "the guard of the end", "batches.end_batch", _unguarded_end),
     in_batches("batch-9", "the outbox of the end", "core.commit", _enqueued_before),
     in_batches("batch-9", "the completion task in the end's commit", "batches.end_batch", _end_without_outbox),
     in_batches("batch-10", "walking batches without progress", "batches.propagate_all", lambda *_: []),
     in_batches("batch-16", "enqueuing the units of a silent page again", "batches.silent_tasks", lambda *_: []),
-    in_batches("batch-16", "enqueuing a completion again", "batches._repeat_completions", lambda *_: None),
+    in_batches("batch-16", "enqueuing a completion again", "batches.repeat_completions", lambda *_: None),
     in_batches(
         "batch-16",
         "continuing a chain that stopped in front of units that were completed ahead",
-        "batches._repeat_ahead",
+        "batches.repeat_ahead",
         lambda *_: None,
     ),
 )

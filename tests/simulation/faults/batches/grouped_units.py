@@ -21,14 +21,14 @@ from tests.simulation.worlds.batches import grouped_units
 
 Outcomes = Mapping[PlacedUnit, UnitOutcome]
 
-commit = original("batches._commit of groups")
+commit = original("batches.commit_outcomes of groups")
 resume = original("batches.resume")
 run_group = original("tasks.run_group")
 outcome_of = original("tasks.outcome_of")
 delivered_unit = original("tasks.delivered_unit")
 end = original("tasks.GroupRun.end")
 group_run = original("tasks.GroupRun.run")
-find = original("batches._find")
+find = original("batches.find_group")
 last_sub_batch = original("batches.last_sub_batch")
 
 
@@ -170,12 +170,16 @@ FAULTS = (
     in_grouped(
         "batch-16", "the end of a sub-batch that replaced another", ("batches.last_sub_batch", _the_first_sub_batch)
     ),
-    in_grouped("batch-17", "outcomes of a group that must not exist", ("batches._commit of groups", _overwriting)),
+    in_grouped(
+        "batch-17", "outcomes of a group that must not exist", ("batches.commit_outcomes of groups", _overwriting)
+    ),
     in_grouped(
         "batch-17", "the others of a commit that meets an outcome", ("batches.complete_units", _all_taken_for_there)
     ),
-    in_grouped("batch-17", "counting what a commit records", ("batches._commit of groups", _counting_all)),
-    in_grouped("batch-17", "marking the node by a whole group only", ("batches._commit of groups", _marking_always)),
+    in_grouped("batch-17", "counting what a commit records", ("batches.commit_outcomes of groups", _counting_all)),
+    in_grouped(
+        "batch-17", "marking the node by a whole group only", ("batches.commit_outcomes of groups", _marking_always)
+    ),
     in_grouped("batch-17", "leaving out a unit with a sub-batch", ("tasks.outcome_of", _counted_with_its_group)),
     in_grouped("batch-18", "the care of a later delivery", ("tasks.run_group", _as_if_first)),
     in_grouped("batch-18", "counting the starts of each unit", ("tasks.delivered_unit", _uncounted)),
@@ -191,6 +195,6 @@ FAULTS = (
     in_grouped("batch-20", "the next group after a sub-batch", ("batches.follow_unit", lambda *_: None)),
     in_grouped("batch-20", "groups that wait", ("batches.due", lambda _, __, of_page: list(of_page))),
     in_grouped("batch-20", "looking before the groups of a new page", ("batches.due", _first_only)),
-    in_grouped("batch-20", "groups on later pages", ("batches._find", _on_its_own_page)),
+    in_grouped("batch-20", "groups on later pages", ("batches.find_group", _on_its_own_page)),
     in_grouped("batch-20", "the look before a group's first delivery", ("tasks.is_complete_already", lambda *_: False)),
 )

@@ -11,8 +11,8 @@ from signalbox.core.problems import Unavailable
 from tests.simulation.faults.batches.planting import in_batches, in_batches_together
 from tests.simulation.faults.points import original
 
-create = original("batches._create in units")
-complete_again = original("batches._complete_again")
+create = original("batches.create_outcome in units")
+complete_again = original("batches.complete_again")
 resume_unit = original("batches.resume_unit")
 remove = original("batches.remove")
 
@@ -74,14 +74,14 @@ def _emptied_of_every_run(ports: Ports, run: BatchRun, collection: str) -> bool:
 
 def _removing_the_header_unguarded(ports: Ports, run: BatchRun, write: Put) -> None:
     ports.store.commit([write])
-    if all(sweep._is_emptied(ports, run, part) for part in (run.counters_path, run.units_path, run.pages_path)):
+    if all(sweep.empty_collection(ports, run, part) for part in (run.counters_path, run.units_path, run.pages_path)):
         ports.store.commit([Delete(run.header_path)])
 
 
 FAULTS = (
     in_batches("batch-4", "the incarnation", "batches.draw_incarnation", lambda _: "always"),
     in_batches("batch-4", "the incarnation in tasks' names", "batches.BatchRun.task_name", _named_without_incarnation),
-    in_batches("batch-4", "counters that must exist", "batches._create in units", _recreating_counters),
+    in_batches("batch-4", "counters that must exist", "batches.create_outcome in units", _recreating_counters),
     in_batches_together(
         "batch-4",
         "acknowledging a unit whose batch is gone",
@@ -90,6 +90,6 @@ FAULTS = (
         ("batches.unit_is_live", lambda *_: True),
     ),
     in_batches("batch-4", "removing counters before outcomes", "batches.remove", _removing_units_first),
-    in_batches("batch-4", "removing one run's records only", "batches._is_emptied", _emptied_of_every_run),
+    in_batches("batch-4", "removing one run's records only", "batches.empty_collection", _emptied_of_every_run),
     in_batches("batch-4", "the guard of the header's removal", "batches.remove", _removing_the_header_unguarded),
 )

@@ -24,7 +24,7 @@ retry = original("batches.retry")
 begin_chains = original("batches.begin_chains")
 retries_of = original("batches.retries_of")
 wait_for_rate = original("tasks.wait_for_rate")
-enqueue_retries = original("batches._enqueue_retries")
+enqueue_retries = original("batches.enqueue_retries")
 
 
 def _without_its_key(ports: Ports, batch: str, request: RetryRequest, _: str = "") -> None:

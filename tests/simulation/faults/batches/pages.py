@@ -15,8 +15,8 @@ from tests.simulation.faults.batches.planting import in_batches
 from tests.simulation.faults.fault import torn
 from tests.simulation.faults.points import original
 
-sealing = original("batches._sealing")
-records = original("batches._page_records")
+sealing = original("batches.seal_writes")
+records = original("batches.page_writes")
 children = original("batches.children")
 nodes_created_by = original("batches.nodes_created_by")
 
@@ -56,10 +56,10 @@ def _nodes_of_level_2_only(page: int) -> list[Node]:
 
 
 FAULTS = (
-    in_batches("batch-3", "the end mark", "batches._sealing", _no_end_mark),
-    in_batches("batch-3", "pages that must not exist", "batches._page_records", _unguarded_page),
+    in_batches("batch-3", "the end mark", "batches.seal_writes", _no_end_mark),
+    in_batches("batch-3", "pages that must not exist", "batches.page_writes", _unguarded_page),
     in_batches("batch-3", "a page's task in its commit", "core.commit", _enqueued_after),
-    torn(in_batches("batch-3", "the page as the last write", "batches._page_records", _page_first)),
+    torn(in_batches("batch-3", "the page as the last write", "batches.page_writes", _page_first)),
     in_batches("batch-3", "all children before the seal", "batches.children", _one_child_before_the_seal),
     in_batches("batch-3", "the left edge from page 0", "batches.nodes_created_by", _nodes_of_level_2_only),
     in_batches("batch-3", "the root above all pages", "batches.root", _root_on_level_2),

@@ -19,7 +19,7 @@ from tests.simulation.faults.rates import without_the_receipt_first
 unit_rate_wait = original("tasks.unit_rate_wait")
 repeated_wait = original("rates.repeated_wait")
 ended_tasks = original("rates.ended_tasks")
-is_stale = original("rates._is_stale")
+is_stale = original("rates.is_stale")
 
 
 def _a_wait_for_each_delivery(delivered: Delivered[OfUnit]) -> RateWaitRequest:
@@ -51,7 +51,7 @@ FAULTS = (
     in_batches("batch-21", "one wait of a rate for all deliveries", "tasks.unit_rate_wait", _a_wait_for_each_delivery),
     in_batches("batch-21", "the task of a grant, again", "rates.repeated_wait", _nothing_lost),
     in_batches("batch-21", "the units of a deleted rate", "rates.ended_tasks", _of_flows_only),
-    in_batches("batch-21", "the incarnation of a rate", "rates._is_stale", _by_a_later_rate),
+    in_batches("batch-21", "the incarnation of a rate", "rates.is_stale", _by_a_later_rate),
     in_batches("batch-21", "the receipt before the rate", "rates.wait", without_the_receipt_first),
     in_batches("batch-21", "the unit of a cancelled wait", "rates.unit_task", lambda *_: ()),
     in_batches("batch-21", "ending the waits of a cancelled batch", "rates.drop_waits", _keep_waits),

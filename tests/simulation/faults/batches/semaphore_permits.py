@@ -62,6 +62,6 @@ FAULTS = (
     in_batches("batch-15", "releasing the permit of a unit that ends", "tasks.release", _keep),
     in_batches("batch-15", "the wait of a unit that does not run", "semaphores.withdraw", lambda *_, **__: None),
     in_batches("batch-15", "the unit of a wait that ends without a grant", "semaphores.unit_task", lambda *_: ()),
-    in_batches("batch-15", "the units of a deleted semaphore", "semaphores._end_units", lambda *_: None),
+    in_batches("batch-15", "the units of a deleted semaphore", "semaphores.end_units", lambda *_: None),
     in_batches("batch-15", "the units of an earlier semaphore", "semaphores.stale_units", lambda *_: ()),
 )

@@ -11,7 +11,7 @@ from signalbox.batches.service.population import populate_whole
 from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect, name_of
-from signalbox.core.names import FLOW_COMMAND_TASK, FLOWS_QUEUE
+from signalbox.core.kit_names import FLOW_COMMAND_TASK, FLOWS_QUEUE
 from signalbox.core.ports import AlreadyExists, Ports
 from signalbox.core.times import EPOCH
 from signalbox.flows.machine.commands import SubFlow

@@ -14,18 +14,19 @@ from signalbox.core.ports import Change, Conflict, Must, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.documents.limits import LIMITS
 from signalbox.documents.machine import copies, links
-from signalbox.documents.machine.copies import Embedding, fits_with_any_marks
+from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.machine.reactions import Reaction, page_task
 from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import Content, Surveyed
 from signalbox.documents.model.sizes import Size, size_of
-from signalbox.documents.model.stamped_contents import Content, Document, path_of
+from signalbox.documents.model.stamped_contents import Document, path_of
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import storage
 from signalbox.links.service import refreshes
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_links, in_world
-from tests.simulation.faults.points import Replacements, original, planted
+from tests.simulation.faults.points import Replacements, original
 from tests.simulation.worlds.links.kinds import (
     CHAIN,
     CROWDED,
@@ -48,7 +49,7 @@ def _check_again_only_after_writing() -> Replacements:
         ports: Ports, key: str, linking: Sequence[Snapshot], inputs: Sequence[Snapshot], hops: int
     ) -> tuple[list[str], Any]:
         embedding = embedded_copies.embedding_from(inputs)
-        wrote[0] = any(refreshes._refreshed(_Silent(ports), one, embedding, hops) for one in linking)
+        wrote[0] = any(refreshes.refreshed(_Silent(ports), one, embedding, hops) for one in linking)
         return write_copies(ports, key, linking, inputs, hops)
 
     def changed(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Snapshot]:
@@ -68,8 +69,8 @@ class _Silent(Ports):
 
 
 def _verify_gained_links_only(before: Document | None, after: Document) -> tuple[str, ...]:
-    old = set() if before is None else set(links.link_keys(before.content))
-    return tuple(key for key in links.link_keys(after.content) if key not in old)
+    old = set() if before is None else set(before.surveyed.link_keys)
+    return tuple(key for key in after.surveyed.link_keys if key not in old)
 
 
 def _mark_after_reading(ports: Ports, keys: Sequence[str], extra_paths: Sequence[str] = ()) -> tuple[Snapshot, ...]:
@@ -85,14 +86,14 @@ def _mark_without_guard(snapshot: Snapshot) -> Write:
     return replace(write, guard=Must.EXIST) if isinstance(write, Change) else write
 
 
-mark_write = original("links._mark_write")
+mark_write = original("links.mark_write")
 
 
 def _missing_counts_as_linked(snapshot: Snapshot, noted: Any) -> bool:
     return snapshot.data is None or is_linked(snapshot, noted)
 
 
-is_linked = original("links._is_linked")
+is_linked = original("links.is_linked")
 
 
 def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: str, _limit: int = 0) -> None:
@@ -107,7 +108,7 @@ def _refresh_page_without_mark(ports: Ports, event_id: str, key: str, cursor: st
 def _mark_only_what_differs(
     ports: Ports, event_id: str, key: str, document: Document, targets: Sequence[str], extra_paths: Sequence[str] = ()
 ) -> Sequence[Snapshot]:
-    embedding = embedded_copies.embedding_from(ports.store.read(*embedded_copies.input_paths(document.content)))
+    embedding = embedded_copies.embedding_from(ports.store.read(*embedded_copies.input_paths(document.surveyed)))
     differing = [one for one in targets if differs(key, document, embedding.only(one))]
     if differing:
         return verify_copies(ports, event_id, key, document, differing, extra_paths)
@@ -131,10 +132,10 @@ fan_out = original("links.fan_out")
 
 
 def _count_versions(
-    before: Document | None, content: Content, author: Any, _: datetime, *, linked: bool, hops: int = 0
+    before: Document | None, content: Surveyed, author: Any, _: datetime, *, linked: bool, hops: int = 0
 ) -> Document:
     version = before.stamp.version + 1 if before and before.stamp else 1
-    return Document(content, model.Stamp(version, author, model.digest_of(content), hops), linked)
+    return Document(content, model.Stamp(version, author, content.digest, hops), linked)
 
 
 def _refresh_without_size_limit(key: str, document: Document, embedding: Embedding, hops: int = 0) -> Any:
@@ -146,12 +147,8 @@ refresh_copies = original("documents.refresh_copies")
 
 
 def _refresh_by_bytes_alone(key: str, document: Document, embedding: Embedding, hops: int = 0) -> Any:
-    with planted(("documents.fits_with_any_marks", _fits_in_bytes)):
+    with replaced(index_entries_max=10**9):
         return refresh_copies(key, document, embedding, hops)
-
-
-def _fits_in_bytes(content: Content, size: Size) -> bool:
-    return fits_with_any_marks(content, Size(size.bytes))
 
 
 def _retry_permanent_errors(ports: Ports, key: str, hops: int) -> None:
@@ -162,11 +159,11 @@ def _retry_permanent_errors(ports: Ports, key: str, hops: int) -> None:
 
 
 def _keep_marks_beyond_the_last_hop(
-    key: str, content: Content, embedding: Embedding, hops: int = 0, *, refuse: bool = True
-) -> Content:
+    key: str, content: Surveyed, embedding: Embedding, hops: int = 0, *, refuse: bool = True
+) -> Surveyed:
     embedded = embed_links(key, content, embedding, hops, refuse=refuse)
-    marked = {at: link for at, link in links.links_of(content) if copies.is_too_large(link)}
-    return links.with_copies(embedded, marked) if hops > LIMITS.hops_max else embedded
+    marked = {at: link for at, link in content.links if copies.is_too_large(link)}
+    return embedded.with_copies(marked) if hops > LIMITS.hops_max else embedded
 
 
 embed_links = original("documents.embed_links")
@@ -219,12 +216,12 @@ FAULTS = (
     in_links(
         "link-2",
         "verifying changed copies, not only new links",
-        "documents._changed_copies",
+        "documents.changed_copies",
         _verify_gained_links_only,
     ),
     in_links("link-3", "marking a target before it is read", "links.mark_linked", _mark_after_reading, WIDE),
-    in_links("link-3", "the guard of the mark", "links._mark_write", _mark_without_guard, PLAIN),
-    in_links("link-3", "the note for a missing target", "links._is_linked", _missing_counts_as_linked),
+    in_links("link-3", "the guard of the mark", "links.mark_write", _mark_without_guard, PLAIN),
+    in_links("link-3", "the note for a missing target", "links.is_linked", _missing_counts_as_linked),
     in_links("link-3", "marking the source before a page reads it", "links.refresh_page", _refresh_page_without_mark),
     in_links("link-3", "marking where the content is equal", "links.verify_copies", _mark_only_what_differs),
     in_links("link-3", "checking the note of a new document", "links.has_wanted_note", lambda *_: False),
@@ -234,7 +231,7 @@ FAULTS = (
     in_links(
         "link-4",
         "storing unknown as linked",
-        "documents.linked_after_put",
+        "documents.counts_as_linked in writes",
         lambda one: bool(one and one.linked),
         FOREIGN,
     ),

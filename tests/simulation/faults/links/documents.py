@@ -9,9 +9,9 @@ from typing import Any
 from signalbox.core.ports import Ports
 from signalbox.documents.model.stamped_contents import Author, StoredDocument, path_of
 from signalbox.documents.requests import UNCONDITIONAL, PutRequest
-from signalbox.documents.service.bulk import _BulkPut
+from signalbox.documents.service.bulk import BulkPut
 from signalbox.documents.storage import writes
-from signalbox.documents.storage.records import Found, etag_of
+from signalbox.documents.storage.records import Found
 from signalbox.documents.storage.writes import DocumentWrite
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.links.planting import in_links, in_world
@@ -41,7 +41,7 @@ document_write = writes.document_write
 
 
 def _check_precondition_before_the_put(ports: Ports, request: PutRequest) -> StoredDocument:
-    request.precondition.check_write(etag_of(ports.store.read(path_of(request.key))[0]))
+    request.precondition.check_write(Found.of(ports.store.read(path_of(request.key))[0]).etag)
     return put(ports, replace(request, precondition=UNCONDITIONAL))
 
 
@@ -51,17 +51,17 @@ put = original("documents.put")
 def _embed_what_the_call_brings() -> Replacements:
     """The documents of a call embed what the call brings, stored or not."""
 
-    def read(call: _BulkPut, keys: Any) -> None:
+    def read(call: BulkPut, keys: Any) -> None:
         read_of_call(call, keys)
-        call._sources |= call._contents
+        call._sources |= {key: content.content for key, content in call._contents.items()}
 
     return [
-        ("documents._BulkPut._read", read),
+        ("documents.BulkPut.read", read),
         ("documents.waves", lambda targets: [list(targets)]),
     ]
 
 
-def _read_losers_without_targets(call: _BulkPut, keys: Any) -> None:
+def _read_losers_without_targets(call: BulkPut, keys: Any) -> None:
     """A document that lost its guard is read again, and embeds what was read at first."""
     if not call._found:
         read_of_call(call, keys)
@@ -70,7 +70,7 @@ def _read_losers_without_targets(call: _BulkPut, keys: Any) -> None:
     call._found |= {snapshot.id: Found.of(snapshot) for snapshot in read}
 
 
-read_of_call = original("documents._BulkPut._read")
+read_of_call = original("documents.BulkPut.read")
 
 
 FAULTS = (
@@ -101,7 +101,7 @@ FAULTS = (
     in_links(
         "bulk-2",
         "reading targets again for a lost guard",
-        "documents._BulkPut._read",
+        "documents.BulkPut.read",
         _read_losers_without_targets,
         VERSATILE,
     ),

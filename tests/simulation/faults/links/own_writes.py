@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from signalbox.core.effects import Effect
-from signalbox.core.names import KIT
+from signalbox.core.kit_names import KIT
 from signalbox.core.ports import Committed, Ports, Snapshot, Write
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
@@ -22,7 +22,7 @@ from tests.simulation.faults.points import always, original
 from tests.simulation.worlds.links.kinds import KINDS, NARROW, VERSATILE, WIDE, WRITES_BACK, Kinds
 
 own_tasks = writes.own_tasks
-plan_writes = original("documents._Plan.writes")
+plan_writes = original("documents.WriteBack.writes")
 
 Record = Mapping[str, Any] | None
 
@@ -87,11 +87,11 @@ FAULTS = (
     _own("link-13", "the fan-out of a deletion", "documents.own_tasks", _none_of_a_deletion),
     _own("link-13", "the comparison of new copies", "documents.own_tasks", _no_comparison),
     _own("link-13", "the tasks of a merge", "documents.put_write in patches", _without_tasks, VERSATILE),
-    _own("link-13", "the tasks of a write-back", "documents._Plan.writes", _tasks_of_the_last, WRITES_BACK),
+    _own("link-13", "the tasks of a write-back", "documents.WriteBack.writes", _tasks_of_the_last, WRITES_BACK),
     _own("link-13", "the comparison of a bulk put", "documents.put_write in bulk", _pages_alone, VERSATILE),
     _own("link-13", "the tasks of a transaction", "documents.put_write in transactions", _without_tasks, VERSATILE),
     _own("link-13", "the deletion in a transaction", "documents.deletion in transactions", _deletion_alone, VERSATILE),
     _own("link-13", "the tasks in the commit", "core.commit", _enqueued_after_the_commit),
     _own("link-13", "the tasks after the commit", "core.commit", _enqueued_before_the_commit),
-    _own("link-14", "the guard of a new document", "documents._unwanted", lambda _: ()),
+    _own("link-14", "the guard of a new document", "documents.unwanted_guard", lambda _: ()),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from signalbox.core.names import ANYONE
+from signalbox.core.kit_names import ANYONE
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always
 from tests.simulation.worlds.links import world as links_world

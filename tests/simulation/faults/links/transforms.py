@@ -10,7 +10,8 @@ from signalbox.core.ports import Ports, Snapshot, is_full
 from signalbox.documents.machine import copies
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import Content, Document
+from signalbox.documents.model.contents import Content
+from signalbox.documents.model.stamped_contents import Document
 from signalbox.documents.storage import embedded_copies
 from signalbox.links import machine, storage
 from signalbox.links.service import refreshes
@@ -82,20 +83,21 @@ def _walk_page_without_marks(ports: Ports, event_id: str, name: str, cursor: str
         refreshes.refresh(ports, "", group, ports.store.read(*paths))
 
 
-def _read_both_once(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Sequence[Snapshot], ...]:
+def _read_both_once(ports: Ports, inputs: Sequence[str], linking: Sequence[str]) -> tuple[Any, ...]:
     """A document that is also an input is returned among the inputs alone."""
-    read, found = read_both(ports, inputs, linking)
-    return read, [snapshot for snapshot in found if snapshot.path not in inputs]
+    read, found, unread = read_both(ports, inputs, linking)
+    alone = [snapshot for snapshot in found if snapshot.path not in inputs]
+    return read, alone, [*unread, *(path for path in linking if path in inputs and path not in unread)]
 
 
-read_both = original("links._read_both")
+read_both = original("links.read_both")
 
 
 FAULTS = (
     Fault(
         "transform-2",
         "documents of a walk that are also its inputs",
-        always(("links._read_both", _read_both_once), ("links._count_attempt", lambda *_: None)),
+        always(("links.read_both", _read_both_once), ("links.pause_or_give_up", lambda *_: None)),
         in_world(MUTUAL),
     ),
     in_links(

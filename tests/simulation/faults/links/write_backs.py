@@ -29,7 +29,7 @@ def _without_its_own_guard(plan: Any) -> list[DocumentWrite]:
     return [*sources, replace(own, write=replace(own.write, guard=None))]
 
 
-writes_of = original("documents._Plan.writes")
+writes_of = original("documents.WriteBack.writes")
 
 
 def _one_after_the_other(
@@ -63,7 +63,7 @@ def _sources_as_they_were() -> Replacements:
         return Embedding({**sources, **read[-1]}, transforms)
 
     read: list[Any] = []
-    plan = patches._Plan.__init__
+    plan = patches.WriteBack.__init__
 
     def noting(self: Any, *loaded: Any) -> None:
         read.append({})
@@ -71,7 +71,7 @@ def _sources_as_they_were() -> Replacements:
         read.append(self._inputs.sources)
 
     return [
-        ("documents._Plan.__init__", noting),
+        ("documents.WriteBack.__init__", noting),
         ("documents.Embedding", read_alone),
     ]
 
@@ -81,8 +81,8 @@ def _write_back(clause: str, without: str, point: str, instead: Any) -> Fault:
 
 
 FAULTS = (
-    _write_back("write-back-1", "the guards of sources", "documents._Plan.writes", _without_the_sources_guards),
-    _write_back("write-back-1", "the guard of the document", "documents._Plan.writes", _without_its_own_guard),
+    _write_back("write-back-1", "the guards of sources", "documents.WriteBack.writes", _without_the_sources_guards),
+    _write_back("write-back-1", "the guard of the document", "documents.WriteBack.writes", _without_its_own_guard),
     _write_back("write-back-1", "one commit", "documents.perform", _one_after_the_other),
     _write_back("write-back-2", "refusing a stale copy", "documents.check_fresh", lambda *_: None),
     _write_back("write-back-2", "refusing what a transform made", "documents.check_source", _transforms_too),

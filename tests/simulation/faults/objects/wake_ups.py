@@ -24,7 +24,7 @@ from tests.simulation.faults.objects.planting import in_objects
 from tests.simulation.faults.points import original
 
 effects_of = storage.effects_of
-complete = original("core._complete_wake_up")
+complete = original("core.complete_wake_up")
 commit = original("core.commit")
 run = original("objects.run")
 post_message = original("objects.Turn._post")
@@ -115,6 +115,6 @@ FAULTS = (
     in_objects("obj-11", "the time of a call that is sent for later", "objects.Turn._post", _posted_at_once),
     in_objects("obj-11", "waiting for the time", "mailboxes.due_messages", _always_due),
     in_objects("obj-11", "waking again", "mailboxes.wake_again", _not_again),
-    in_objects("obj-11", "the next time in the name", "core._complete_wake_up", _named_by_its_end),
+    in_objects("obj-11", "the next time in the name", "core.complete_wake_up", _named_by_its_end),
     in_objects("obj-13", "no definite no", "objects.run", _permanent),
 )

@@ -24,7 +24,7 @@ from signalbox.batches.model.headers import Header
 from signalbox.batches.model.tree import BatchRun
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.effects import Effect
-from signalbox.core.names import RATE_DROP
+from signalbox.core.kit_names import RATE_DROP
 from signalbox.core.ports import Ports, Query, Snapshot
 from signalbox.core.problems import Problem
 from signalbox.rates import service, sweep, tasks

@@ -181,7 +181,7 @@ class Permits:
         REACHED[PERMITS_WAITED] += sum(waiter["joined"] is not None for waiter in waiters)
         waiting = [waiter for waiter in waiters if waiter["state"] == "waiting"]
         leases = Semaphore.from_record(read.data).leases if read.data else ()
-        held = [lease.lease_id for lease in leases if lease.live(self._world.now())]
+        held = [lease.lease_id for lease in leases if lease.is_live(self._world.now())]
         if held or waiting:
             raise Violation(f"leases {held} are held, and {len(waiting)} wait for a permit for ever")
 

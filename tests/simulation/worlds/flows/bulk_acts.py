@@ -34,8 +34,8 @@ from signalbox.batches.service import lifecycle, units
 from signalbox.core import outbox
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
+from signalbox.core.kit_names import ACT_ON_RUN
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ACT_ON_RUN
 from signalbox.core.ports import Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.wake_ups import WakeUp

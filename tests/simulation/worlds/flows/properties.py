@@ -70,7 +70,7 @@ class FlowsAtRest:
         [record] = self.store.read(path_of(SEMAPHORE))
         assert record.data is not None
         leases = Semaphore.from_record(record.data).leases
-        return [lease.lease_id for lease in leases if lease.live(record.read_time)]
+        return [lease.lease_id for lease in leases if lease.is_live(record.read_time)]
 
     def check_removed(self) -> None:
         """Raise `Violation` if anything is left of flows that were removed.

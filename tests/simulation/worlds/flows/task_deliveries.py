@@ -13,7 +13,7 @@ from typing import Any
 from signalbox.adapters.http.task_deliveries import LATE_SECONDS
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import WAKE_UP_TASK, Effect
-from signalbox.core.names import FLOW_RESULT_TASK
+from signalbox.core.kit_names import FLOW_RESULT_TASK
 from signalbox.core.ports import Ports, unlimited
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.core.wake_ups import WakeUp

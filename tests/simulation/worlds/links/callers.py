@@ -9,12 +9,13 @@ from signalbox.core.ports import Put, Snapshot
 from signalbox.documents.machine import patches
 from signalbox.documents.machine.patches import Null
 from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import Content
 from signalbox.documents.model.stamped_contents import StoredDocument
 from signalbox.documents.requests import UNCONDITIONAL, BulkPutRequest, PatchRequest, Precondition, PutRequest, Tags
 from signalbox.documents.service import bulk, single_documents, transactions
 from signalbox.documents.service import patches as documents_patches
 from signalbox.documents.service.transactions import Transaction
-from signalbox.documents.storage.records import etag_of
+from signalbox.documents.storage.records import Found
 from signalbox.transforms import service
 from signalbox.transforms.requests import PutTransformRequest
 from tests.simulation.world import Violation, World
@@ -86,7 +87,7 @@ class Users:
             contents.pop(keys[1])
         read = keys[: random.randint(0, 1)]
 
-        def check(before: Snapshot, written: model.Content) -> None:
+        def check(before: Snapshot, written: Content) -> None:
             if bare(written) != bare(contents[before.id]):
                 raise Violation(f"{before.id} was put as {contents[before.id]} and stored as {written}")
 
@@ -148,7 +149,7 @@ class Users:
         return content
 
     def _put(self, key: str, content: dict[str, Any]) -> None:
-        def check(_: Snapshot, written: model.Content) -> None:
+        def check(_: Snapshot, written: Content) -> None:
             if bare(written) != bare(content):
                 raise Violation(f"{key} was put as {content} and stored as {written}")
 
@@ -156,14 +157,14 @@ class Users:
         self._expect(Act(check))
         single_documents.put(self._world.ports, PutRequest.from_request(key, content))
 
-    def _patch(self, key: str) -> model.Content:
+    def _patch(self, key: str) -> Content:
         """Return some fields only, so that what others write in other fields must stay."""
         random = self._world.random
         content = self._content(key) | {"m": f"{self._puts}"}
         return {name: content[name] for name in random.sample(sorted(content), random.randint(1, len(content)))}
 
-    def _merge(self, key: str, patch: model.Content) -> None:
-        def check(before: Snapshot, written: model.Content) -> None:
+    def _merge(self, key: str, patch: Content) -> None:
+        def check(before: Snapshot, written: Content) -> None:
             held = model.content_of(before.data) or {}
             if bare(patches.patched(held, patch, Null.IS_A_VALUE)) != bare(written):
                 raise Violation(f"a merge of {patch} into {held} wrote {written}")
@@ -171,22 +172,22 @@ class Users:
         self._expect(Act(check))
         documents_patches.patch(self._world.ports, PatchRequest.from_request(key, patch))
 
-    def _put_if(self, key: str, content: model.Content) -> None:
+    def _put_if(self, key: str, content: Content) -> None:
         """Read, then put if no write has happened since; the put checks that itself."""
         [found] = self._world.ports.store.read(model.path_of(key))
-        seen = etag_of(found)
+        seen = Found.of(found).etag
 
-        def check(before: Snapshot, _: model.Content) -> None:
-            if etag_of(before) != seen:
-                raise Violation(f"{key} was put over {etag_of(before)}, on condition of {seen}")
+        def check(before: Snapshot, _: Content) -> None:
+            if Found.of(before).etag != seen:
+                raise Violation(f"{key} was put over {Found.of(before).etag}, on condition of {seen}")
 
         self._expect(Act(check))
         tags = Tags(frozenset([seen])) if seen else Tags(every=True)
         condition = Precondition(if_match=tags) if seen else Precondition(if_none_match=tags)
         single_documents.put(self._world.ports, PutRequest.from_request(key, content, condition))
 
-    def _put_many(self, contents: dict[str, model.Content]) -> None:
-        def check(before: Snapshot, written: model.Content) -> None:
+    def _put_many(self, contents: dict[str, Content]) -> None:
+        def check(before: Snapshot, written: Content) -> None:
             if bare(written) != bare(contents[before.id]):
                 raise Violation(f"{before.id} was put as {contents[before.id]} and stored as {written}")
 
@@ -199,7 +200,7 @@ class Users:
     def _write_past(self, key: str, content: dict[str, Any]) -> None:
         """Another client's write: all of the record, or one field of what it holds."""
 
-        def check(_: Snapshot, written: model.Content) -> None:
+        def check(_: Snapshot, written: Content) -> None:
             if written["n"] != content["n"]:
                 raise Violation(f"another client wrote {content} into {key}, and it holds {written}")
 

@@ -16,6 +16,7 @@ from signalbox.core.problems import Problem
 from signalbox.documents.machine import copies, links
 from signalbox.documents.machine.copies import Embedding
 from signalbox.documents.model import stamped_contents as model
+from signalbox.documents.model.contents import Content, Surveyed, links_of, with_copies
 from signalbox.transforms import model as transforms_model
 from tests.simulation.world import Violation
 from tests.simulation.worlds.links.kinds import FIELDS, HOPS_MAX, LINK_LEVELS_MAX, TRANSFORMS, Kind
@@ -25,7 +26,7 @@ from tests.simulation.worlds.links.kinds import FIELDS, HOPS_MAX, LINK_LEVELS_MA
 class Act:
     """The action of a process: a check of each of its writes, and the keys it has written."""
 
-    check: Callable[[Snapshot, model.Content], None]
+    check: Callable[[Snapshot, Content], None]
     written: set[str] = field(default_factory=set)
     together: set[str] = field(default_factory=set)
     """Keys that this action writes all or none of, if it says so."""
@@ -49,7 +50,7 @@ class Checks:
         self._all_acts.append(act)
         return act
 
-    def states(self) -> dict[str, model.Content | None]:
+    def states(self) -> dict[str, Content | None]:
         """Return the content of each key before the write that is being checked."""
         return {key: json.loads(states[-1]) for key, states in self._history.items()}
 
@@ -90,7 +91,7 @@ class Checks:
         """Each copy shows a state of its source that is not older than the one it showed before, until its document is
         deleted.
         """
-        for _, copy in links.links_of(document.content):
+        for _, copy in links_of(document.content):
             target = copy["key"]
             if target == key or "link_too_large" in copy or (self._kind.transformed and "link_cycle" in copy):
                 continue
@@ -130,7 +131,7 @@ class Checks:
                 continue  # another client wrote what no put would accept: it is left as it is, and embeds nothing
             self._check_document(key, document, expected)
             self._check_document(key, document, written.get(key) or expected)
-            for target in links.link_keys(document.content):
+            for target in document.surveyed.link_keys:
                 if target in held and held[target].linked is False:
                     raise Violation(
                         f"{target} is embedded by {key} but not marked as linked: its next change would be lost"
@@ -142,24 +143,24 @@ class Checks:
         document: model.Document,
         held: dict[str, model.Document],
         around: Embedding,
-    ) -> model.Content:
+    ) -> Content:
         """Return the copy that a put would embed now; at the last hop, a transform may have left a mark."""
         far = {
             at: link
-            for at, link in links.links_of(document.content)
+            for at, link in links_of(document.content)
             if self._kind.transformed and "link_cycle" in link and model.hops_of(held.get(link["key"])) >= HOPS_MAX
         }
-        return links.with_copies(links.embed_links(key, document.content, around, refuse=False), far)
+        return links.embed_links(key, document.surveyed, around, refuse=False).with_copies(far).content
 
     @staticmethod
-    def _check_document(key: str, document: model.Document, expected: model.Content) -> None:
+    def _check_document(key: str, document: model.Document, expected: Content) -> None:
         if not document.stamp_matches:
             raise Violation(f"{key} was not normalized: {document.content}")
         if json_values.canonical(expected) != json_values.canonical(document.content):
             raise Violation(f"{key} shows {document.content}, a put now would embed {expected}")
 
 
-def _shows(copy: model.Content, made: model.Content, above: str) -> bool:
+def _shows(copy: Content, made: Content, above: str) -> bool:
     """Return whether a copy equals the expected one, or is less deep because that one does not fit."""
     if json_values.same(made, copy):
         return True
@@ -178,7 +179,7 @@ def _is_copy(item: Any) -> bool:
     return isinstance(item, dict) and "key" in item and not any(name.startswith("link_") for name in item)
 
 
-def _from_users_alone(contents: dict[str, model.Content | None]) -> dict[str, model.Content]:
+def _from_users_alone(contents: dict[str, Content | None]) -> dict[str, Content]:
     """Return what documents would show if all were put at one instant, repeated until nothing changes: independent of
     any order.
     """
@@ -190,17 +191,17 @@ def _from_users_alone(contents: dict[str, model.Content | None]) -> dict[str, mo
     raise Violation(f"no end to what {contents} show")
 
 
-def _embedded(key: str, content: model.Content, shown: dict[str, model.Content | None]) -> model.Content:
+def _embedded(key: str, content: Content, shown: dict[str, Content | None]) -> Content:
     try:
-        return links.embed_links(key, content, Embedding(shown), refuse=False)
+        return links.embed_links(key, Surveyed(content), Embedding(shown), refuse=False).content
     except Problem:
         return content
 
 
-def bare(content: model.Content) -> str:
+def bare(content: Content) -> str:
     """Return the content that a user wrote: without copies, links have only their keys."""
-    links_alone = {at: {"key": link["key"]} for at, link in links.links_of(content)}
-    return json_values.canonical(links.with_copies(content, links_alone))
+    links_alone = {at: {"key": link["key"]} for at, link in links_of(content)}
+    return json_values.canonical(with_copies(content, links_alone))
 
 
 def _shown(document: model.Document | None) -> str:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from random import Random
 
 from signalbox.core import outbox
+from signalbox.core.kit_names import ANYONE, KIT
+from signalbox.core.kit_names import WRITERS as CHOICES
 from signalbox.core.limits import LIMITS as CORE_LIMITS
-from signalbox.core.names import ANYONE, KIT
-from signalbox.core.names import WRITERS as CHOICES
 from signalbox.core.ports import DocumentEvent, Query, Snapshot
 from signalbox.core.record_values import map_bytes
 from signalbox.documents.limits import LIMITS as DOCUMENTS_LIMITS

@@ -14,7 +14,7 @@ from signalbox.core.ports import Snapshot
 from signalbox.documents.machine import copies, patches
 from signalbox.documents.machine.patches import CopyEdit, Null
 from signalbox.documents.model import stamped_contents as model
-from signalbox.documents.model.stamped_contents import Content
+from signalbox.documents.model.contents import Content
 from signalbox.documents.requests import PatchRequest
 from signalbox.documents.service import patches as documents_patches
 from tests.simulation.reached_counts import REACHED, WRITTEN_BACK, WRITTEN_BACK_DEEP

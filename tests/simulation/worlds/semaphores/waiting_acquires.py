@@ -174,7 +174,7 @@ class AcquiresWorld:
 
     def _live_lease(self, id_: str) -> int | None:
         now = self.world.now()
-        live = [lease.token for lease in self._semaphore().leases if lease.id == id_ and lease.live(now)]
+        live = [lease.token for lease in self._semaphore().leases if lease.id == id_ and lease.is_live(now)]
         return live[0] if live else None
 
     def _check(self, id_: str, had: int | None, began: datetime, answer: WaitAnswer) -> None:

@@ -463,7 +463,7 @@ class SemaphoresWorld:
         """
         [read] = self.world.store.read(RECORD)
         leases = Semaphore.from_record(read.data).leases if read.data else ()
-        held = [lease for lease in leases if lease.id == id_ and lease.live(read.read_time)]
+        held = [lease for lease in leases if lease.id == id_ and lease.is_live(read.read_time)]
         left = [release_path(NAME, lease.lease_id) for lease in held]
         waiting = any(task.function == "semaphore_admit" for task in self.world.tasks)
         tasks = [one.name for one in self.world.processes.running if one.name.startswith("task ")]
@@ -639,7 +639,7 @@ class SemaphoresWorld:
         self._check_permits(old, new, at)
         self._check_tokens(old, new)
         for lease in old.leases:
-            if lease.live(at):
+            if lease.is_live(at):
                 self._check_kept(lease, new)
             elif (kept := new.granted_as(lease.id, lease.grant)) is not None:
                 self.renewed_late.add(lease.lease_id)  # what had ended stays lost: its renewal is undone
@@ -656,7 +656,7 @@ class SemaphoresWorld:
         if granted and old.paused_at:
             raise Violation(f"{granted} were granted in a pause")
         if new.free(at) < 0 and not lowered and (granted or not self.changing):
-            held = [lease.lease_id for lease in new.leases if lease.live(at)]
+            held = [lease.lease_id for lease in new.leases if lease.is_live(at)]
             raise Violation(f"{held} live at once with {new.permits} permits")
 
     def _check_tokens(self, old: Semaphore, new: Semaphore) -> None:
