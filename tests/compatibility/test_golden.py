@@ -17,6 +17,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core import formats, outbox
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, TaskEnvelope
+from signalbox.core.error_notes import ErrorNote
 from signalbox.core.problems import Unavailable
 from signalbox.core.record_values import same
 from signalbox.core.wake_ups import WakeUp
@@ -41,7 +42,6 @@ from signalbox.semaphores.problems import NoSemaphore
 from signalbox.semaphores.tasks import TASKS as SEMAPHORE_TASKS
 from signalbox.standings.model import aggregates, declarations, yokes
 from signalbox.standings.tasks import run_task as run_standings_task
-from signalbox.tasks.model.attempts import ErrorNote
 from signalbox.tasks.model.contexts import context_of, parsed
 from signalbox.tasks.model.failures import Failure
 from signalbox.testing.simulated_cloud import Platform

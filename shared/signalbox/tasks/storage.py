@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from signalbox.core.deliveries import Delivered
+from signalbox.core.error_notes import BATCH, ERRED_AT, ErrorNote, ErrorText, record_path
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -19,12 +20,10 @@ from signalbox.core.ports import (
     Must,
     Ports,
     Put,
-    Query,
-    Snapshot,
 )
 from signalbox.core.problems import Unavailable
-from signalbox.core.queries import Condition, Field
-from signalbox.tasks.model.attempts import ATTEMPTS, BATCH, ERRED_AT, ErrorNote, ErrorText, Start, record_path
+from signalbox.core.queries import Field
+from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context, OfUnit
 
 STARTS, ERRORS, COUNTED_AT = ("starts",), ("errors",), ("counted_at",)
@@ -82,18 +81,3 @@ def end_retries(ports: Ports, operation: str, begun: Start) -> None:
         with suppress(Unavailable, Conflict):
             shown: dict[Field, Any] = {(ERRED_AT,): REMOVE, (BATCH,): REMOVE}
             ports.store.commit([Change(record_path(operation), shown, Must.EXIST)])
-
-
-def retrying_json(counted: Snapshot) -> dict[str, Any] | None:
-    """Return the last error of a task that is being retried, as an answer shows it; None for any other record."""
-    note = ErrorNote.from_record(counted.data)
-    if note is None or counted.data is None or ERRED_AT not in counted.data:
-        return None
-    return {"id": counted.id, "state": "retrying", **note.to_json(counted.data[ERRED_AT])}
-
-
-def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
-    """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
-    counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
-    errors = [error for error in map(retrying_json, counted) if error is not None]
-    return {"last_error": errors[0]} if errors else {}

@@ -27,6 +27,7 @@ from signalbox.core import outbox
 from signalbox.core.calls import Call
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Backoff, Effect
+from signalbox.core.error_notes import record_path
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Committed, Ports, Put, Query, Snapshot, Write
 from signalbox.core.problems import GaveUp, Unavailable
@@ -38,7 +39,7 @@ from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
 from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model.attempts import Start, record_path
+from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import TaskSubject, parsed
 from signalbox.tasks.service import runs
 from tests.simulation.fault_rates import FaultRates

@@ -3,10 +3,11 @@
 import pytest
 
 from signalbox.core.deliveries import Delivered
+from signalbox.core.error_notes import record_path
 from signalbox.core.limits import LIMITS
 from signalbox.core.problems import Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model.attempts import Start, record_path
+from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Plain
 from signalbox.tasks.service import starts
 from tests.unit.operations_platform import OperationsPlatform

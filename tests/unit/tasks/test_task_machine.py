@@ -3,12 +3,13 @@
 import pytest
 
 from signalbox.core.deliveries import Delivered
+from signalbox.core.error_notes import record_path
 from signalbox.core.ports import SERVER_TIME, Put
 from signalbox.core.problems import GaveUp, NotFound, Problem, Unavailable
 from signalbox.tasks.machine import attempts
 from signalbox.tasks.machine import failures as machine_failures
 from signalbox.tasks.machine.attempts import RetryLimits
-from signalbox.tasks.model.attempts import Start, record_path
+from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context, Plain
 from signalbox.tasks.model.failures import failure_path
 from signalbox.tasks.problems import Gone, StillRetried

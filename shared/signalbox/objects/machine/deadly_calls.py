@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.error_notes import ErrorText
 from signalbox.core.kit_names import CALL_OBJECT
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import GaveUp, Unavailable
@@ -16,7 +17,6 @@ from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.mailboxes.model.messages import StoredMessage
 from signalbox.objects.limits import LIMITS
 from signalbox.objects.model import KEPT_WAKE_UP, Message
-from signalbox.tasks.model.attempts import ErrorText
 from signalbox.tasks.model.contexts import Plain
 from signalbox.tasks.model.failures import Failure
 

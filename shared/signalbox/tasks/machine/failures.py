@@ -16,11 +16,11 @@ import traceback as tracebacks
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect, name_of
+from signalbox.core.error_notes import ErrorNote, ErrorText
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.critical_sections.requests import SectionRequest
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.model.attempts import ErrorNote, ErrorText
 from signalbox.tasks.model.contexts import Context, OfLease, OfSection, Plain
 from signalbox.tasks.model.failures import Failure, failure_path
 from signalbox.tasks.problems import NotRepeatable

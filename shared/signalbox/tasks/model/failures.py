@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from signalbox.core.calls import Call
+from signalbox.core.error_notes import ErrorText
 from signalbox.core.lazy_dataclasses import dataclass
-from signalbox.tasks.model.attempts import ErrorText
 from signalbox.tasks.model.contexts import Context, OfLease, context_of
 from signalbox.tasks.problems import Gone
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.error_notes import ATTEMPTS, ERRED_AT, ErrorText, record_path, retrying_json
 from signalbox.core.keys import printable
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
@@ -27,11 +28,10 @@ from signalbox.tasks.machine.failures import (
     retry_wait,
     text_of,
 )
-from signalbox.tasks.model.attempts import ATTEMPTS, ERRED_AT, ErrorText, Start, record_path
+from signalbox.tasks.model.attempts import Start
 from signalbox.tasks.model.contexts import Context
 from signalbox.tasks.model.failures import FAILED_AT, FAILURES, STATE, Failure, failure_path
 from signalbox.tasks.problems import StillRetried
-from signalbox.tasks.storage import retrying_json
 
 NEWEST_FAILED = Order((FAILED_AT,), descending=True)
 NEWEST_ERRED = Order((ERRED_AT,), descending=True)
@@ -59,7 +59,7 @@ def keep(ports: Ports, delivered: Delivered[Context], start: Start, problem: Pro
 def get(ports: Ports, id_: str) -> dict[str, Any]:
     """Return a failure, or the last error of a task that is being retried. Raises `NotFound` or `Gone`."""
     read = ports.store.read(*_paths(id_))
-    shown = retrying_json(read[1]) if read[0].data is None else None
+    shown = retrying_json(id_, read[1].data) if read[0].data is None else None
     return shown or _failure(read).to_json()
 
 
@@ -87,7 +87,7 @@ class FailuresList:
 FAILED = FailuresList(FAILURES, NEWEST_FAILED, _failed)
 """The failures that were neither retried nor deleted."""
 
-RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, retrying_json)
+RETRYING = FailuresList(ATTEMPTS, NEWEST_ERRED, lambda read: retrying_json(read.id, read.data))
 """The last errors of tasks that are being retried."""
 
 
@@ -165,7 +165,7 @@ def _failure(read: tuple[Snapshot, ...]) -> Failure:
     failed, counted = read
     if failed.data is not None:
         return Failure.from_record(failed.id, failed.data)
-    if retrying_json(counted):
+    if retrying_json(counted.id, counted.data):
         raise StillRetried("The task has not been given up: the queue delivers it again.", field="id")
     raise NotFound(f"No failure {printable(failed.id)} is known; failures are kept for 30 days.", field="id")
 

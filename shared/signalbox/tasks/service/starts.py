@@ -11,12 +11,13 @@ from datetime import timedelta
 from typing import TypeVar
 
 from signalbox.core.deliveries import Delivered
+from signalbox.core.error_notes import ErrorNote, record_path
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import SERVER_TIME, AlreadyExists, Must, Ports, Put
 from signalbox.core.problems import GaveUp, Problem, Unavailable
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.failures import explained, text_of
-from signalbox.tasks.model.attempts import FIRST, ErrorNote, Start, record_path
+from signalbox.tasks.model.attempts import FIRST, Start
 from signalbox.tasks.model.contexts import Context, OfStep, OfUnit
 from signalbox.tasks.service import failures
 from signalbox.tasks.storage import count_start, end_retries, note_error
