@@ -22,18 +22,16 @@ from signalbox.batches.model.units import Unit
 from signalbox.batches.storage import forget_completion
 from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.document_patterns import KINDS, WRITTEN, DocumentPattern, Kind
-from signalbox.core.effects import name_of
 from signalbox.core.flow_hooks import check_plain, check_ran
 from signalbox.core.idempotency_keys import hold, idempotent_calls
 from signalbox.core.kit_names import ACT_ON_RUN, CALL_OBJECT, FLOW_COMMAND_TASK, FLOW_RESULT_TASK, TASKS_QUEUE
-from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Clock, DocumentEvent, Ports, Store, TaskQueue
-from signalbox.core.problems import OtherBody, Problem, Unavailable, UnknownTask
+from signalbox.core.problems import Problem, Unavailable, UnknownTask
 from signalbox.documents import problems as documents_problems
 from signalbox.flows import problems as flows_problems
 from signalbox.function.deliveries import group_time, is_coming, is_known, task_context, to_be_retried
 from signalbox.function.dispatch import EVENTS, RESERVED, TASKS, TURNS, dispatch, nothing_here, response_of, within
-from signalbox.function.document_handlers import DocumentHandler, task_code
+from signalbox.function.document_handlers import DocumentHandler, receive, task_code
 from signalbox.history import problems as history_problems
 from signalbox.objects import problems as objects_problems
 from signalbox.rates import problems as rates_problems
@@ -57,7 +55,6 @@ from signalbox.tasks.service import failures, group_runs, runs, starts
 from signalbox.transforms import problems as transforms_problems
 
 if TYPE_CHECKING:
-    from signalbox.adapters.http.event_deliveries import ReceivedEvent
     from signalbox.batches.model.units import Completion
     from signalbox.critical_sections.model import SectionRun
     from signalbox.flows.api.host import FlowHost
@@ -109,9 +106,6 @@ class RegisterFlow(Protocol):
 
 FLOW_TASKS = (FLOW_COMMAND_TASK, FLOW_RESULT_TASK)
 """Internal tasks of a function with flows."""
-
-EVENT_MARGIN_BYTES = 8 * 1024
-"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
 
 
 class Function:
@@ -364,25 +358,6 @@ class Function:
         """The handlers of `on_document`, by name."""
         return self._handlers
 
-    def _receive(self, name: str, event: "ReceivedEvent") -> None:
-        """Enqueue the task of an event, once. Raises `Unavailable` if this code has no such handler."""
-        handler = self._handlers.get(name)
-        if handler is None:
-            raise Unavailable(f"{self.name} has no handler {name!r} of documents; a newer deployment may have it")
-        if not handler.takes(event.path, event.kind):
-            return
-        arguments: dict[str, Any] = event.arguments(CORE_LIMITS.task_bytes_max - EVENT_MARGIN_BYTES)
-        if handler.in_order:
-            from signalbox.document_events.machine import place_of  # only for functions with such a handler
-
-            arguments["place"] = place_of(event.written_at, event.before_written_at)
-        try:
-            handler.task.call(**arguments).enqueue(id=name_of("event", self.name, name, event.id))
-        except OtherBody:
-            return  # an earlier delivery has enqueued it, perhaps in the encoding of another release
-        except Problem as problem:
-            raise Unavailable(f"the event's task is not enqueued: {problem.detail}") from problem
-
     @property
     def class_names(self) -> frozenset[str]:
         """The names of its classes of objects."""
@@ -416,7 +391,7 @@ class Function:
         if self._handlers:
             from signalbox.adapters.http.event_deliveries import receiving_entry  # as in `on_document`
 
-            own[EVENTS] = receiving_entry(self.name, self._receive)
+            own[EVENTS] = receiving_entry(self.name, partial(receive, self.name, self._handlers))
         entry = dispatch(self._routes.entry_point(), own, forwarding, nothing_here(self.name))
         return entry_point(self.name, within(host.serving, entry) if host else entry)
 

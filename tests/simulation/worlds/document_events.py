@@ -32,6 +32,7 @@ from signalbox.core.effects import Effect, name_of
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Ports, Put, Query, Write
 from signalbox.core.problems import Problem, Unavailable
+from signalbox.function import document_handlers
 from signalbox.tasks.model.failures import FAILURES, failure_path
 from signalbox.tasks.service import failures
 from signalbox.testing.replaced_limits import replaced
@@ -206,7 +207,7 @@ class DocumentEventsWorld:
         """Receive an event as the entry point does: it is acknowledged only if nothing is raised."""
         self.world.step(f"receives {headers['ce-id']}")
         try:
-            self.app._receive(trigger.name, received_event(headers, body))
+            document_handlers.receive(self.app.name, self.app.handlers, trigger.name, received_event(headers, body))
         except Problem as problem:
             raise Unavailable(problem.detail) from problem
 

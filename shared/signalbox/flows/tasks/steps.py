@@ -75,25 +75,20 @@ class StepOfFlow:
     delayed: bool = False
 
     @classmethod
-    def from_json(cls, step: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Parse the step in the context of its task."""
         return cls(
-            FlowAddress.of_base(step["flow"]),
-            step["function"],
-            Wait.from_json(step),
-            step["together"],
-            "delayed" in step,
+            FlowAddress.of_base(value["flow"]),
+            value["function"],
+            Wait.from_json(value),
+            value["together"],
+            "delayed" in value,
         )
 
     @property
     def is_later(self) -> bool:
         """Whether the flow may have stopped waiting before the first delivery of the task."""
         return self.delayed or self.wait.attempt > 1
-
-
-def is_step(context: Mapping[str, Any]) -> bool:
-    """Return whether a task with this context is a step of a flow."""
-    return "step" in context
 
 
 def run_step(ports: Ports, flows: Flows, delivered: Delivered[OfStep], retry_limits: RetryLimits, code: Code) -> None:
