@@ -142,7 +142,7 @@ check: $(READY) ## Lint, check formatting and types, and find machine paths and 
 client: $(READY) ## Generate the blocking client from the asynchronous one
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.blocking_client
 
-docs: $(READY) ## Write the tables in docs/ that are made from openapi.yaml and from the code
+docs: $(READY) ## Write openapi.yaml and the tables in docs/ that are made from it and from the code
 	@$(PYTHON_IN_VENV) -m signalbox_tools.setup.generated_pages
 
 cost: $(READY) ## Compute a month's bill (PUTS= COPIES= PAIRS= UNITS= CALLS= STEPS= STORED_GIB= FREE=1; ARGS="--writers kit --multi-region --json")

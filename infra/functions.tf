@@ -1,6 +1,6 @@
 locals {
   # Cloud Run verifies the triggers' account, and the function compares it: people may call the same service.
-  event_variables = { for name in local.receiving : name => {
+  event_variables = { for name in local.event_receivers : name => {
     SIGNALBOX_EVENTS_ACCOUNT = google_service_account.trigger[local.deployments[name].function].email
   } }
 }
@@ -21,7 +21,7 @@ module "function" {
   vpc           = each.value.vpc
   ingress       = !each.value.people ? "ALLOW_INTERNAL_ONLY" : var.domain_only ? "ALLOW_INTERNAL_AND_GCLB" : "ALLOW_ALL"
   invokers      = local.invokers[each.key]
-  trigger       = one([for trigger in local.events : trigger if trigger.function == each.value.function])
+  trigger       = one([for trigger in local.function_triggers : trigger if trigger.function == each.value.function])
   source_bucket = google_storage_bucket.sources.name
   source_zip    = "${var.dist_dir}/${each.value.function}.zip"
   build_account = google_service_account.kit["build"].id

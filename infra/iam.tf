@@ -66,10 +66,10 @@ locals {
     function.queue ? { for queue in function.queues : "queue ${queue}" => google_service_account.queue[queue].member } : {},
     function.schedule ? { scheduler = google_service_account.kit["scheduler"].member } : {},
     function.part == "tasks" ? {} : { for caller, other in local.deployments : "function ${caller}" => google_service_account.runtime[caller].member if contains(other.invokes, function.function) },
-    contains(local.called_by_triggers, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
+    contains(local.trigger_targets, name) ? { trigger = google_service_account.trigger[function.function].member } : {},
   ) }
 
-  called_by_triggers = setunion(local.receiving, [for trigger in local.events : trigger.function])
+  trigger_targets = setunion(local.event_receivers, [for trigger in local.function_triggers : trigger.function])
 
   enqueues  = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => queue }]...)
   enqueuers = merge([for name, function in local.deployments : { for queue in function.enqueues : "${name}/${queue}" => name }]...)
@@ -141,7 +141,7 @@ locals {
 resource "google_storage_bucket_iam_member" "archive" {
   for_each = local.archives
   bucket   = each.value.bucket
-  role     = "roles/storage.objectUser" # creates objects, and looks whether one exists
+  role     = "roles/storage.objectUser" # creates objects, and checks whether one exists
   member   = google_service_account.runtime[each.value.account].member
 }
 
@@ -181,7 +181,7 @@ resource "google_project_iam_member" "build_logs" {
   member  = google_service_account.kit["build"].member
 }
 
-# Cloud Functions copies each zip to a bucket of its own, which exists only after the first deployment: hence a role on the
+# Cloud Functions copies each zip to its own bucket, which exists only after the first deployment: hence a role on the
 # project, limited by a condition to that bucket and to ours. [open] The condition has not been tried in a real project.
 resource "google_project_iam_member" "build_sources" {
   project = var.project_id

@@ -57,7 +57,7 @@ locals {
   # Each entry is a label of a run, alone or with the run's state.
   searched_as_members = { "flows.labels" = { collection = "flows", field = "labels" } }
 
-  # Documents belong to users: their fields are indexed, except the kit's own.
+  # Documents belong to users: their fields are indexed, except those that the kit adds.
   first_unindexed_field     = "_signalbox"
   unindexed_document_fields = toset(["_resource.created", "_resource.modified"])
 
@@ -88,7 +88,7 @@ resource "google_firestore_index" "composite" {
 
 # While a new database creates its first indexes, it refuses changes of several indexes at once ("too much contention", 409). So
 # one field is changed first, then the others, and the composite indexes last. Destroying a setting removes it from the data.
-# prod's data is kept, so its settings are kept, too.
+# prod's data is kept, and so are its settings.
 resource "google_firestore_field" "first" {
   database   = local.database
   collection = "documents"

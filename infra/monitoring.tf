@@ -11,8 +11,8 @@ locals {
   # Eventarc delivers events through Pub/Sub, in a subscription named after the trigger's region and the trigger, which Cloud
   # Functions names after the function.
   subscriptions = join("|", concat(
-    [for event in local.events : "eventarc-${event.region}-${local.deployments[event.function].service}-.*"],
-    [for name in keys(local.handled) : "eventarc-${local.database_location}-${local.name_prefix}${name}-sub-.*"],
+    [for event in local.function_triggers : "eventarc-${event.region}-${local.deployments[event.function].service}-.*"],
+    [for name in keys(local.handler_triggers) : "eventarc-${local.database_location}-${local.name_prefix}${name}-sub-.*"],
   ))
 
   thresholds = merge({

@@ -1,6 +1,6 @@
 # A trigger fires only if its region is the database's location. Any other region is accepted, but never fires.
 locals {
-  events = { for name, trigger in local.triggers : name => {
+  function_triggers = { for name, trigger in local.triggers : name => {
     function = trigger.function
     type     = trigger.event
     region   = local.database_location
@@ -10,13 +10,13 @@ locals {
 
   # A function may have any number of triggers with a handler. Cloud Functions does not know them: each delivers to the
   # function's service (the one for tasks if there are two), at its own path.
-  handled   = { for name, trigger in local.triggers : name => trigger if trigger.path != "" }
-  receiving = toset([for trigger in local.handled : trigger.deployment])
+  handler_triggers = { for name, trigger in local.triggers : name => trigger if trigger.path != "" }
+  event_receivers  = toset([for trigger in local.handler_triggers : trigger.deployment])
 }
 
 # Without a retry policy, Eventarc repeats a delivery until the event is acknowledged, given up or too old.
 resource "google_eventarc_trigger" "document" {
-  for_each                = local.handled
+  for_each                = local.handler_triggers
   name                    = "${local.name_prefix}${each.key}"
   location                = local.database_location
   event_data_content_type = "application/protobuf" # the only one that Firestore's events have

@@ -195,7 +195,7 @@ variable "domain" {
 }
 
 variable "examples" {
-  description = "Deploy the kit's examples, too."
+  description = "Also deploy the kit's examples."
   type        = bool
   default     = false
   nullable    = false

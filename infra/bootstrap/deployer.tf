@@ -4,9 +4,9 @@ resource "google_service_account" "deployer" {
   depends_on   = [google_project_service.api]
 }
 
-# It has no right to act as all accounts of the project. A deployment grants it the right for each of the kit's (infra/iam.tf).
+# It has no right to act as all accounts of the project. A deployment grants it the right for each account that the kit creates (infra/iam.tf).
 locals {
-  rights = [
+  deployer_roles = [
     "roles/artifactregistry.admin",
     "roles/cloudfunctions.developer",
     "roles/cloudscheduler.admin",
@@ -26,7 +26,7 @@ locals {
 
   # The last ones are requested by functions. A new one needs another `make bootstrap` by the project's owner.
   catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
-  may_grant = distinct(concat(
+  grantable_roles = distinct(concat(
     [
       "roles/datastore.user",
       "roles/eventarc.eventReceiver",
@@ -38,7 +38,7 @@ locals {
 }
 
 resource "google_project_iam_member" "deployer" {
-  for_each = toset(local.rights)
+  for_each = toset(local.deployer_roles)
   project  = var.project_id
   role     = each.key
   member   = google_service_account.deployer.member
@@ -51,11 +51,11 @@ resource "google_project_iam_member" "deployer_grants" {
   member  = google_service_account.deployer.member
   condition {
     title      = "only-what-signalbox-grants"
-    expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", [for role in local.may_grant : "'${role}'"])}])"
+    expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", [for role in local.grantable_roles : "'${role}'"])}])"
   }
 }
 
-# A build smoke-tests its deployment, for which it needs identity tokens of its own account.
+# A build smoke-tests its deployment. For that, it needs identity tokens of the account that it runs as.
 resource "google_service_account_iam_member" "deployer_tokens" {
   service_account_id = google_service_account.deployer.name
   role               = "roles/iam.serviceAccountOpenIdTokenCreator"

@@ -7,7 +7,7 @@ locals {
 
   # A plan reads every deployed resource and its policies, but no data: no documents, logs, tasks or images, and no objects of
   # buckets except the state and the sources. A pull request's code has these rights.
-  reading = [
+  planner_permissions = [
     "artifactregistry.repositories.get",
     "cloudfunctions.functions.get",
     "cloudscheduler.jobs.get",
@@ -97,7 +97,7 @@ resource "google_project_iam_custom_role" "planner" {
   role_id     = "signalboxPlanner"
   title       = "Signalbox planner"
   description = "Reads what Signalbox deploys, and no data."
-  permissions = local.reading
+  permissions = local.planner_permissions
 }
 
 resource "google_project_iam_member" "planner" {

@@ -1,5 +1,5 @@
 # The deploying account. The project's owner runs this once, and again for an upgrade of rights. `make bootstrap` first creates the
-# bucket for the states. This folder's state is in it, too, so any machine can continue from it.
+# bucket for the states. It also has this folder's state, so any machine can continue from it.
 
 terraform {
   required_version = ">= 1.9"

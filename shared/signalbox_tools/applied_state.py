@@ -61,9 +61,9 @@ def read(
 ) -> AppliedState:
     """Read the output of ``terraform show -json``.
 
-    `folders` has each function's ``main.py`` and the catalogue's `root` tells the kit's own from a user's. The cloud
-    does not know how often schedules run locally: all of them every `local_every_seconds`. A trigger is named after its
-    function. Raises `CatalogueError` when what was applied contradicts itself.
+    `folders` has each function's ``main.py``. By the catalogue's `root`, functions of the kit differ from those of a
+    user. The cloud does not know how often schedules run locally: all of them run every `local_every_seconds`. A
+    trigger is named after its function. Raises `CatalogueError` when what was applied contradicts itself.
     """
     state = _State(shown)
     refuse(not state.functions, "nothing was applied: there is no function in this state")
@@ -97,12 +97,12 @@ class _State:
         self.private_halves = {name: each for name, each in deployed if _part(each) == TASKS}
         environments = (_service(each)["environment_variables"] for each in self.functions.values())
         self.environment: Mapping[str, str] = next(environments, {})
-        lists = (each for each in self.of(OBJECT) if f"{each['bucket']}/{each['name']}" == self._catalogue)
+        lists = (
+            each
+            for each in self.of(OBJECT)
+            if f"{each['bucket']}/{each['name']}" == self.environment.get("SIGNALBOX_CATALOGUE", "")
+        )
         self.shared: Mapping[str, Any] = next((json.loads(each["content"]) for each in lists), {})
-
-    @property
-    def _catalogue(self) -> str:
-        return self.environment.get("SIGNALBOX_CATALOGUE", "")
 
     def of(self, kind: str) -> list[Resource]:
         return [values for type_, values in self._resources if type_ == kind]
@@ -183,25 +183,25 @@ def _version(secret: Mapping[str, str]) -> str:
 
 def _own_roles(state: _State, values: Resource) -> set[str]:
     """Return the roles of the project that a function's account has without a condition: those of its entry."""
-    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    member = _member(values)
     granted = (each for each in state.of(PROJECT_ROLE) if each["member"] == member and not each["condition"])
     return {each["role"] for each in granted}
 
 
 def _archives(state: _State, values: Resource) -> Iterator[str]:
     """Iterate over the buckets to which a function's account may write."""
-    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    member = _member(values)
     return (each["bucket"] for each in state.of(ARCHIVE) if each["member"] == member)
 
 
 def _invoked(state: _State, values: Resource) -> set[str]:
     """Return the other functions that a function's account may invoke."""
-    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    member = _member(values)
     return {name for name, other in state.functions.items() if member in _callers(state, other)}
 
 
 def _may_use_the_database(state: _State, values: Resource) -> bool:
-    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    member = _member(values)
     return any(each["member"] == member and each["role"] == "roles/datastore.user" for each in state.of(PROJECT_ROLE))
 
 
@@ -232,7 +232,7 @@ def _part(values: Resource) -> str:
 
 def _enqueues(state: _State, values: Resource) -> set[str]:
     """Return the queues that a function may enqueue to: it has that role, and may act as the queue's account."""
-    member = f"serviceAccount:{_service(values)['service_account_email']}"
+    member = _member(values)
     acts_as = {each["service_account_id"].rpartition("/")[2] for each in state.of(ACTS_AS) if each["member"] == member}
     queues = (state.plain(each["name"]) for each in state.of(ENQUEUER) if each["member"] == member)
     return {queue for queue in queues if state.account_of(queue) in acts_as}
@@ -321,7 +321,7 @@ def _schedules(state: _State, local_every_seconds: float) -> Iterator[Schedule]:
 
 
 def _indexes(state: _State) -> list[Index]:
-    """Return the indexes that the catalogue declares. Those of the kit's own lists are of every deployment."""
+    """Return the indexes that the catalogue declares. Every deployment also has those of the kit's lists."""
     return [each for each in map(_index, state.of(INDEX)) if each.parsed not in INDEXES]
 
 
@@ -334,6 +334,11 @@ def _index(values: Resource) -> Index:
 
 def _address(state: _State, function: Resource) -> str:
     return state.environment["SIGNALBOX_FUNCTION_URL"].replace("{function}", state.plain(function["name"]))
+
+
+def _member(function: Resource) -> str:
+    """Return the account that a function runs as, as a member of a policy."""
+    return f"serviceAccount:{_service(function)['service_account_email']}"
 
 
 def _service(function: Resource) -> Resource:

@@ -44,7 +44,7 @@ def _halves(function: Function, calling_queues: Iterable[str]) -> Iterator[Deplo
 
 
 def _for_people(function: Function, calling_queues: Iterable[str]) -> Function:
-    """Return the part for people. Tasks from before the function was open call it, too: it enqueues them again."""
+    """Return the part for people. It also receives tasks from before the function was open, and enqueues them again."""
     enqueues = tuple(sorted({*function.enqueues, *calling_queues}))
     callers = ("people", "queue")
     return replace(

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,7 +40,8 @@ from signalbox.core.problems import BadArgument
 from signalbox.documents.requests import PutRequest
 from signalbox.documents.service import single_documents
 from signalbox.history.model import HISTORY, HistoryRule
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import waits
 from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.tasks.model.attempts import Start
@@ -52,6 +52,7 @@ from signalbox.testing.replaced_limits import replaced
 from signalbox.transforms import service as transforms_service
 from signalbox.transforms.requests import PutTransformRequest
 from signalbox_tools.local.functions.server import mounted
+from signalbox_tools.setup.api_description import description
 from tests.unit.test_openapi import allows, optional_fields, parameters_of, resolve
 from tests.unit.test_openapi import described as described_calls
 
@@ -110,9 +111,9 @@ NAMED = {"function": "counters", "class_name": "Counter", "method": "add", "flow
 
 
 def described(**more: Any) -> OpenApiSchema:
-    """Read the description, for requests to the functions in this process."""
+    """Return the description, for requests to the functions in this process. No answer may have other members."""
     config = SchemathesisConfig.from_dict({"checks": REFUSALS, **more})
-    schema = schemathesis.openapi.from_path(Path(__file__).parents[2] / "openapi.yaml", config=config)
+    schema = schemathesis.openapi.from_dict(description(closed_answers=True), config=config)
     schema.app = APP
     return schema
 

@@ -85,7 +85,7 @@ def test_clients_of_the_deployment_know_the_same_base_and_ask_for_tokens_of_the_
     settings = {"prefix": "dev", "domain": DOMAIN}
     own = "https://us-central1-demo-project.cloudfunctions.net/dev-"
     assert Target("demo-project", "dev", "us-central1", settings).base_url == own
-    place = Target("demo-project", "dev", "us-central1", {**settings, "domain_only": "true"})
+    place = Target("demo-project", "dev", "us-central1", {**settings, "domain_only": True})
     assert place.base_url == f"https://{DOMAIN}/"
     assert place.audience(f"https://{DOMAIN}/semaphore-wait") == f"{own}semaphore-wait"
     assert place.audience(f"{own}documents") == f"{own}documents"

@@ -37,7 +37,7 @@ def test_functions_wait_for_their_rights_to_take_effect(first: Workspace) -> Non
 def test_only_a_new_right_makes_them_wait_again(first: Workspace) -> None:
     first.plan(invokers=["group:all@example.com"])
     assert "terraform_data.rights" not in first.changes()
-    with_another = {"folder": "examples/quilt", "invoked_by": ["people"]}
+    with_another = {"folder": "examples/quilt", "invoked_by": ["people"], "tasks": []}
     first.edit_catalogue(lambda catalogue: catalogue["functions"].update(another=with_another))
     (first.infra.parent / "dist" / "another.zip").touch()
     first.plan()

@@ -1,5 +1,7 @@
 """The same data served from another region: a second deployment on a database that it does not own."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,5 @@ def test_no_name_of_the_first_deployment_is_taken(both: tuple[Workspace, Workspa
 
 def test_the_page_names_the_settings_that_were_applied() -> None:
     page = (INFRA.parent / "docs" / "region-outage.md").read_text("utf-8")
-    for name, value in OTHER.items():
-        assert f'{name} = "{value}"' in " ".join(page.split())
-    assert "create_database = false" in " ".join(page.split())
+    [file] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert json.loads(file) == {"environment": "prod", **OTHER, "create_database": False, "backups": False}

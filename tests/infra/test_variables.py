@@ -113,7 +113,7 @@ def test_a_function_whose_name_is_too_short_for_an_account_is_refused(
     google: GoogleProvider, zips: Path, tmp_path: Path
 ) -> None:
     workspace = Workspace(tmp_path, google, zips)
-    named = {"ab": {"folder": "examples/quilt", "invoked_by": ["people"]}}
+    named = {"ab": {"folder": "examples/quilt", "invoked_by": ["people"], "tasks": []}}
     workspace.edit_catalogue(lambda catalogue: catalogue["functions"].update(named))
     (tmp_path / "dist" / "ab.zip").touch()
     workspace.initialise()

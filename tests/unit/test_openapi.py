@@ -1,6 +1,5 @@
 """The description of the API names what the functions route, no less and no more, and is itself well-formed."""
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,8 @@ from typing import Any
 import jsonschema_rs
 import schemathesis
 
-from signalbox.adapters.http.open_function_access import AccessRules
-from signalbox.adapters.http.routes import Route, Routes
-from signalbox.catalogue.reading import Function, load
-from signalbox.flows import http as flows_http
-from signalbox.flows.model.definitions import Flows
-from signalbox.objects import http
-from signalbox.objects.api import NO_CLASSES
+from signalbox.adapters.http.routes import Route
+from signalbox_tools.setup.api_description import routes, text
 from signalbox_tools.setup.generated_pages import OF_EVERY_CALL
 from tests.yaml_files import read_yaml
 
@@ -31,46 +25,11 @@ def described() -> set[tuple[str, str]]:
 
 def routed() -> dict[tuple[str, str], Route]:
     """Map each routed call to its route."""
-    functions = [each for each in load().functions.values() if each.folder.parent == ROOT / "functions"]
-    people = [each for each in functions if "people" in each.invoked_by]
-    users = [("{function}", routes) for routes in (routes_of_objects(), routes_of_flows(), routes_of_callbacks())]
-    segments = [*((each.segment, routes_of(each)) for each in people), *users]
-    return {
-        (route.method, "/".join(["", segment, *route.pattern])): route
-        for segment, routes in segments
-        for route in routes
-    }
+    return {(route.method, "/".join(["", segment, *route.pattern])): route for segment, route in routes()}
 
 
-def routes_of_objects() -> list[Route]:
-    """Return the routes of a function with objects: those of its classes, whatever its name is."""
-    routes = Routes("{function}")
-    http.add_routes(routes, lambda: NO_CLASSES, AccessRules(""))
-    return routes._routes
-
-
-def routes_of_flows() -> list[Route]:
-    """Return the routes of a function with flows."""
-    routes = Routes("{function}")
-    flows_http.add_routes(routes, lambda: Flows(""), AccessRules(""))
-    return routes._routes
-
-
-def routes_of_callbacks() -> list[Route]:
-    """Return the routes of a function with callbacks."""
-    routes = Routes("{function}")
-    flows_http.add_callback_routes(routes, "{function}")
-    return routes._routes
-
-
-def routes_of(function: Function) -> list[Route]:
-    spec = importlib.util.spec_from_file_location(f"routes_of_{function.name}", function.folder / "main.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    routes: list[Route] = module.routes._routes
-    return routes
+def test_the_file_is_what_the_code_describes() -> None:
+    assert PATH.read_text("utf-8") == text(), "run `make docs`"
 
 
 def test_the_description_is_valid_openapi() -> None:

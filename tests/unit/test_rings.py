@@ -1,6 +1,6 @@
 """The rings stay apart. A file's ring follows from its name, and a table lists which subject may import which.
 
-    pure      model, machine, requests, problems, limits; core      standard library; no clock, no I/O
+    pure      model, machine, requests, shown, problems, limits; core      standard library; no clock, no I/O
     ports     storage, service, tasks, sweep; CORE_PORTS            over the protocols of core
     adapter   http                                                  Flask, and `adapters`, which alone knows Google
     user      api                                                   what `signalbox` exports
@@ -26,7 +26,7 @@ VALUES = {"uuid.UUID"}
 
 CLOCKS = {"now", "utcnow", "today"}
 
-PURE_ROOMS = ("model", "machine", "requests", "problems", "limits")
+PURE_ROOMS = ("model", "machine", "requests", "shown", "problems", "limits")
 PORTS_ROOMS = ("storage", "service", "tasks", "sweep")
 CORE_PORTS = ("ports", "outbox", "perform", "due_records", "polling", "query_checks", "write_checks")
 """Files of core that know the protocols of the ports. `lazy_names` loads modules; all others are pure."""

@@ -164,7 +164,7 @@ def read_news(ports: Ports, run: BatchRun, start: Position) -> News:
     query = _news_query(run, start)
     while True:
         page = ports.store.query(query)
-        found += _committed_after(start, page)
+        found += [ended for record in page if (ended := ended_unit(record)).position > start]
         full = is_full(query, page)
         end = watch.end_of(read.read_time, _ended_at(page[-1]) if full else None)
         outcomes = watch.between(start, end, found)
@@ -191,11 +191,6 @@ def _news_query(run: BatchRun, start: Position, after: Snapshot | None = None) -
         () if after is None else (_ended_at(after), after.id),
         CORE_LIMITS.read_bytes_max,
     )
-
-
-def _committed_after(start: Position, page: tuple[Snapshot, ...]) -> list[Ended]:
-    """Return the outcomes of a page that were committed after a position. The others need not be kept in memory."""
-    return [ended for found in page if (ended := ended_unit(found)).position > start]
 
 
 def ended_unit(found: Snapshot) -> Ended:

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.function_entries import url_segment
 from signalbox.core.document_patterns import KINDS, WRITTEN
+from signalbox.core.given import given
 from signalbox.core.kit_names import (
     ADMIT_QUEUE,
     BATCHES_QUEUE,
@@ -273,7 +274,7 @@ class Module:
             name = options.pop("name", url_segment(task.name))
             if name in found:
                 raise CatalogueError(f"{place} is a second schedule {name}: give it a name=")
-            found[name] = place, {"task": task.name, **({"cron": crons[0]} if crons else {}), **options}
+            found[name] = place, {"task": task.name, **given(cron=crons[0] if crons else None), **options}
         return found
 
     def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:

@@ -4,7 +4,7 @@ The code is parsed, not run. The tasks are the functions decorated with ``@app.t
 the objects the classes decorated with ``@app.object``, the flows the functions decorated with ``@app.flow``. The
 queues follow from the use of `signalbox`: a semaphore and a critical section enqueue to `admit` and `tasks`; a batch to
 `batches` and `tasks`, and so does the task of a batch's unit, since the last unit completes the batch; a batch
-with ``semaphore=`` or ``rate=`` to those of a semaphore, too; ``call.enqueue()`` to `tasks`; a call of an object to
+with ``semaphore=`` or ``rate=`` also to those of a semaphore; ``call.enqueue()`` to `tasks`; a call of an object to
 `objects`, of a flow to `flows`; a declaration of standings to `standings`. A function with objects or flows also
 enqueues to `tasks`, since its turns send the calls of methods and the commands of flows, and one with flows to
 `batches`, which act on all runs that match. ``flow.lock`` and ``flow.batch`` count as a semaphore and a batch. A queue
@@ -29,6 +29,7 @@ from typing import Any
 from signalbox.catalogue.catalogue_errors import CatalogueError
 from signalbox.catalogue.declared_in_code import Module, parsed
 from signalbox.catalogue.function_entries import Function, url_segment
+from signalbox.core.given import given
 from signalbox.core.kit_names import LINKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 
@@ -187,7 +188,7 @@ def completed(entry: Mapping[str, Any], usage: Usage, *, scheduled: bool) -> tup
     found = {key: dict(where) for key, where in places.items() if where and key not in entry}
     names = {key: list(where) if key == "invoked_by" else sorted(where) for key, where in found.items()}
     known = {name: list(of) for name, of in sorted(usage.parameters.items())}
-    return {**names, **({"parameters": known} if known else {}), **entry}, {
+    return {**names, **given(parameters=known or None), **entry}, {
         key: ", ".join(dict.fromkeys(filter(None, where.values()))) for key, where in found.items()
     }
 
@@ -201,7 +202,7 @@ def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
     people = {"people": _first(served)} if served or not (called or scheduled) else {}
     events = {"event": next(iter(usage.handlers.values()))[0]} if usage.handlers else {}
     queue = {"queue": _first(called)} if called else {}
-    return {**people, **queue, **events, **({"schedule": ""} if scheduled else {})}
+    return {**people, **queue, **events, **given(schedule="" if scheduled else None)}
 
 
 def _first(places: Mapping[str, str]) -> str:

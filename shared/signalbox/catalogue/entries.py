@@ -24,7 +24,8 @@ from signalbox.history.model import HistoryRule
 from signalbox.rates.requests import RateSettings
 from signalbox.rates.requests import check_name as check_rate_name
 from signalbox.semaphores.limits import LEASE_SECONDS_DEFAULT
-from signalbox.semaphores.requests import SemaphoreSettings, check_name
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import check_name
 
 EVENTS = tuple(f"google.cloud.firestore.document.v1.{kind}" for kind in ("written", "created", "updated", "deleted"))
 DISPATCHES_PER_SECOND_MAX = 500  # Cloud Tasks' limits of a queue, as are the next two

@@ -139,7 +139,7 @@ class Function:
         refuse(bool(self.queues) and not by_queue, "queues names its callers: add queue to invoked_by")
         for task in self.tasks:
             refuse(not TASK.fullmatch(task), f"tasks names {task!r}, which is not a name of a Python function")
-            refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit's own: choose another name")
+            refuse(task == CALL_OBJECT, f"tasks names {task!r}, a task of the kit: choose another name")
 
     def _origins_can_call(self) -> None:
         try:
@@ -240,7 +240,7 @@ class Function:
 
     @property
     def open_to_all(self) -> bool:
-        """Whether the platform admits every caller; the function itself checks them, if `auth` says so."""
+        """Whether the platform admits every caller; the function itself checks them if it has `auth`."""
         return self.public or bool(self.auth)
 
     @property

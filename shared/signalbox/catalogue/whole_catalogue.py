@@ -283,7 +283,7 @@ class Catalogue:
                 earlier = first.setdefault(trigger.function, name)
                 refuse(earlier != name, f"triggers.{name}: {trigger.function} already has {earlier}. {ONE_EACH}")
                 mixed = len(function.invoked_by) > 1
-                refuse(mixed, f"triggers.{name}: {function.name} has other callers, too: name a handler (on_document)")
+                refuse(mixed, f"triggers.{name}: {function.name} also has other callers: name a handler (on_document)")
 
     def _addresses_differ(self) -> None:
         for name in self.split_functions & {taken.removesuffix("_tasks") for taken in self.functions}:

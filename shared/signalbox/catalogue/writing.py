@@ -14,7 +14,7 @@ from signalbox.catalogue.reading import SECTIONS, Catalogue
 def written(catalogue: Catalogue, *, places: bool = False, elsewhere: bool = False) -> str:
     """Return a catalogue as YAML without defaults; parsing it returns the same catalogue.
 
-    With `places`, for people, a comment says which code each derived key follows from, and empty keys are omitted.
+    With `places`, for people, a comment names the code that each derived key follows from, and empty keys are omitted.
     Folders are relative to the project; with `elsewhere`, for a file outside the project, they are absolute.
     """
     lines: list[str] = []
@@ -55,7 +55,7 @@ def values_of(entry: Any, also: Container[str] = ()) -> Iterator[tuple[str, Any]
 
 
 def _folder(catalogue: Catalogue, function: Function, *, elsewhere: bool) -> dict[str, str]:
-    """Return the folder of a function, unless the kit's own functions are in such a folder."""
+    """Return the folder of a function, unless it is the folder of the kit's function of this name."""
     folder, root = function.folder, catalogue.root
     if elsewhere:
         return {"folder": str(folder)}

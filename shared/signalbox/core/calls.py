@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from signalbox.core.effects import Effect
+from signalbox.core.field_rules import MAY_BE_ABSENT, Described, Seconds
 from signalbox.core.kit_names import FLOW_RESULT_TASK, TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import DECLARED, LIMITS
@@ -35,11 +36,16 @@ _FIELDS = ("function", "task", "payload", "queue", "delay_seconds")
 class Call:
     """A call of `task` of the catalogue's `function`, through `queue`, `delay_seconds` after it is due."""
 
-    function: str
-    task: str
-    payload: Mapping[str, Any]
-    queue: str = TASKS_QUEUE
-    delay_seconds: float = 0
+    function: Annotated[str, Described({"pattern": f"^{_FUNCTION.pattern}$"})]
+    """One that the catalogue has."""
+
+    task: Annotated[str, Described({"pattern": f"^{_TASK.pattern}$"})]
+
+    payload: Annotated[Mapping[str, Any], MAY_BE_ABSENT]
+    """The task's arguments, at most 100 KiB."""
+
+    queue: Annotated[str, Described({"pattern": f"^{_QUEUE.pattern}$"})] = TASKS_QUEUE
+    delay_seconds: Annotated[float, Seconds(lambda: LIMITS.delay_seconds_max, zero=True)] = 0
 
     @classmethod
     def from_request(cls, value: Any, field: str = "") -> Self:

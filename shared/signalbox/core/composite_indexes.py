@@ -75,7 +75,8 @@ def lacking(
         return None
     fitting = [index.fields for index in declared if index.collection == id_]
     alone = any(condition.operator == "in" for condition in where)
-    if any(_serve(fitting, entered_by, wanted, alone) for wanted in (sorted_by, tuple(map(_turned, sorted_by)))):
+    turned = tuple(IndexField(field.field, _KINDS[field.kind == "ascending"]) for field in sorted_by)
+    if any(_serve(fitting, entered_by, wanted, alone) for wanted in (sorted_by, turned)):
         return None
     return Index(id_, (*sorted(entered_by, key=str), *sorted_by))
 
@@ -99,10 +100,6 @@ def _sorted_by(where: Sequence[Condition], order_by: Sequence[Order]) -> tuple[I
     return tuple(IndexField(order.field, _KINDS[order.descending]) for order in order_by if order.field not in fixed)
 
 
-def _turned(field: IndexField) -> IndexField:
-    return IndexField(field.field, _KINDS[field.kind == "ascending"])
-
-
 def _serve(
     indexes: Collection[tuple[IndexField, ...]],
     entered_by: set[IndexField],
@@ -111,10 +108,8 @@ def _serve(
 ) -> bool:
     """Return whether indexes that end in `sorted_by` cover all equalities, merged or each `alone`."""
     ending = [fields[: -len(sorted_by)] for fields in indexes if fields[-len(sorted_by) :] == sorted_by]
-    entered = [{_undirected(field) for field in fields} for fields in ending]
+    entered = [
+        {field if field.kind == "contains" else IndexField(field.field) for field in fields} for fields in ending
+    ]
     usable = [fields for fields in entered if fields <= entered_by]
     return entered_by in usable or (not alone and bool(usable) and set().union(*usable) == entered_by)
-
-
-def _undirected(field: IndexField) -> IndexField:
-    return field if field.kind == "contains" else IndexField(field.field)

@@ -168,20 +168,16 @@ def divided(effects: Sequence[Effect]) -> list[list[Effect]]:
     parts: list[list[Effect]] = []
     left_bytes = 0
     for effect in effects:
-        size_bytes = _payload_bytes(effect)
+        size_bytes = len(json.dumps(effect.payload)) + len(json.dumps(effect.context))
+        if size_bytes > LIMITS.outbox_bytes_max:
+            allowed = f"A task has at most {LIMITS.outbox_bytes_max:,} bytes of payload"
+            raise TooLarge(f"{allowed}; this one has {size_bytes:,}.")
         if not parts or len(parts[-1]) == LIMITS.outbox_tasks_max or size_bytes > left_bytes:
             parts.append([])
             left_bytes = LIMITS.outbox_bytes_max
         parts[-1].append(effect)
         left_bytes -= size_bytes
     return parts
-
-
-def _payload_bytes(effect: Effect) -> int:
-    size_bytes = len(json.dumps(effect.payload)) + len(json.dumps(effect.context))
-    if size_bytes > LIMITS.outbox_bytes_max:
-        raise TooLarge(f"A task has at most {LIMITS.outbox_bytes_max:,} bytes of payload; this one has {size_bytes:,}.")
-    return size_bytes
 
 
 def to_record(effects: Sequence[Effect]) -> dict[str, Any]:

@@ -24,12 +24,8 @@ _TIME_MARK = "__time__"
 
 def write_page_token(mark: str, values: Sequence[Any], key: str) -> str:
     """Return the token of a cursor: the values that the query orders by, then the key."""
-    text = json.dumps([mark, *values, key], default=_time_as_json)
+    text = json.dumps([mark, *values, key], default=lambda moment: {_TIME_MARK: moment.isoformat()})
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _time_as_json(moment: datetime) -> dict[str, str]:
-    return {_TIME_MARK: moment.isoformat()}
 
 
 def read_page_token(token: str, mark: str, values_count: int) -> tuple[Any, ...]:

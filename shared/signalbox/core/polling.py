@@ -28,15 +28,11 @@ def poll_again(
     first_pauses: Sequence[float] = FIRST_PAUSES_SECONDS,
 ) -> T:
     """Poll as `poll` does, but start with the value `found`, which was just read."""
-    for pause in _pauses(first_pauses, seconds):
+    pauses = [*first_pauses, *repeat(PAUSE_SECONDS, round(seconds))]
+    within = bisect(list(accumulate(pauses)), seconds)
+    for pause in pauses[:within]:
         if is_there(found):
             break
         clock.sleep(pause)
         found = read()
     return found
-
-
-def _pauses(first: Sequence[float], seconds: float) -> list[float]:
-    """Return the pauses between reads, within `seconds` in all."""
-    pauses = [*first, *repeat(PAUSE_SECONDS, round(seconds))]
-    return pauses[: bisect(list(accumulate(pauses)), seconds)]

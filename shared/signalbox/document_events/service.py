@@ -49,7 +49,10 @@ def run(ports: Ports, event: OrderedEvent, hold_seconds: float, code: Callable[[
 def begin(ports: Ports, event: OrderedEvent, hold_seconds: float) -> tuple[Turn, Hold | None]:
     """Return whether the event's handler may run, and the hold if so."""
     holder = ports.store.new_id()
-    place = _place_of_read(ports, event.document) if event.place is None else event.place
+    place = event.place
+    if place is None:  # the event has no times: those of the document are read, and none of its fields
+        [read] = ports.store.read(event.document, fields=())
+        place = place_of_read(read.update_time, read.read_time)
 
     def decide(read: tuple[Snapshot, ...]) -> Decision[Writes, tuple[Turn, Hold | None]]:
         record, begun = read[0], Begun.from_record(read[0].data)
@@ -70,12 +73,6 @@ def end(ports: Ports, event: OrderedEvent, hold: Hold, *, handled: bool) -> None
     """End the event, unless another delivery has begun meanwhile. Raises `Unavailable`."""
     with suppress(Conflict):
         ports.store.commit([_put(event, machine.end(hold.begun, handled=handled), hold.guard)])
-
-
-def _place_of_read(ports: Ports, document: str) -> int:
-    """Return the place of an event without times. The document is a user's: only its times are read."""
-    [read] = ports.store.read(document, fields=())
-    return place_of_read(read.update_time, read.read_time)
 
 
 def _put(event: OrderedEvent, begun: Begun, guard: Guard) -> Put:

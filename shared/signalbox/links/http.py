@@ -1,35 +1,36 @@
 """The routes of `{base}verifications`: begin a verification, nightly or on demand, and read its report."""
 
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated
 
 from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.route_declarations import IDEMPOTENCY_KEY, Answer
 from signalbox.adapters.http.routes import Request, Routes
+from signalbox.core.field_rules import KEY
 from signalbox.core.ports import Ports
-from signalbox.links.model import Verification
+from signalbox.core.problems import NotFound
 from signalbox.links.service import verifications
+from signalbox.links.shown import VerificationShown, VerificationsShown
 
 routes = Routes("verifications")
 
 
-@routes.on("POST", "/")
-def begin(ports: Ports, request: Request) -> Response:
-    return Response(202, rendered(verifications.begin(ports, request.operation or ports.store.new_id())))
+@routes.on("POST", "/", headers=(IDEMPOTENCY_KEY,), answers={202: Answer(VerificationShown, "It is running.")})
+def begin_verification(ports: Ports, request: Request) -> Response:
+    """Start a verification, which compares all copies with their sources and repairs them.
+
+    If one is running, return it.
+    """
+    operation = request.operation or ports.store.new_id()
+    return Response(202, VerificationShown.of(verifications.begin(ports, operation)))
 
 
-@routes.on("GET", "/")
-def newest(ports: Ports, _: Request) -> Response:
-    return Response(200, {"verifications": [rendered(walk) for walk in verifications.newest(ports)]})
+@routes.on("GET", "/", answers={200: VerificationsShown})
+def list_verifications(ports: Ports, _: Request) -> Response:
+    """Return the last verifications, newest first."""
+    return Response(200, VerificationsShown(tuple(map(VerificationShown.of, verifications.newest(ports)))))
 
 
-@routes.on("GET", "/{run}")
-def get(ports: Ports, _: Request, run: str) -> Response:
-    return Response(200, rendered(verifications.get(ports, run)))
-
-
-def rendered(walk: Verification) -> dict[str, Any]:
-    """Return the report of a verification as callers see it."""
-    state = "running" if walk.ended_at is None else "ended"
-    ended = {"ended_at": walk.ended_at} if walk.ended_at else {}
-    found = asdict(walk.found) | {"repaired": walk.found.drifted + walk.found.moving - walk.found.refused}
-    return {"run": walk.run, "state": state, "begun_at": walk.begun_at, **ended, "pages": walk.pages, **found}
+@routes.on("GET", "/{run}", answers={200: VerificationShown}, refuses=(NotFound,))
+def get_verification(ports: Ports, _: Request, run: Annotated[str, KEY]) -> Response:
+    """Return the report of a verification."""
+    return Response(200, VerificationShown.of(verifications.get(ports, run)))

@@ -254,15 +254,17 @@ def _skipped(ports: Ports, request: ListRequest) -> tuple[object, ...] | None:
 
 
 def _sorted_here(ports: Ports, resource: Resource, request: ListRequest, refusal: BadQuery) -> ItemPage:
-    """Return a page after filtering and sorting all items here. Raises `refusal` if there are too many."""
+    """Filter and sort all items in this process, and return a page of them. Raises `refusal` if there are too many."""
     every = single_documents.find(ports, FindRequest(request.base, (), LIMITS.resource_sorted_max + 1))
     if every.next_page_token:
         raise refusal
     found = requests.matching([masked_item(resource, document, request.owner) for document in every.documents], request)
     rest = requests.behind(found, request) if request.after else found
     shown = rest[request.start : request.start + request.limit]
-    is_last = len(rest) <= request.start + request.limit
-    token = "" if is_last or not shown else _token(shown[-1], request)
+    token = ""
+    if shown and len(rest) > request.start + request.limit:
+        *values, key = requests.position_of(shown[-1], request)
+        token = write_page_token(request.mark, values, key)
     return ItemPage(_items(resource, shown), token, len(found) if request.wants_total else None)
 
 
@@ -270,11 +272,6 @@ def masked_item(resource: Resource, document: Content, owner: str | None) -> Con
     """Return a document whose copies are only those that its reader may see."""
     references = (field.name for field in resource.model.fields.values() if field.refers_to)
     return document | {name: masked(document[name], owner) for name in references if name in document}
-
-
-def _token(document: Content, request: ListRequest) -> str:
-    *values, key = requests.position_of(document, request)
-    return write_page_token(request.mark, values, key)
 
 
 def _items(resource: Resource, found: Sequence[Content]) -> list[Item]:

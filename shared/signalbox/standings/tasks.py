@@ -328,7 +328,11 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
     found = ports.store.query(query)
     keys = list(filter(None, (YokeKey.from_id(record.id) for record in found)))
     for first in range(0, len(keys), LIMITS.visits_together_max):
-        _walk_some(ports, keys[first : first + LIMITS.visits_together_max])
+        together = keys[first : first + LIMITS.visits_together_max]
+        for key, error in count_together(ports, together, by_walk=True).items():
+            if isinstance(error, Unavailable):
+                raise error
+            ports.log.error("yoke refused, not counted", yoke=key.id, reason=str(error))
     more = {"whole": True} if whole else {}
     if len(found) == LIMITS.count_page_max:
         ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
@@ -336,13 +340,6 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
         ports.queue.create([machine.work_task("walk", run_, collection=COUNTED, cursor="", **more)])
     elif whole:
         begin_recounts(ports, run_)
-
-
-def _walk_some(ports: Ports, keys: Sequence[YokeKey]) -> None:
-    for key, error in count_together(ports, keys, by_walk=True).items():
-        if isinstance(error, Unavailable):
-            raise error
-        ports.log.error("yoke refused, not counted", yoke=key.id, reason=str(error))
 
 
 def remove_page(ports: Ports, run_: str, field: str, value: str, cursor: str) -> None:

@@ -42,7 +42,7 @@ from signalbox.core.ports import Delete, DocumentEvent, Ports, Put, Query, Snaps
 from signalbox.core.problems import Problem
 from signalbox.rates import service as rates
 from signalbox.rates.requests import RateSettings
-from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service.settings import put as put_semaphore
 from signalbox.testing.deliveries import FAILED, UNAVAILABLE, Delivery, Faults, body_of, event_of, headers_of, succeeded
 from signalbox.testing.held_task_queue import HeldTaskQueue

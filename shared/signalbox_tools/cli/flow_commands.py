@@ -275,7 +275,7 @@ def tail_run(function: str, flow: str, id: str, **place: str) -> int:
             if event["event"] == "entry":
                 show_each([event["data"]], (), as_json=True)
             status = event["data"]
-    show(_outcome(status))
+    show({name: status[name] for name in ("state", "result", "error") if name in status})
     return 0 if status["state"] == "completed" else 1
 
 
@@ -299,7 +299,3 @@ def replay_run(function: str, flow: str, id: str, debug: bool, **place: str) -> 
         click.echo(visible(flow_replay.replay(flow_replay.flow_of(function, flow), log, stop=debug)))
     except (AssertionError, CatalogueError, LookupError) as error:
         raise click.ClickException(visible_lines(str(error))) from error
-
-
-def _outcome(status: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: status[name] for name in ("state", "result", "error") if name in status}

@@ -5,7 +5,6 @@ import pdb
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from signalbox.catalogue import reading
@@ -49,15 +48,12 @@ def replay(flow: "Flow[Any, Any]", log: Mapping[str, Any], *, stop: bool) -> str
 
     if stop:
         code = flow.definition.code.__code__
+        lines = [line for _, _, line in code.co_lines() if line and line > code.co_firstlineno]
         debugger = pdb.Pdb()
-        debugger.rcLines[:] = [f"tbreak {code.co_filename}:{_first_line(code)}", "continue"]
+        first = min(lines, default=code.co_firstlineno)
+        debugger.rcLines[:] = [f"tbreak {code.co_filename}:{first}", "continue"]
         debugger.runcall(replayed, flow, log)
     else:
         replayed(flow, log)
     waits = ", ".join(f"{command} at {path}" for path, command in log["waiting_for"].items())
     return f"The code fits the log ({log['log_length']} entries). The run waits for: {waits or 'nothing'}."
-
-
-def _first_line(code: CodeType) -> int:
-    lines = [line for _, _, line in code.co_lines() if line and line > code.co_firstlineno]
-    return min(lines, default=code.co_firstlineno)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from signalbox_tools.console.identity_tokens import Tokens
 
 LOOK_SECONDS = 0.5
-"""How often `semaphores run` looks whether its lease is lost."""
+"""How often `semaphores run` checks whether its lease is lost."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -373,7 +373,7 @@ SIGNALLED = 128
 
 
 def _is_in_the_foreground() -> bool:
-    """Return whether a terminal sends the command Ctrl-C, too; to many programs a second one means to die at once."""
+    """Return whether the command also receives Ctrl-C from a terminal. Many programs die at once at a second one."""
     try:
         with Path("/dev/tty").open("rb", buffering=0) as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()

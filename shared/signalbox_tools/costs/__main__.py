@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
     parser.add_argument("--multi-region", action="store_true", help="a database in a multi-region, at twice the price")
-    parser.add_argument("--free-tier", action="store_true", help="take off what is free, as for a project of its own")
+    parser.add_argument("--free-tier", action="store_true", help="subtract the free tiers, as for a separate project")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = vars(parser.parse_args(arguments))
     choices = {name: given.pop(name) for name in ("multi_region", "free_tier")}

@@ -154,7 +154,9 @@ def month_of(
     """Return the lines of a month's bill: of the operations, of what is idle and stored, and of what is free."""
     lines = [*bill_of(usage, prices, rows, multi_region=multi_region), _idle(prices, rows, multi_region)]
     if usage.stored_gib:
-        lines.append(_stored(usage.stored_gib, prices, multi_region))
+        gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)
+        stored = Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
+        lines.append(stored)
     return [*lines, _free(lines, prices, multi_region)] if free_tier else lines
 
 
@@ -169,11 +171,6 @@ def _idle(prices: Mapping[str, Any], rows: Mapping[str, Any], multi_region: bool
     sweeps = _line(Part("idle: sweeps, schedules, alerts", SWEEPS, "sweeper", ("idle",), 1), prices, rows, multi_region)
     jobs, alerts = SCHEDULES * prices["schedules"]["job"], METRIC_REFERENCES * prices["alerts"]["metric_reference"]
     return replace(sweeps, count=1, other=(jobs, jobs + alerts), amounts={**sweeps.amounts, "jobs": SCHEDULES})
-
-
-def _stored(gib: float, prices: Mapping[str, Any], multi_region: bool) -> Line:
-    costs = gib * _gib_month(prices, multi_region)
-    return Line("stored, in GiB", round(gib), 0, costs, 0, 0, (0.0, 0.0), 0, amounts={"gib": gib})
 
 
 def _gib_month(prices: Mapping[str, Any], multi_region: bool) -> float:

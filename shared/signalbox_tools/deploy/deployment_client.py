@@ -2,7 +2,7 @@
 
 A person's token is valid for every function. A service account's token has an audience, so each function needs its own.
 Transient errors are retried; any other unexpected response raises `SmokeTestFailed`. For a few minutes after a function
-or its invokers were created, 401, 403 and Google's own 404 page are transient, too.
+or its invokers were created, 401, 403 and Google's own 404 page are also transient.
 """
 
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def tokens(target: Target, account: str, run: Run) -> Callable[[str], str]:
 
 
 def _generated(target: Target, account: str, audience: str, run: Run, refusal: str) -> str:
-    """Return an identity token that IAM generates for an account which has an access token of its own.
+    """Return an identity token that IAM generates for an account, with the account's access token.
 
     Raises `CommandFailed`, with gcloud's `refusal` to print one.
     """

@@ -75,7 +75,9 @@ class Deployment:
         """Deploy the catalogue and run the smoke test; `saved` applies the plan that `plan` saved."""
         engine = self._terraform(self._preparation().prepared().account)
         if saved:
-            plan = self._saved(engine)
+            if not engine.plan_file.exists():
+                raise Aborted("There is no saved plan to apply. Run make plan first.")
+            plan = engine.saved()
             self._refuse_lost_tasks(plan)
             self._apply(engine, plan)
         else:
@@ -170,11 +172,6 @@ class Deployment:
         working_copy.renew(project)
         self.say(f"Packaged {len(zips)} functions.")
 
-    def _saved(self, engine: terraform.Terraform) -> Plan:
-        if not engine.plan_file.exists():
-            raise Aborted("There is no saved plan to apply. Run make plan first.")
-        return engine.saved()
-
     def _apply(self, engine: terraform.Terraform, plan: Plan, *options: str) -> None:
         applied(engine, plan, self._attempts(), *options)
 
@@ -189,7 +186,7 @@ class Deployment:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
             raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
-        return Site(self.target, base_url, self._account(), self.run, self.clock)
+        return Site(self.target, base_url, project_facts.account(self.target, self.run), self.run, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:
         site = self._site(engine)
@@ -200,9 +197,6 @@ class Deployment:
 
     def _preparation(self) -> Preparation:
         return Preparation(self.target, self.say, self.agree, self.run, self.clock)
-
-    def _account(self) -> str:
-        return project_facts.account(self.target, self.run)
 
     def _terraform(self, account: str) -> terraform.Terraform:
         engine = terraform.of(self.target, account, self.run)

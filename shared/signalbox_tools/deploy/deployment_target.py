@@ -58,7 +58,7 @@ class Target:
 
     @property
     def triggers(self) -> Sequence[Trigger]:
-        """The triggers of the environment: those of the kit's examples only if it deploys the examples."""
+        """The triggers of the environment. It has the triggers of examples only if it deploys the examples."""
         catalogue, functions = self.catalogue, self.catalogue.functions
         with_examples = self.setting("examples", False)
         triggers = catalogue.triggers.values()

@@ -146,7 +146,7 @@ FOR_GOOD = (
         r"Service account limit|Maximum number of service accounts on project reached",
         "The project has 100 service accounts, its quota. One environment takes 40.",
         "https://cloud.google.com/iam/quotas",
-        remedy="Deploy each environment into a project of its own, or ask for more at IAM & Admin, Quotas.",
+        remedy="Deploy each environment into its own project, or ask for more at IAM & Admin, Quotas.",
     ),
     Refusal(
         "group",

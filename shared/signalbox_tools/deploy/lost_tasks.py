@@ -5,7 +5,7 @@ longer has tasks. A task waits for up to 31 days. The queues are read only for a
 """
 
 import re
-from collections.abc import Iterator
+import shlex
 
 from signalbox_tools.deploy import project_facts
 from signalbox_tools.deploy.confirmation import Aborted
@@ -34,7 +34,7 @@ def refuse_lost_tasks(target: Target, plan: Plan, run: Run) -> list[str]:
             waiting.append((queue, url))
     if waiting:
         tasks = "\n".join(f"  {queue}: {url}" for queue, url in waiting)
-        commands = "\n".join(f"  {' '.join(_quoted(_list(target, queue, gone)))}" for queue, _ in waiting)
+        commands = "\n".join(f"  {shlex.join(_list(target, queue, gone))}" for queue, _ in waiting)
         raise Aborted(REFUSAL.format(tasks=tasks, commands=commands))
     return unread
 
@@ -44,7 +44,3 @@ def _list(target: Target, queue: str, services: list[str]) -> tuple[str, ...]:
     where = (f"--queue={queue}", f"--location={target.region}", f"--project={target.project}")
     address = rf"^https://({'|'.join(services)})-[0-9]+\.{target.region}\.run\.app/"
     return "gcloud", "tasks", "list", *where, f"--filter=httpRequest.url~{address}"
-
-
-def _quoted(command: tuple[str, ...]) -> Iterator[str]:
-    return (f"'{part}'" if "(" in part else part for part in command)

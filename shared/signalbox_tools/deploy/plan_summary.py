@@ -36,30 +36,28 @@ def read(document: Mapping[str, Any]) -> Plan:
     """Read the JSON of `terraform show -json PLAN`."""
     changes = document.get("resource_changes", ())
     outputs = document.get("output_changes", {}).values()
+    created = _with(changes, ["create"])
     return Plan(
-        created=_with(changes, ["create"]),
+        created=created,
         changed=_with(changes, ["update"]),
         replaced=_with(changes, ["delete", "create"], ["create", "delete"]),
         destroyed=_with(changes, ["delete"]),
         imported=tuple(each["address"] for each in changes if each["change"].get("importing")),
-        warnings=tuple(_warnings(document.get("checks", ()))),
-        created_values={each["address"]: each["change"].get("after") or {} for each in _created(changes)},
+        warnings=_warnings(document.get("checks", ())),
+        created_values={
+            each["address"]: each["change"].get("after") or {} for each in changes if each["address"] in created
+        },
         outputs_change=any(each["actions"] != ["no-op"] for each in outputs),
     )
-
-
-def _created(changes: Any) -> Iterator[Any]:
-    return (each for each in changes if each["change"]["actions"] == ["create"])
 
 
 def _with(changes: Any, *actions: list[str]) -> tuple[str, ...]:
     return tuple(each["address"] for each in changes if each["change"]["actions"] in actions)
 
 
-def _warnings(checks: Any) -> Iterator[str]:
-    for check in checks:
-        for instance in check.get("instances", ()):
-            yield from (problem["message"] for problem in instance.get("problems", ()))
+def _warnings(checks: Any) -> tuple[str, ...]:
+    instances = (instance for check in checks for instance in check.get("instances", ()))
+    return tuple(problem["message"] for instance in instances for problem in instance.get("problems", ()))
 
 
 def _lines(plan: Plan) -> Iterator[str]:

@@ -90,7 +90,9 @@ def _enabled(target: Target, facts: Facts) -> Iterator[Missing]:
         )
     elif off := [api for api in NEEDED_FIRST if api not in facts.apis]:
         more = sorted(facts.needed_apis - facts.apis - set(NEEDED_FIRST))
-        yield Missing(f"APIs are off: {', '.join([*off, *more])}.", _enable(target, [*off, *more]), ENABLE)
+        apis = [*off, *more]  # all at once, and before the bootstrap: the sooner an API is on, the less refuses later
+        enable = f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
+        yield Missing(f"APIs are off: {', '.join(apis)}.", enable, ENABLE)
 
 
 def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -208,11 +210,6 @@ def is_service_account(account: str) -> bool:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
-
-
-def _enable(target: Target, apis: list[str]) -> str:
-    """Return the command. All at once, and before the bootstrap: the sooner an API is on, the less refuses later."""
-    return f"gcloud services enable {' '.join(apis[:APIS_AT_ONCE])} --project={target.project}"
 
 
 def _make(goal: str, target: Target) -> str:

@@ -48,6 +48,9 @@ IDS: Mapping[str, str] = {
     "google_storage_bucket": "{name}",
 }
 """The id by which a kind of resource is imported, out of the plan's values."""
+MARKS = re.compile(r"^[│╷╵] ?", re.MULTILINE)
+"""The marks that Terraform puts in front of the lines of an error."""
+
 ABSENT = re.compile(
     r'Cannot import non-existent remote object\s+While attempting to import an existing object to\s+"(\S+)",'
 )
@@ -114,7 +117,7 @@ def adopted(folder: Path, ids: Mapping[str, str], plan: Callable[[], Plan], refu
             try:
                 return plan()
             except refusal as error:
-                absent = {each.replace('\\"', '"') for each in ABSENT.findall(_unbroken(str(error)))}
+                absent = {each.replace('\\"', '"') for each in ABSENT.findall(MARKS.sub("", str(error)))}
                 if not absent & ids.keys():
                     raise
                 ids = {address: each for address, each in ids.items() if address not in absent}
@@ -134,8 +137,3 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
 def clear(folder: Path) -> None:
     """Delete the blocks, including those that a killed command left: every later plan would import by them."""
     (folder / FILE).unlink(missing_ok=True)
-
-
-def _unbroken(printed: str) -> str:
-    """Return Terraform's output without the marks in front of its lines."""
-    return re.sub(r"^[│╷╵] ?", "", printed, flags=re.MULTILINE)

@@ -108,7 +108,7 @@ class Terraform:
 
     def _environment(self) -> dict[str, str]:
         own = {"TF_DATA_DIR": str(self._data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
-        if CACHE not in os.environ:  # the provider has 100 MB, and each deployment a folder of its own
+        if CACHE not in os.environ:  # the provider has 100 MB, and each deployment its own folder
             own[CACHE] = str(self._data.with_name("plugins"))
         return own | self._sign_in()
 

@@ -1,5 +1,6 @@
 """Examine this machine and a project: what is missing, what the cloud would refuse, and what to do about it."""
 
+import difflib
 import json
 import shutil
 import sys
@@ -98,10 +99,9 @@ def _lock(project: Project, catalogue: Catalogue) -> Finding:
     file = lock_of(project.catalogue)
     if not file.is_file():
         return Finding(file.name, "not written yet: `signalbox catalogue` or the first deployment does")
-    before = {line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")}
-    now = text_of(catalogue).splitlines()
-    changed = [f"+{line.strip()}" for line in now if line not in before]
-    changed += [f"-{line.strip()}" for line in sorted(before - set(now))]
+    before = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+    differences = difflib.ndiff(before, text_of(catalogue).splitlines())
+    changed = [f"{line[0]}{line[1:].strip()}" for line in differences if line[0] in "+-"]
     if not changed:
         return Finding(file.name, "is what would be deployed")
     return Finding(file.name, f"{len(changed)} lines would change: {_listed(changed)}; see `signalbox catalogue`")

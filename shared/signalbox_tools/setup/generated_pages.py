@@ -1,7 +1,7 @@
 """The tables of pages that are made from the code: calls from openapi.yaml, problems, limits, costs and public names.
 
-`make docs` writes them between the markers ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` of a page, and
-tests/unit/docs/ fails while a page differs from what the code generates.
+`make docs` writes openapi.yaml first, then the tables between the markers ``<!-- generated: NAME -->`` and
+``<!-- end of NAME -->`` of a page, and tests/unit/docs/ fails while a page differs from what the code generates.
 """
 
 import ast
@@ -21,6 +21,7 @@ import signalbox
 from signalbox.core.problems import Problem
 from signalbox_tools.costs.bill import Usage, bill_of, dollars, load_prices, load_rows, money_range, month_of, total
 from signalbox_tools.deploy.google_refusals import TABLE as REFUSALS
+from signalbox_tools.setup import api_description
 
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
@@ -299,6 +300,8 @@ def page_with(text: str, name: str, table: str) -> str:
 
 
 def main() -> None:
+    api_description.FILE.write_text(api_description.text(), "utf-8")
+    sys.stdout.write(f"{api_description.FILE.name}\n")
     for name, (page, make) in TABLES.items():
         path = PROJECT / page
         path.write_text(page_with(path.read_text("utf-8"), name, make()), "utf-8")

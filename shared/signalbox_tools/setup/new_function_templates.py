@@ -1,4 +1,4 @@
-"""The files of a new function. Imports only packages that functions have, since `signalbox new` makes one, too."""
+"""The files of a new function. Imports only packages that functions have, since `signalbox new` also makes one."""
 
 import sys
 from importlib.metadata import packages_distributions

@@ -70,7 +70,7 @@ def _texts(folder: Path, wheel: Path | None, github: bool) -> dict[Path, str]:
     requirement = f"./wheels/{wheel.name}[dev]" if wheel else f"signalbox[dev]>={VERSION}"
     source = f'\n[tool.uv.sources]\nsignalbox = {{ path = "wheels/{wheel.name}" }}\n' if wheel else ""
     values = {"name": folder.name, "version": VERSION, "requirement": requirement, "source": source}
-    files = {**FILES, **({WORKFLOW[0]: WORKFLOW[1]} if github else {})}
+    files = {**FILES, **dict([WORKFLOW] if github else [])}
     texts = {folder / file: _filled(template, values) for template, file in files.items()}
     return texts | new_function_templates.files(FUNCTION, Project(folder, own=True))
 

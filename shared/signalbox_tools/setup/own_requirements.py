@@ -1,4 +1,4 @@
-"""Lock the packages of functions that have a `requirements.in` of their own, so that they agree with the kit's lock."""
+"""Lock the packages of functions that have their own `requirements.in`, so that they agree with the kit's lock."""
 
 import subprocess
 import sys

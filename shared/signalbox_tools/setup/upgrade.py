@@ -59,13 +59,9 @@ def _summary(project: Project, file: Path) -> str:
         return again
     named = [*(f"replaces {each}" for each in plan.replaced), *(f"destroys {each}" for each in plan.destroyed)]
     first, *_ = [line for line in str(plan).splitlines() if line.startswith(("Plan", "No changes"))]
-    older = file.stat().st_mtime < _installed_at(project)
+    older = file.stat().st_mtime < (project.kit.infra / "indexes.tf").stat().st_mtime  # since it was installed
     old = ["made before this version of signalbox was installed: make it again"] if older else []
     return "; ".join([first.rstrip("."), *named, *old])
-
-
-def _installed_at(project: Project) -> float:
-    return (project.kit.infra / "indexes.tf").stat().st_mtime
 
 
 def _settings(text: str) -> Iterator[str]:
@@ -105,17 +101,14 @@ def _is_of_the_kit(module: str) -> bool:
 
 def _lacking(module: str, name: str) -> str:
     """Return what is wrong with the import of a name from a module; empty if the kit has it."""
-    names = _public() if module == LIBRARY else _defined(module)
+    # A type checker does not know __all__ of a lazy module.
+    names = frozenset(getattr(signalbox, "__all__")) if module == LIBRARY else _defined(module)  # noqa: B009
     if names is None:
         return _no(module)
     if name in names or _file_of(f"{module}.{name}"):
         return ""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
     return f"{name} from {module}, which does not have it" + (f"; it has {near[0]}" if near else "")
-
-
-def _public() -> frozenset[str]:
-    return frozenset(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
 
 
 def _file_of(module: str) -> Path | None:
@@ -142,8 +135,5 @@ def _top_level(body: list[ast.stmt]) -> Iterator[str]:
             case ast.If(body=inner, orelse=other) | ast.Try(body=inner, orelse=other):
                 yield from _top_level([*inner, *other])
             case _:
-                yield from (each.id for each in ast.walk(node) if _is_stored(each) and isinstance(each, ast.Name))
-
-
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+                yield from (each.id for each in names if isinstance(each.ctx, ast.Store))

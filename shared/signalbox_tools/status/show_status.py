@@ -37,7 +37,7 @@ def status_json(source: Source) -> str:
 def shortened(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a log entry with the last line of its traceback; `make logs` shows the rest."""
     lines = str(entry.get("exception", "")).strip().splitlines()
-    return {**entry, **({"exception": "", "error": lines[-1]} if lines else {})}
+    return {**entry, "exception": "", "error": lines[-1]} if lines else dict(entry)
 
 
 def show_logs(source: CloudSource | RunningStack, terminal: Terminal, count: int, *, follow: bool) -> None:

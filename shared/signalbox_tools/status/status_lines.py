@@ -15,7 +15,7 @@ SWEEP_SECONDS = 180
 STUCK_NAMED_MAX = 3
 
 OBJECTS_MAX = 50
-"""Objects whose waiting calls are counted, each by a query of its own."""
+"""Objects whose waiting calls are counted, each by a separate query."""
 
 
 @dataclass(frozen=True, slots=True)

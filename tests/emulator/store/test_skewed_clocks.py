@@ -21,7 +21,7 @@ from signalbox.adapters.firestore.store import FirestoreStore
 from signalbox.adapters.system_clock import SystemClock
 from signalbox.core.ports import Ports
 from signalbox.semaphores.model.semaphore import path_of
-from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.testing.recorded_log import RecordedLog
 from tests.emulator.store.skewed_client import NoQueue

@@ -384,7 +384,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "semaphores.cancel_granted": "signalbox.semaphores.service.waits:cancel_granted",
     "semaphores.grant_in_order": "signalbox.semaphores.machine.wait_queue:grant_in_order",
     "semaphores.is_needed": "signalbox.semaphores.machine.deletion:is_needed",
-    "semaphores.pass_on": "signalbox.semaphores.machine.leases:pass_on",
+    "semaphores.grant_freed": "signalbox.semaphores.machine.leases:grant_freed",
     "semaphores.postpone_sweep": "signalbox.semaphores.sweep:postpone_sweep",
     "semaphores.transition_writes": "signalbox.semaphores.storage:transition_writes",
     "semaphores.acquire": "signalbox.semaphores.machine.waits:acquire",

@@ -38,9 +38,10 @@ from signalbox.semaphores.model.known_head import KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode, lane_id
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, lease_id, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import WAITING, WaitAnswer, Waiter
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, WaitRequest
 from signalbox.semaphores.storage import SemaphoreReads, change
 from tests.expiry_policies import POLICIES, ExpiryPolicy
 from tests.simulation.faults.fault import Fault, torn
@@ -121,7 +122,7 @@ def _abandoned(fault: Fault) -> Fault:
 
 
 def _free_in_a_pause(semaphore: Semaphore, now: datetime) -> int:
-    return semaphore.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
+    return semaphore.settings.permits - sum(lease.permits for lease in semaphore.leases if lease.is_live(now))
 
 
 def _resumed_quietly(loaded: Loaded) -> Transition[Semaphore]:
@@ -361,11 +362,11 @@ def _every_known_waiter(_: KnownHead, __: Waiter, ___: int) -> bool:
 
 
 def _left_over(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
-    transition = pass_on(loaded, semaphore, answer)
+    transition = grant_freed(loaded, semaphore, answer)
     return replace(transition, nudge=transition.nudge and transition.semaphore.mode == "opening")
 
 
-pass_on = original("semaphores.pass_on")
+grant_freed = original("semaphores.grant_freed")
 
 
 def _delete_the_current_one(ports: Ports, name: str) -> None:
@@ -418,7 +419,7 @@ EXPIRING_RECEIPTS = POLICIES | {"waiters": ExpiryPolicy("expires_at", timedelta(
 
 def _not_behind(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
     """An admit run follows only if every waiter that was read is granted."""
-    passed = pass_on(loaded, semaphore, answer)
+    passed = grant_freed(loaded, semaphore, answer)
     left = {one.waiter.id for one in passed.waiters}
     blocked = any(waiter.id not in left for waiter in loaded.waiters)
     return replace(passed, nudge=passed.nudge and not blocked)
@@ -599,7 +600,7 @@ FAULTS = (
         )
     ),
     _joining(
-        _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores.pass_on", _not_behind))
+        _without("sem-7", "the admit run behind a head that a signal leaves", ("semaphores.grant_freed", _not_behind))
     ),
     _late(_without("sem-10", "the end before a renewal that has landed", ("semaphores.lease_before", _as_loaded))),
     _steady(_without("sem-9", "waking waiters for more permits", ("semaphores.change_settings", _raise_quietly))),
@@ -611,7 +612,7 @@ FAULTS = (
     _without("sem-13", "leaving out the end of a full page", ("semaphores.head_of", _all_of_a_page)),
     _without("sem-13", "forgetting the known head when a wait returns", ("semaphores.claim_lost", _known_for_ever)),
     _without("sem-13", "whether a known waiter still waits", ("semaphores.KnownHead.has", _every_known_waiter)),
-    _joining(_without("sem-1", "the admit run for permits left over", ("semaphores.pass_on", _left_over))),
+    _joining(_without("sem-1", "the admit run for permits left over", ("semaphores.grant_freed", _left_over))),
     _laned(
         _without("lane-1", "reading again whether its lane is closed", ("semaphores.may_join", _any_lane_may_be_joined))
     ),

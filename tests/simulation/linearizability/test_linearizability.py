@@ -21,7 +21,8 @@ from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import storage, tasks
 from signalbox.semaphores.machine import leases as machine
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates

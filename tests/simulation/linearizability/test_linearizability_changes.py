@@ -17,12 +17,14 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Guard, Must, Ports, Put
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import storage, sweep, tasks
 from signalbox.semaphores.machine import settings as machine_settings
 from signalbox.semaphores.machine import waits as machine_waits
 from signalbox.semaphores.machine.decision_types import unchanged
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates

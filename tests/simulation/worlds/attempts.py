@@ -36,7 +36,8 @@ from signalbox.semaphores import sweep as semaphores_sweep
 from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore, waiter_path
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start

@@ -23,7 +23,8 @@ from signalbox.core.problems import Problem, Unavailable
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.semaphore import Semaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.attempts import Start

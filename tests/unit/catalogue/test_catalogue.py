@@ -145,7 +145,7 @@ def test_a_class_of_objects_has_a_function_that_its_queue_and_calls_of_its_metho
     [
         (with_objects(invoked_by=["people"]), "add queue to invoked_by"),
         (with_objects(objects=["no class"]), "not a name for a class of objects"),
-        (with_objects(tasks=["call_object"]), "a task of the kit's own"),
+        (with_objects(tasks=["call_object"]), "a task of the kit"),
         (with_objects(queues={"later": QUEUE}), "need a queue objects"),
         (with_objects(queues={"later": QUEUE, "objects": QUEUE | {"attempts_max": 5}}), "need a queue objects"),
     ],

@@ -15,7 +15,8 @@ from signalbox.flows.service import messages, suspensions
 from signalbox.semaphores import sweep as semaphore_sweep
 from signalbox.semaphores import tasks as semaphore_tasks
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from tests.unit.flows.shops import Shop, flows_of, raising, step
 

@@ -30,7 +30,7 @@ from signalbox.mailboxes.model.messages import HEADER, collection_of, header_pat
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import header_put
 from signalbox.semaphores.model.leases import Lease
-from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views
 from signalbox.tasks.api import Call
 from signalbox.testing.replaced_limits import replaced

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from signalbox.documents.model.contents import digest_of
 from signalbox.documents.model.stamped_contents import RESERVED, path_of
 from signalbox.documents.service import single_documents
 from signalbox.links import tasks
-from signalbox.links.http import rendered
 from signalbox.links.limits import LIMITS
 from signalbox.links.service import verifications
+from signalbox.links.shown import VerificationShown
 from tests.unit.operations_platform import OperationsPlatform
 
 
@@ -51,7 +51,7 @@ def walked(world: OperationsPlatform, operation: str = "test") -> dict[str, Any]
     """Run a walk to its end; return its report without its times."""
     run = verifications.begin(world.ports, operation).run
     world.settle()
-    report = rendered(verifications.get(world.ports, run))
+    report: dict[str, Any] = asdict(VerificationShown.of(verifications.get(world.ports, run)))
     assert report.pop("begun_at") <= report.pop("ended_at")
     return report | {"run": ""}
 

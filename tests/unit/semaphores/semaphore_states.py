@@ -14,6 +14,7 @@ from signalbox.core.calls import Call
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, WaiterTransition
 from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import State, Waiter
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,10 +53,15 @@ def waiter(id_: str, state: State = "waiting", **more: Any) -> Waiter:
 def loaded(state: str, reads: Reads | None = None, **more: Any) -> Loaded:
     """Return the loaded values of a state; of the wait queue, only the waiters that the command reads."""
     mode, lease, *waiting = state.split()
-    semaphore = Semaphore(1, 60, leases=lease_of_a(lease), mode=mode, next_token=TOKEN + 1)  # type: ignore[arg-type]  # a mode from MODES
+    semaphore = Semaphore(SemaphoreSettings(1, 60), leases=lease_of_a(lease), mode=mode, next_token=TOKEN + 1)  # type: ignore[arg-type]  # a mode from MODES
     before = Loaded("s", semaphore, INCARNATION, NOW, update_time=PAST, **more)
     wanted = reads(before) if reads else QueueReads()
     return replace(before, reads=wanted, waiters=tuple(waiter(id_) for id_ in waiting)[: wanted.waiters])
+
+
+def with_settings(semaphore: Semaphore, **changes: Any) -> Semaphore:
+    """Return a semaphore with some other settings."""
+    return replace(semaphore, settings=replace(semaphore.settings, **changes))
 
 
 def change_of(transition: WaiterTransition) -> str:

@@ -8,8 +8,9 @@ import pytest
 from signalbox.adapters.waiting_requests import Lines
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores.http import permits
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import PAUSED
-from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.cost_table import row_cost, total
 from tests.unit.semaphores.test_semaphores_http import CALL, World

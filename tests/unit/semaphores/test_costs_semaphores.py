@@ -12,8 +12,9 @@ from signalbox.adapters.cost_meter import Cost, measure
 from signalbox.core.calls import Call
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model.leases import Granted
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import WaitAnswer
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SemaphoresQuery, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SemaphoresQuery, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from tests.unit.cost_table import is_within, row_cost
 from tests.unit.operations_platform import OperationsPlatform

@@ -30,10 +30,10 @@ def ring(size: int) -> WaitForGraph:
 @pytest.mark.parametrize("size", [2, 5, 50])
 def test_a_ring_of_holders_is_one_deadlock(size: int) -> None:
     [cycle] = cycles(ring(size))
-    assert {step["holder"] for step in cycle} == {f"p{i}" for i in range(size)}
+    assert {step.holder for step in cycle} == {f"p{i}" for i in range(size)}
     for step, next_ in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
-        assert step["held_by"] == next_["holder"]
-        assert step["waits_for"] in [one["semaphore"] for one in next_["holds"]]
+        assert step.held_by == next_.holder
+        assert step.waits_for in [one.semaphore for one in next_.holds]
 
 
 def test_a_chain_to_a_holder_that_waits_for_nothing_is_not_a_deadlock() -> None:
@@ -46,12 +46,12 @@ def test_a_holder_that_waits_for_a_deadlock_is_stuck_but_not_in_the_cycle() -> N
     outside = WaitForGraph(two.permits, two.held, (*two.wanted, WantedPermits("f0", "x", 1)))
     assert stuck_holders(outside) == {"p0", "p1", "x"}
     [cycle] = cycles(outside)
-    assert {step["holder"] for step in cycle} == {"p0", "p1"}
+    assert {step.holder for step in cycle} == {"p0", "p1"}
 
 
 def test_a_second_permit_that_is_free_or_without_a_holder_breaks_the_circle() -> None:
     two = ring(2)
-    assert cycles(WaitForGraph({"f0": 2, "f1": 1}, two.held, two.wanted)) == []
+    assert cycles(WaitForGraph({"f0": 2, "f1": 1}, two.held, two.wanted)) == ()
 
 
 def test_several_permits_are_waited_for_together() -> None:
@@ -62,14 +62,14 @@ def test_several_permits_are_waited_for_together() -> None:
 
 def test_a_holder_that_waits_for_itself_is_stuck() -> None:
     [cycle] = cycles(graph({"s": 1}, [("a", "s", 1)], [("a", "s", 1)]))
-    assert [(step["holder"], step["waits_for"], step["held_by"]) for step in cycle] == [("a", "s", "a")]
+    assert [(step.holder, step.waits_for, step.held_by) for step in cycle] == [("a", "s", "a")]
 
 
 def test_two_separate_deadlocks_are_listed_as_two() -> None:
     held = [(f"{table}{i}", f"{table}f{i}", 1) for table in "ab" for i in range(2)]
     wanted = [(f"{table}{i}", f"{table}f{1 - i}", 1) for table in "ab" for i in range(2)]
     found = cycles(graph({name: 1 for _, name, _ in held}, held, wanted))
-    assert [{step["holder"] for step in cycle} for cycle in found] == [{"a0", "a1"}, {"b0", "b1"}]
+    assert [{step.holder for step in cycle} for cycle in found] == [{"a0", "a1"}, {"b0", "b1"}]
 
 
 # --- with the kit ---

@@ -9,8 +9,9 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Committed, Delete, Write
 from signalbox.semaphores import sweep
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, views, waits
 from tests.unit.operations_platform import OperationsPlatform
 

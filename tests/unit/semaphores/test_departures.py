@@ -5,7 +5,8 @@ import pytest
 from signalbox.adapters.cost_meter import Cost
 from signalbox.core.calls import Call
 from signalbox.semaphores import tasks
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 

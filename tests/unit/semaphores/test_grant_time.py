@@ -5,7 +5,8 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 

@@ -11,7 +11,8 @@ from signalbox.core.calls import Call
 from signalbox.core.ports import Query, Snapshot
 from signalbox.semaphores import tasks
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from tests.unit.operations_platform import OperationsPlatform
 

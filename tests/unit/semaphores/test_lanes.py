@@ -8,13 +8,15 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.core.problems import NewerFormat
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.lanes import PRIORITY_WEIGHTS, lane_of, weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane, shared_lane_id
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.semaphore import Semaphore, path_of, waiter_path
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import SemaphoresQuery, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform
@@ -302,7 +304,7 @@ def test_the_record_has_a_limited_number_of_known_waiters_of_all_lanes() -> None
 
 
 def lanes(*ids: str, **weights: int) -> Semaphore:
-    return Semaphore(1, 60, mode="closed", lanes=tuple(map(Lane, ids)), weights=weights)
+    return Semaphore(SemaphoreSettings(1, 60, weights=weights), mode="closed", lanes=tuple(map(Lane, ids)))
 
 
 def test_keys_beyond_the_limit_share_lanes_by_their_hash() -> None:
@@ -374,6 +376,6 @@ def test_a_patch_of_weights_replaces_them() -> None:
     world = World(pro=3)
     assert settings.patch(
         world.ports, "s", SettingsPatch({"weights": {"free": 2, "one": 1}})
-    ).view.semaphore.weights == {"free": 2}
+    ).view.semaphore.settings.weights == {"free": 2}
     settings.patch(world.ports, "s", SettingsPatch({"weights": {}}))
     assert "weights" not in (world.snapshot().data or {})

@@ -12,8 +12,9 @@ from signalbox.semaphores import tasks
 from signalbox.semaphores.machine.decision_types import Loaded
 from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.leases import Granted, Lease, parse_lease_id
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform

@@ -8,7 +8,8 @@ from signalbox.core.ports import Delete
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.leases import Granted
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform

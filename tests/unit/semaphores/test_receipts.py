@@ -9,7 +9,8 @@ from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Outcome, Query, Write
 from signalbox.core.problems import Unavailable
 from signalbox.semaphores import sweep
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.operations_platform import OperationsPlatform

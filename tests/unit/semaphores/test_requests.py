@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from signalbox.core.calls import Call
+from signalbox.core.settings_patch import SettingsPatch
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 
 CALL = Call("philosophers", "eat", {"seat": 1})
 
@@ -41,7 +43,11 @@ def test_a_request_that_the_kit_builds_is_checked_as_one_from_a_body(build: Call
 
 def test_a_patch_keeps_what_it_does_not_name_and_checks_what_follows() -> None:
     before = SemaphoreSettings(2, 60, 3600)
-    assert SettingsPatch.from_request({"permits": 3}).applied_to(before) == SemaphoreSettings(3, 60, 3600)
-    assert SettingsPatch.from_request({"delete_after_seconds": None}).applied_to(before) == SemaphoreSettings(2, 60)
+
+    def patched(body: dict[str, Any]) -> SemaphoreSettings:
+        return SettingsPatch.from_request(body, SemaphoreSettings, BadSemaphore).applied_to(before)
+
+    assert patched({"permits": 3}) == SemaphoreSettings(3, 60, 3600)
+    assert patched({"delete_after_seconds": None}) == SemaphoreSettings(2, 60)
     with pytest.raises(BadSemaphore):
-        SettingsPatch.from_request({"permits": None}).applied_to(before)
+        patched({"permits": None})

@@ -20,9 +20,10 @@ from signalbox.semaphores.machine.leases import EndLease
 from signalbox.semaphores.model.lanes import Mode
 from signalbox.semaphores.model.leases import Release
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import ENDED, State, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.semaphores.semaphore_states import (
     CALL,
@@ -35,6 +36,7 @@ from tests.unit.semaphores.semaphore_states import (
     change_of,
     loaded,
     waiter,
+    with_settings,
 )
 
 SETTINGS = SemaphoreSettings(1, 60)
@@ -52,12 +54,12 @@ def test_a_confirmed_waiter_that_can_never_be_granted_is_looked_at_by_an_admit_r
 def test_settings_without_more_permits_change_nothing_else(state: str) -> None:
     before = loaded(state)
     after = settings.change_settings(before, SemaphoreSettings(1, 90))
-    assert after.semaphore == replace(before.semaphore, lease_seconds=90)
+    assert after.semaphore == with_settings(before.semaphore, lease_seconds=90)
     assert not after.nudge
 
 
 def test_fewer_permits_hold_for_new_grants_only() -> None:
-    two = replace(loaded("open held"), semaphore=replace(loaded("open held").semaphore, permits=2))
+    two = replace(loaded("open held"), semaphore=with_settings(loaded("open held").semaphore, permits=2))
     fewer = settings.change_settings(two, SETTINGS)
     assert fewer.semaphore.leases == two.semaphore.leases
     request = WaitRequest("x")
@@ -112,10 +114,10 @@ def test_a_wait_that_could_never_be_granted_is_refused() -> None:
     ],
 )
 def test_a_semaphore_is_unused_without_holders_and_waiters(state: str, deleted: bool) -> None:
-    semaphore = replace(loaded(state).semaphore, delete_after_seconds=60)
+    semaphore = with_settings(loaded(state).semaphore, delete_after_seconds=60)
     assert deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=60)) is deleted
     assert not deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=59))
-    assert not deletion.is_unused(replace(semaphore, delete_after_seconds=None), NOW, NOW - timedelta(days=99))
+    assert not deletion.is_unused(with_settings(semaphore, delete_after_seconds=None), NOW, NOW - timedelta(days=99))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_expired_leases_of_continuations_beyond_the_bound_are_evicted() -> None:
 
 def granted(permits: int, *wanted: int, stale: int = 0) -> Transition[None]:
     """Run an admit run for waiters that need these numbers of permits, behind `stale` ones of an earlier semaphore."""
-    free = Semaphore(permits, 60, mode="closed")
+    free = Semaphore(SemaphoreSettings(permits, 60), mode="closed")
     old = [waiter(f"old{index}", incarnation=1) for index in range(stale)]
     queue = (*old, *(waiter(f"w{index}", permits=each) for index, each in enumerate(wanted)))
     return wait_queue.admit(Loaded("s", free, INCARNATION, NOW, reads=QueueReads(90, in_order=True), waiters=queue))
@@ -187,7 +189,7 @@ def lowered_to_one(*wanted: int, payload_bytes: int = 0) -> Transition[Semaphore
     """Lower three permits to one, with waiters that need these numbers of permits."""
     late = Call("philosophers", "leave", {"note": "x" * payload_bytes})
     queue = tuple(waiter(f"w{index}", permits=each, on_timeout=late) for index, each in enumerate(wanted))
-    before = replace(loaded("closed held"), semaphore=replace(loaded("closed held").semaphore, permits=3))
+    before = replace(loaded("closed held"), semaphore=with_settings(loaded("closed held").semaphore, permits=3))
     reads = settings.settings_reads(before, SETTINGS)
     page = queue[: reads.waiters]
     return settings.change_settings(
@@ -228,7 +230,9 @@ def test_waiters_of_an_earlier_semaphore_are_deleted_and_never_granted() -> None
 def test_units_of_an_earlier_semaphore_are_ended_as_many_as_fit_into_one_commit() -> None:
     unit = '{"batch": "b", "index": 0}'
     queue = tuple(waiter(f"old{index}", incarnation=1, unit=unit) for index in range(3))
-    free = Loaded("s", Semaphore(1, 60, mode="closed"), INCARNATION, NOW, reads=QueueReads(90), waiters=queue)
+    free = Loaded(
+        "s", Semaphore(SemaphoreSettings(1, 60), mode="closed"), INCARNATION, NOW, reads=QueueReads(90), waiters=queue
+    )
     payload_bytes = len(CALL.to_record()["payload"])
     with replaced(grant_bytes_max=2 * payload_bytes):
         first = wait_queue.admit(free)

@@ -15,8 +15,9 @@ from signalbox.semaphores.machine.leases import EndLease, Renewal
 from signalbox.semaphores.model.lanes import Lane
 from signalbox.semaphores.model.leases import EndedLease, Lease, LeaseRecord, Release
 from signalbox.semaphores.model.semaphore import Semaphore
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import State, WaitAnswer, Waiter
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.requests import WaitRequest
 from tests.unit.semaphores.semaphore_states import (
     CALL,
     INCARNATION,
@@ -29,6 +30,7 @@ from tests.unit.semaphores.semaphore_states import (
     change_of,
     loaded,
     waiter,
+    with_settings,
 )
 from tests.unit.transition_tables import Row, tables, values
 
@@ -214,7 +216,7 @@ def test_a_lane_after_a_read(row: Row) -> None:
         found = [waiter("w1", lane=LANE), waiter("w2", lane=LANE)]
         read = {"none": [], "some remain": found, "all are granted": found}.get(row["waiters read"])
         lane = Lane(LANE, 7, mode)  # type: ignore[arg-type]  # a mode of the table
-        semaphore = Semaphore(3, 60, mode="closed", lanes=(PLAIN_WITH_OTHERS, lane))
+        semaphore = Semaphore(SemaphoreSettings(3, 60), mode="closed", lanes=(PLAIN_WITH_OTHERS, lane))
         heads = {} if read is None else {LANE: Head(tuple(read), more=False, asked=3)}
         before = Loaded("s", semaphore, INCARNATION, NOW, heads=heads)
         granted = found[:1] if row["waiters read"] == "some remain" else list(read or ())
@@ -228,7 +230,7 @@ def test_a_waiter_joins_a_lane(row: Row) -> None:
     alone = row["a waiter joins"] == "alone"
     for mode in ("closed", "opening", "open", "absent"):
         own = () if mode == "absent" else (Lane(LANE, 3, mode),)  # type: ignore[arg-type]  # a mode of the table
-        semaphore = Semaphore(1, 60, mode="closed", lanes=(PLAIN_WITH_OTHERS, *own))
+        semaphore = Semaphore(SemaphoreSettings(1, 60), mode="closed", lanes=(PLAIN_WITH_OTHERS, *own))
         assert lanes.is_closed(semaphore, LANE) == (mode == "closed")
         after = lanes.closed(semaphore, LANE, NOW).lane(LANE)
         assert after is not None
@@ -367,13 +369,13 @@ def test_a_change_of_the_settings(row: Row, queue: str) -> None:
     wanted = 3 if row["permits"] == "too few" else 1
     for permits in numbers:
         before = loaded(f"{mode} free")
-        before = replace(before, semaphore=replace(before.semaphore, permits=3))
+        before = replace(before, semaphore=with_settings(before.semaphore, permits=3))
         asked = SemaphoreSettings(permits, 60)
         reads = settings.settings_reads(before, asked)
         queued = tuple(waiter(id_, permits=wanted) for id_ in waiting)[: reads.waiters]
         transition = settings.change_settings(replace(before, reads=reads, waiters=queued), asked)
         check(row, f"{mode} free", transition)
-        assert transition.semaphore == replace(before.semaphore, permits=permits)
+        assert transition.semaphore == with_settings(before.semaphore, permits=permits)
 
 
 @pytest.mark.parametrize("row", CLEAN_UPS, ids=lambda row: f"{row['clean-up']}, {row['receipt']}")
@@ -391,7 +393,7 @@ def test_a_visit_of_the_sweeper(row: Row) -> None:
     lease = {"absent": "free", "expired": "held-late", "live": "held", "silent": "granted-late"}[row["leases"]]
     for mode in values(row["mode"]):
         after = 60 if row["delete_after_seconds"] == "set" else None
-        semaphore = replace(loaded(f"{mode} {lease}").semaphore, delete_after_seconds=after)
+        semaphore = with_settings(loaded(f"{mode} {lease}").semaphore, delete_after_seconds=after)
         unchanged = 60 if row["unchanged for"] == "long enough" else 59
         unused = deletion.is_unused(semaphore, NOW, NOW - timedelta(seconds=unchanged))
         assert unused == (row["then"] == "deleted")

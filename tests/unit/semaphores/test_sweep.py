@@ -9,7 +9,8 @@ from signalbox.core.ports import Put
 from signalbox.core.times import EPOCH
 from signalbox.semaphores import sweep
 from signalbox.semaphores.limits import LIMITS
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 from signalbox.testing.manual_clock import budget_of
 from tests.unit.operations_platform import OperationsPlatform

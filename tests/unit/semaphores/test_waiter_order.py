@@ -8,10 +8,12 @@ import pytest
 from signalbox.core.calls import Call
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Ports
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.machine.wait_queue import head_of
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import Waiter
-from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.memory_store import MemoryStore
 from signalbox.testing.replaced_limits import replaced

@@ -17,7 +17,7 @@ from signalbox.batches.tasks import run_batch_task
 from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.semaphores import sweep
-from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.machine.waits import next_wait, unit_wait

@@ -10,7 +10,9 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import flask
@@ -38,7 +40,10 @@ def parse(raw: bytes) -> Json:
 
 
 def render(value: object) -> bytes:
-    """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null."""
+    """Render a value as JSON in UTF-8. Times are RFC 3339 in UTC; NaN and infinities, which JSON lacks, become null.
+
+    A dataclass is an object of its fields, without those that have their default.
+    """
     try:
         text = _encode(value)
     except ValueError:
@@ -103,13 +108,38 @@ def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
-def _plain(value: object) -> str:
+def _plain(value: object) -> str | dict[str, Any]:
     if isinstance(value, datetime):
         return rfc3339(value)
+    if is_dataclass(value):
+        return shown_members(value)
     raise TypeError(f"a {type(value).__name__} cannot be rendered as JSON")
 
 
+def shown_members(shown: Any) -> dict[str, Any]:
+    """Return the members of an answer that is a dataclass, in their order. A field that has its default is left out."""
+    members = _members(shown.__class__)
+    return {name: value for field, name, default in members if (value := getattr(shown, field)) != default}
+
+
+@cache
+def _members(kind: Any) -> tuple[tuple[str, str, object], ...]:
+    """Return the fields of a class, each with its member and its default; `MISSING`, which equals no value: none."""
+    return tuple((field.name, member_name(field.name), _default(field)) for field in fields(kind))
+
+
+def _default(field: "Field[Any]") -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def member_name(field: str) -> str:
+    """Return the member of a field: `class` of `class_`, which is a word of Python without the underscore."""
+    return field.rstrip("_")
+
+
 def _without_non_numbers(value: Any) -> Any:
+    if is_dataclass(value):
+        return _without_non_numbers(shown_members(value))
     if isinstance(value, dict):
         return {key: _without_non_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

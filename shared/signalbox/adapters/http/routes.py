@@ -6,6 +6,7 @@ query parameters, pages of other origins, bodies that are bounded and strict JSO
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import flask
@@ -26,6 +27,7 @@ from signalbox.adapters.http.responses import (
     response_of,
     unavailable_response,
 )
+from signalbox.adapters.http.route_declarations import Parameter
 from signalbox.adapters.settings import settings
 from signalbox.core import authors
 from signalbox.core.authors import AUTHOR
@@ -184,13 +186,26 @@ Handler = Callable[..., Response]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern with their handler. `query` names the allowed query parameters; None allows all."""
+    """A method and a pattern with their handler, and what a description of the API says about them."""
 
     method: str
     pattern: Segments
     query: frozenset[str] | None
+    """The names of the allowed query parameters; None allows all."""
     of_user: bool
+    """Whether the handler is a user's, which is called without the ports."""
     handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    """The query parameters that are declared with their types."""
+    headers: tuple[Parameter, ...] = ()
+    body: Any = None
+    """The type of the body; None: no body."""
+    answers: Mapping[int, Any] | None = None
+    """The types of the answers, or `Answer`s, by status; None: the route is not described."""
+    refuses: tuple[type[Problem], ...] = ()
+    """The problems of the route, in addition to those of every route."""
+    example: object = None
+    """An example of the body."""
 
     @property
     def keeps_empty(self) -> bool:
@@ -222,23 +237,41 @@ class Routes:
         self._function = function
         self._routes: list[Route] = []
 
+    @property
+    def listed(self) -> tuple[Route, ...]:
+        """All routes, in the order in which they are tried."""
+        return tuple(self._routes)
+
     def on(
-        self, method: str, pattern: str, *, query: Iterable[str] | None = (), of_user: bool = False
+        self,
+        method: str,
+        pattern: str,
+        *,
+        query: Iterable[str | Parameter] | None = (),
+        of_user: bool = False,
+        headers: tuple[Parameter, ...] = (),
+        body: Any = None,
+        answers: Mapping[int, Any] | None = None,
+        refuses: tuple[type[Problem], ...] = (),
+        example: object = None,
     ) -> Callable[[Handler], Handler]:
         """Route a method and a pattern (``/{key}/versions``) to a handler.
 
         ``query`` names the query parameters; a request with any other is answered with 400. None: allow all. A handler
         `of_user` is called without the ports, and receives parameters without a value.
 
-        Raises `ValueError` for a method or a pattern that cannot be routed.
+        The others describe the route, as the fields of `Route` say. Raises `ValueError` for a method or a pattern that
+        cannot be routed.
         """
         if method not in METHODS:
             raise ValueError(f"{method} cannot be routed")
         segments = segments_of_pattern(pattern)
-        allowed = None if query is None else frozenset(query)
+        declared = () if query is None else tuple(each for each in query if isinstance(each, Parameter))
+        names = None if query is None else frozenset(each if isinstance(each, str) else each.name for each in query)
 
         def register(handler: Handler) -> Handler:
-            self._routes.append(Route(method, segments, allowed, of_user, handler))
+            described = declared, headers, body, answers, refuses, example
+            self._routes.append(Route(method, segments, names, of_user, handler, *described))
             return handler
 
         return register
@@ -256,7 +289,7 @@ class Routes:
 
         _serve_every_path(entry)
         if flask.has_app_context():
-            flask.current_app.extensions[EXTENSION] = tuple(self._routes)
+            flask.current_app.extensions[EXTENSION] = self.listed
         if flask.has_app_context() and settings().auth.get(self._function):
             from signalbox.adapters.http import caller_auth  # noqa: F401 - now, and not at the first request
         return entry_point(self._function, entry)

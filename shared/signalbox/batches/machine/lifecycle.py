@@ -235,7 +235,9 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
     tasks = [run.effect_for("cancel", "", after="", **rate)] if header.state == "cancelled" else []
     if header.reason == REPLACED:
         return tuple(tasks)
-    tasks += _calls(run, header, now)
+    calls = {"complete": header.on_complete, "failure": None if has_succeeded(header) else header.on_failure}
+    completion = {"id": run.batch, **header.summary()}
+    tasks += [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
     if header.then and has_succeeded(header):
         tasks.append(run.effect_for("then"))
     elif header.parent is not None:
@@ -252,12 +254,6 @@ def drop_task(run: BatchRun, rate: str) -> Effect:
     """
     payload = {"rate": rate, "batch": run.key}
     return Effect(run.task_name("drop"), ADMIT_QUEUE, SEMAPHORE_ADMIT, RATE_DROP, payload)
-
-
-def _calls(run: BatchRun, header: Header, now: datetime) -> list[Effect]:
-    calls = {"complete": header.on_complete, "failure": None if has_succeeded(header) else header.on_failure}
-    completion = {"id": run.batch, **header.summary()}
-    return [call.effect(run.task_name(name), now, batch=completion) for name, call in calls.items() if call]
 
 
 def has_succeeded(header: Header) -> bool:

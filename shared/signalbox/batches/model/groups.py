@@ -96,11 +96,11 @@ class Group:
 
     def units(self) -> list[PlacedUnit]:
         """Return the units that its task runs."""
-        return [self._unit(offset) for offset in (self.offsets if self.rest is None else self.rest)]
-
-    def _unit(self, offset: int) -> PlacedUnit:
-        place = self.first + offset, 0, self.page, offset, self.page_units
-        return PlacedUnit(self.batch, self.incarnation, *place, self.chain, self.per_task)
+        run, chain = (self.batch, self.incarnation), (self.chain, self.per_task)
+        return [
+            PlacedUnit(*run, self.first + offset, 0, self.page, offset, self.page_units, *chain)
+            for offset in (self.offsets if self.rest is None else self.rest)
+        ]
 
     @classmethod
     def of_unit(cls, unit: PlacedUnit, chain: GroupRuns) -> Self:

@@ -225,7 +225,7 @@ def _wait_for_lock(ports: Ports, payload: Mapping[str, Any]) -> None:
     options = {"lease_seconds": lease_seconds, "permits": permits, "on_timeout": again, **lane}
     try:
         if waits.wait(ports, name, WaitRequest(_child_id(payload), _result_call(payload), **options)).ended:
-            raise _ended(name, permits, views.get(ports, name).semaphore.permits)
+            raise _ended(name, permits, views.get(ports, name).semaphore.settings.permits)
     except Problem as problem:
         _post_error(ports, payload, problem)
 

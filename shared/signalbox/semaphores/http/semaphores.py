@@ -1,126 +1,127 @@
 """`{base}semaphores`: create, change, show, list and delete semaphores, and end a lease as an operator."""
 
-from typing import Any
+from typing import Annotated
 
 from signalbox.adapters.http.responses import Response
+from signalbox.adapters.http.route_declarations import FLAG, PAGE_TOKEN, PREFIX, Answer, Parameter, limit
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.core.paging import OF_NAMES
 from signalbox.core.ports import Ports
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep
-from signalbox.semaphores.machine.lanes import weight_of
-from signalbox.semaphores.model.lanes import Lane
-from signalbox.semaphores.model.leases import LeaseRecord
-from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView
-from signalbox.semaphores.model.waiters import Waiter
-from signalbox.semaphores.requests import SemaphoreSettings, SemaphoresQuery, SettingsPatch, SignalRequest
+from signalbox.semaphores.limits import LIMITS
+from signalbox.semaphores.model.leases import LEASE_ID
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
+from signalbox.semaphores.requests import SemaphoreName, SemaphoresQuery, SignalRequest
 from signalbox.semaphores.service import leases, settings, views
+from signalbox.semaphores.shown import (
+    DeadlocksShown,
+    QueuedSemaphoreShown,
+    ReleasedShown,
+    SemaphoreShown,
+    SemaphoresShown,
+)
 
 routes = Routes("semaphores")
 
-Json = dict[str, Any]
+QUERY = (
+    Parameter(
+        "waiting", FLAG, "Only those that have waiters, with their number; a page may then have fewer than `limit`."
+    ),
+    Parameter(
+        "deadlocks",
+        FLAG,
+        "Instead of semaphores, the deadlocks among those with waiters: waits with a `holder` that wait for each other "
+        "until a lease expires. Cannot be combined with `waiting`.",
+    ),
+    limit(LIMITS.semaphores_listed_max),
+    PREFIX,
+    PAGE_TOKEN,
+)
 
 
-@routes.on("PUT", "/{name}")
-def put(ports: Ports, request: Request, name: str) -> Response:
-    stored = settings.put(ports, name, SemaphoreSettings.from_request(request.json_object()))
-    return Response(201 if stored.created else 200, _changed(stored))
-
-
-@routes.on("PATCH", "/{name}")
-def patch(ports: Ports, request: Request, name: str) -> Response:
-    changes = SettingsPatch.from_request(request.json_object())
-    return Response(200, _changed(settings.patch(ports, name, changes)))
-
-
-@routes.on("GET", "/{name}")
-def get(ports: Ports, _: Request, name: str) -> Response:
-    return Response(200, _semaphore(views.get(ports, name)))
-
-
-@routes.on("GET", "/", query=("waiting", "deadlocks", *OF_NAMES))
-def find(ports: Ports, request: Request) -> Response:
+@routes.on(
+    "GET", "/", query=QUERY, answers={200: Answer(SemaphoresShown | DeadlocksShown, "A page, or the deadlocks.")}
+)
+def list_semaphores(ports: Ports, request: Request) -> Response:
+    """List semaphores by name, or those that have waiters."""
     query = SemaphoresQuery.from_request(request.query)
     if query.deadlocks:
         return Response(200, views.find_deadlocks(ports))
     page = views.find(ports, query)
-    return Response(200, {"semaphores": [_semaphore(view) for view in page.semaphores], **page.more})
+    return Response(200, SemaphoresShown(tuple(map(SemaphoreShown.of, page.semaphores)), **page.more))
 
 
-@routes.on("POST", "/{name}/pause")
-def pause(ports: Ports, _: Request, name: str) -> Response:
-    return Response(200, _semaphore(settings.pause_grants(ports, name)))
+@routes.on(
+    "PUT",
+    "/{name}",
+    body=SemaphoreSettings,
+    answers={200: SemaphoreShown, 201: SemaphoreShown},
+    example={"permits": 3, "lease_seconds": 60},
+)
+def put_semaphore(ports: Ports, request: Request, name: SemaphoreName) -> Response:
+    """Create a semaphore, or set its settings and keep its leases and waiters."""
+    stored = settings.put(ports, name, SemaphoreSettings.from_request(request.json_object()))
+    return Response(201 if stored.created else 200, SemaphoreShown.of(stored.view, stored.waits_ended))
 
 
-@routes.on("POST", "/{name}/resume")
-def resume(ports: Ports, _: Request, name: str) -> Response:
-    return Response(200, _semaphore(settings.resume_grants(ports, name)))
+@routes.on(
+    "PATCH",
+    "/{name}",
+    body=SettingsPatch[SemaphoreSettings],
+    answers={200: SemaphoreShown},
+    refuses=(NoSemaphore,),
+)
+def patch_semaphore(ports: Ports, request: Request, name: SemaphoreName) -> Response:
+    """Change some settings.
+
+    Additional permits are granted to waiters. With fewer permits, leases that are held continue. If a wait needs more
+    permits than the semaphore then has, it ends and its `on_timeout` runs.
+    """
+    changes = SettingsPatch.from_request(request.json_object(), SemaphoreSettings, BadSemaphore)
+    stored = settings.patch(ports, name, changes)
+    return Response(200, SemaphoreShown.of(stored.view, stored.waits_ended))
 
 
-@routes.on("DELETE", "/{name}")
-def delete(ports: Ports, _: Request, name: str) -> Response:
+@routes.on("GET", "/{name}", answers={200: QueuedSemaphoreShown}, refuses=(NoSemaphore,))
+def get_semaphore(ports: Ports, _: Request, name: SemaphoreName) -> Response:
+    """Show a semaphore with its leases, its first hundred waiters, and the task of each."""
+    return Response(200, QueuedSemaphoreShown.of(views.get(ports, name)))
+
+
+@routes.on("POST", "/{name}/pause", answers={200: SemaphoreShown}, refuses=(NoSemaphore,))
+def pause_semaphore(ports: Ports, _: Request, name: SemaphoreName) -> Response:
+    """Grant no permits until the semaphore is resumed.
+
+    Leases that are held continue and can be renewed and released. Waits stay in their order, and an acquire gets none.
+    """
+    return Response(200, SemaphoreShown.of(settings.pause_grants(ports, name)))
+
+
+@routes.on("POST", "/{name}/resume", answers={200: SemaphoreShown}, refuses=(NoSemaphore,))
+def resume_semaphore(ports: Ports, _: Request, name: SemaphoreName) -> Response:
+    """Grant permits again.
+
+    Those that wait are first, in their order.
+    """
+    return Response(200, SemaphoreShown.of(settings.resume_grants(ports, name)))
+
+
+@routes.on("DELETE", "/{name}", answers={204: Answer(None, "It is deleted.")}, refuses=(NoSemaphore,))
+def delete_semaphore(ports: Ports, _: Request, name: SemaphoreName) -> Response:
+    """Delete a semaphore; its waits end."""
     sweep.delete(ports, name)
     return Response(204)
 
 
-@routes.on("DELETE", "/{name}/leases/{id}", query=("reason",))
-def end(ports: Ports, request: Request, name: str, id: str) -> Response:
+@routes.on(
+    "DELETE",
+    "/{name}/leases/{id}",
+    query=(Parameter("reason", str),),
+    answers={200: ReleasedShown},
+    refuses=(NoSemaphore,),
+)
+def end_lease(ports: Ports, request: Request, name: SemaphoreName, id: Annotated[str, LEASE_ID]) -> Response:
+    """End a lease as an operator; the reason is logged."""
     reason = request.query.get("reason", "")
-    return Response(200, {"released": leases.end_by_hand(ports, name, SignalRequest(id), reason)})
-
-
-# --- renderings ---
-
-
-def _changed(changed: settings.ChangedSettings) -> Json:
-    return _semaphore(changed.view) | ({"waits_ended": changed.waits_ended} if changed.waits_ended else {})
-
-
-def _semaphore(view: SemaphoreView) -> Json:
-    """Render a semaphore; the parts of its wait queue that were not read are absent."""
-    semaphore = view.semaphore
-    waiters = None if view.waiters is None else [_waiter(waiter) for waiter in view.waiters]
-    return {
-        "name": view.name,
-        "permits": semaphore.permits,
-        "free": view.free,
-        "lease_seconds": semaphore.lease_seconds,
-        **_given({"delete_after_seconds": semaphore.delete_after_seconds}),
-        **_given({"weights": dict(semaphore.weights) or None}),
-        "leases": [_held(view, lease) for lease in view.leases],
-        **_given({"waiters": waiters, "waiting": view.waiting}),
-        **_given({"lanes": _lanes(semaphore) or None, "paused_at": semaphore.paused_at}),
-    }
-
-
-def _lanes(semaphore: Semaphore) -> list[Json]:
-    """Render the lanes that may have waiters, each with its weight and its share of the permits."""
-    lanes = [lane for lane in semaphore.lanes if lane.mode != "open"]
-    total = sum(weight_of(semaphore, lane) for lane in lanes)
-    return [_lane(lane, weight_of(semaphore, lane), total) for lane in lanes]
-
-
-def _lane(lane: Lane, weight: int, total: int) -> Json:
-    """Render a lane; `key` is absent without one, and `shared` true if keys share the lane for want of room."""
-    whose: Json = {"shared": True} if lane.key is None else _given({"key": lane.key or None})
-    return whose | {"priority": lane.priority, "weight": weight, "share": round(weight / total, 4)}
-
-
-def _held(view: SemaphoreView, lease: LeaseRecord) -> Json:
-    """Render a lease; its task and holder are known if its wait's receipt was read."""
-    holder = view.holders.get(lease.lease_id)
-    held = {"id": lease.lease_id, "token": lease.token, "ends_at": lease.ends_at, "permits": lease.permits}
-    return held | (_task(holder) if holder else {})
-
-
-def _waiter(waiter: Waiter) -> Json:
-    lane = _given({"key": waiter.key or None, "priority": waiter.priority or None})
-    return {"id": waiter.id, "since": waiter.since, "permits": waiter.permits} | lane | _task(waiter)
-
-
-def _task(waiter: Waiter) -> Json:
-    """Render the task of a wait, without its payload, which may be large, and the holder that the wait names."""
-    return {"task": waiter.task_shown()} | ({"holder": waiter.holder} if waiter.holder else {})
-
-
-def _given(values: Json) -> Json:
-    return {name: value for name, value in values.items() if value is not None}
+    return Response(200, ReleasedShown(leases.end_by_hand(ports, name, SignalRequest(id), reason)))

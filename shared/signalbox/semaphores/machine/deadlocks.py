@@ -9,9 +9,9 @@ graph shows it.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
+from signalbox.semaphores.shown import HeldShown, HolderShown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def stuck_holders(graph: WaitForGraph) -> frozenset[str]:
         stuck -= granted
 
 
-def cycles(graph: WaitForGraph) -> list[list[dict[str, Any]]]:
+def cycles(graph: WaitForGraph) -> tuple[tuple[HolderShown, ...], ...]:
     """Return the circles: each holder with the leases it has, the semaphore it waits for, and the holder of that."""
     stuck = stuck_holders(graph)
     found: list[list[str]] = []
@@ -66,7 +66,9 @@ def cycles(graph: WaitForGraph) -> list[list[dict[str, Any]]]:
             cycle = _cycle_from(graph, holder, stuck)
             if not any(set(cycle) & set(other) for other in found):
                 found.append(cycle)
-    return [[_step(graph, holder, cycle[(at + 1) % len(cycle)]) for at, holder in enumerate(cycle)] for cycle in found]
+    return tuple(
+        tuple(_step(graph, holder, cycle[(at + 1) % len(cycle)]) for at, holder in enumerate(cycle)) for cycle in found
+    )
 
 
 def _cycle_from(graph: WaitForGraph, holder: str, stuck: frozenset[str]) -> list[str]:
@@ -84,9 +86,9 @@ def _waited_for(graph: WaitForGraph, holder: str, stuck: frozenset[str]) -> str:
     return others[0] if others else holder
 
 
-def _step(graph: WaitForGraph, holder: str, next_: str) -> dict[str, Any]:
+def _step(graph: WaitForGraph, holder: str, next_: str) -> HolderShown:
     own = sorted((held for held in graph.held if held.holder == holder), key=lambda held: held.semaphore)
     names = {held.semaphore for held in graph.held if held.holder == next_}
     waits = sorted(wanted.semaphore for wanted in graph.wanted if wanted.holder == holder and wanted.semaphore in names)
-    leases = [{"semaphore": held.semaphore, "ends_at": held.ends_at} for held in own]
-    return {"holder": holder, "holds": leases, "waits_for": waits[0], "held_by": next_}
+    leases = tuple(HeldShown(held.semaphore, held.ends_at) for held in own)
+    return HolderShown(holder, leases, waits_for=waits[0], held_by=next_)

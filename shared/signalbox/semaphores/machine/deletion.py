@@ -38,9 +38,10 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
     A lease that no task has claimed is in use, however long ago it expired: its wait returns to the wait queue. A
     paused semaphore is in use.
     """
-    if semaphore.delete_after_seconds is None or semaphore.mode != "open" or semaphore.paused_at is not None:
+    unused_seconds = semaphore.settings.delete_after_seconds
+    if unused_seconds is None or semaphore.mode != "open" or semaphore.paused_at is not None:
         return False
-    idle_since = now - timedelta(seconds=semaphore.delete_after_seconds)
+    idle_since = now - timedelta(seconds=unused_seconds)
     return update_time <= idle_since and not any(lease.is_live(now) or not lease.claimed for lease in semaphore.leases)
 
 
@@ -51,8 +52,9 @@ def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime
     from being unused, the next visit is when that can have changed.
     """
     lease_ends = [lease.ends_at for lease in semaphore.leases if lease.is_live(now)]
-    if semaphore.mode == "open" and semaphore.delete_after_seconds is not None and not clean_up_due(semaphore, now):
-        unused_at = now + timedelta(seconds=semaphore.delete_after_seconds)
+    unused_seconds = semaphore.settings.delete_after_seconds
+    if semaphore.mode == "open" and unused_seconds is not None and not clean_up_due(semaphore, now):
+        unused_at = now + timedelta(seconds=unused_seconds)
         later = max([unused_at, *lease_ends]) + timedelta(seconds=LIMITS.sweep_pause_seconds)
         silent = (lease.silent_at for lease in semaphore.leases)
         return min([later, *(at for at in (semaphore.clean_at, *silent) if at is not None and at > now)])

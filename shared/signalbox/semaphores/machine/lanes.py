@@ -65,7 +65,7 @@ UNREAD = Head()
 def lane_of(semaphore: Semaphore, key: str, priority: str) -> str:
     """Return the lane that a wait joins: its own, or a shared one if the record has no room for another."""
     own = lane_id(key, priority)
-    if own == PLAIN or key in semaphore.weights or semaphore.lane(own):
+    if own == PLAIN or key in semaphore.settings.weights or semaphore.lane(own):
         return own
     shared = shared_lane_id(int(name_of("key", key)[:8], 16) % LIMITS.lanes_shared_max, priority)
     full = len(semaphore.lanes) >= LIMITS.lanes_max
@@ -74,7 +74,7 @@ def lane_of(semaphore: Semaphore, key: str, priority: str) -> str:
 
 def weight_of(semaphore: Semaphore, lane: Lane) -> int:
     """Return the weight of a lane: that of its key times that of its priority."""
-    return PRIORITY_WEIGHTS[lane.priority] * semaphore.weights.get(lane.key or "", 1)
+    return PRIORITY_WEIGHTS[lane.priority] * semaphore.settings.weights.get(lane.key or "", 1)
 
 
 def is_closed(semaphore: Semaphore, lane: str) -> bool:
@@ -165,7 +165,7 @@ def _turns(loaded: Loaded) -> Iterator[tuple[str, Waiter | None]]:
 def _permits(loaded: Loaded, waiter: Waiter) -> int:
     """Return the permits that a waiter is granted in its turn; 0 if it is only taken out of the queue."""
     is_own = waiter.incarnation == loaded.incarnation
-    return waiter.permits if is_own and waiter.permits <= loaded.semaphore.permits else 0
+    return waiter.permits if is_own and waiter.permits <= loaded.semaphore.settings.permits else 0
 
 
 def stride(semaphore: Semaphore, lane: Lane, permits: int) -> int:

@@ -127,7 +127,7 @@ def end_lease(loaded: Loaded, command: EndLease) -> Transition[datetime | None]:
     if not live and not lease.continued:
         return unchanged(loaded, None)
     ended = loaded.semaphore.end(lease, command.operation if live else "")
-    passed_on = pass_on(loaded, ended, lease.ends_at if live else None)
+    passed_on = grant_freed(loaded, ended, lease.ends_at if live else None)
     return replace(passed_on, unreleased=(lease,)) if live else passed_on
 
 
@@ -145,7 +145,7 @@ def _ended_before(loaded: Loaded, command: EndLease) -> datetime | None:
     return ended.ends_at if in_time else None
 
 
-def pass_on(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
+def grant_freed(loaded: Loaded, semaphore: Semaphore, answer: datetime | None) -> Transition[datetime | None]:
     """Grant the free permits. There may be more waiters than were read, so only an empty read starts to open.
 
     If permits are left over, an admit run reads the queue again: a waiter may have been created alone after this read,

@@ -19,36 +19,19 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.machine.wait_queue import refuse
 from signalbox.semaphores.model.semaphore import Semaphore
-from signalbox.semaphores.requests import SemaphoreSettings
-
-
-def create(settings: SemaphoreSettings) -> Semaphore:
-    weights = settings.weights
-    return Semaphore(settings.permits, settings.lease_seconds, settings.delete_after_seconds, weights=weights)
-
-
-def settings_of(semaphore: Semaphore) -> SemaphoreSettings:
-    return SemaphoreSettings(
-        semaphore.permits, semaphore.lease_seconds, semaphore.delete_after_seconds, semaphore.weights
-    )
+from signalbox.semaphores.model.settings import SemaphoreSettings
 
 
 def settings_reads(loaded: Loaded, settings: SemaphoreSettings) -> QueueReads:
     """Read the head of the wait queue, if permits are lowered and the queue may have waiters."""
-    lowered = settings.permits < loaded.semaphore.permits and loaded.semaphore.mode != "open"
+    lowered = settings.permits < loaded.semaphore.settings.permits and loaded.semaphore.mode != "open"
     return QueueReads(waiters=LIMITS.grants_page_max if lowered else 0)
 
 
 def change_settings(loaded: Loaded, settings: SemaphoreSettings) -> Transition[Semaphore]:
     """Set permits, times and weights, and end the waits that need more permits than there are now."""
-    after = replace(
-        loaded.semaphore,
-        permits=settings.permits,
-        lease_seconds=settings.lease_seconds,
-        delete_after_seconds=settings.delete_after_seconds,
-        weights=settings.weights,
-    )
-    changed = after.permits != loaded.semaphore.permits and after.mode != "open"
+    after = replace(loaded.semaphore, settings=settings)
+    changed = settings.permits != loaded.semaphore.settings.permits and after.mode != "open"
     transition = refuse(loaded, after)
     return replace(transition, nudge=changed or transition.nudge)
 

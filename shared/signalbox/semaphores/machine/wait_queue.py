@@ -150,7 +150,7 @@ def grant_in_order(
 
 def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[Semaphore, Grant]:
     """Grant a waiter its permits. Its continuation must claim them shortly after it is due."""
-    seconds = waiter.lease_seconds or semaphore.lease_seconds
+    seconds = waiter.lease_seconds or semaphore.settings.lease_seconds
     claim_seconds = LIMITS.claim_seconds + waiter.continuation.delay_seconds
     after, lease = semaphore.grant(waiter.id, waiter.permits, seconds, now, claim_seconds=claim_seconds)
     return after, Grant(replace(waiter, state="granted", grant=lease.grant), lease)
@@ -161,7 +161,7 @@ def grant_permits(semaphore: Semaphore, waiter: Waiter, now: datetime) -> tuple[
 
 def is_hopeless(waiter: Waiter, semaphore: Semaphore) -> bool:
     """Return whether a waiter needs more permits than the semaphore has."""
-    return waiter.permits > semaphore.permits
+    return waiter.permits > semaphore.settings.permits
 
 
 def refuse(loaded: Loaded, after: Semaphore) -> Transition[Semaphore]:

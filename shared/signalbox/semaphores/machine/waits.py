@@ -166,15 +166,17 @@ def acquire(loaded: Loaded, request: WaitRequest) -> Transition[WaitAnswer]:
     semaphore, evicted = loaded.semaphore.expire_leases(loaded.now)
     if loaded.waiters or semaphore.lanes or request.permits > semaphore.free(loaded.now):
         return unchanged(loaded, NOT_ACQUIRED)
-    seconds = request.lease_seconds or semaphore.lease_seconds
+    seconds = request.lease_seconds or semaphore.settings.lease_seconds
     after, lease = semaphore.grant(request.id, request.permits, seconds, loaded.now, claim_seconds=None)
     return Transition(after, WaitAnswer(lease.held(loaded.name)), evicted=evicted)
 
 
 def check_permits(loaded: Loaded, request: WaitRequest) -> None:
     """Raise `BadSemaphore` for a wait that could never be granted."""
-    if request.permits > loaded.semaphore.permits:
-        raise BadSemaphore(f"`permits` must be at most {loaded.semaphore.permits:,}: the semaphore's.", field="permits")
+    if request.permits > loaded.semaphore.settings.permits:
+        raise BadSemaphore(
+            f"`permits` must be at most {loaded.semaphore.settings.permits:,}: the semaphore's.", field="permits"
+        )
 
 
 # --- with a continuation ---
@@ -230,7 +232,7 @@ def confirm(loaded: Loaded, waiter: Waiter) -> Transition[WaitAnswer]:
     """
     if waiter.incarnation != loaded.incarnation:
         raise Unavailable("the semaphore was deleted and created again in the meantime")
-    permits = loaded.semaphore.permits
+    permits = loaded.semaphore.settings.permits
     if may_join(loaded, waiter.lane) and loaded.semaphore.free(loaded.now) < waiter.permits <= permits:
         return unchanged(loaded, WAITING)
     return _close(loaded, waiter.lane)

@@ -9,15 +9,19 @@ lane has a mode of its own.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from signalbox.core.effects import name_of
+from signalbox.core.field_rules import Described
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 
 Mode = Literal["open", "opening", "closed"]
 
 Priority = Literal["high", "normal", "low"]
+
+PRIORITY = Described({"enum": list(get_args(Priority))})
+"""A priority in requests and answers."""
 
 PLAIN = ""
 """The lane of waits without a key, with the normal priority."""

@@ -11,6 +11,7 @@ from dataclasses import field, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from signalbox.core.field_rules import Checked
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.semaphores.limits import LIMITS
@@ -190,9 +191,22 @@ def lease_id(id_: str, token: int) -> str:
     return f"{id_}~{token}"
 
 
+def check_lease_id(text: Any) -> str:
+    """Return a lease id, or raise `BadSemaphore`."""
+    parse_lease_id(text)
+    return str(text)
+
+
 def parse_lease_id(text: Any) -> tuple[str, int]:
     """Return the two parts of a lease id, the wait's id and the token. Raises `BadSemaphore`."""
     id_, _, token = text.rpartition("~") if isinstance(text, str) else ("", "", "")
     if not id_ or not token.isascii() or not token.isdecimal() or len(token) > TOKEN_DIGITS_MAX:
         raise BadSemaphore("`lease` must be the id of a lease, as the answer of the wait contains it.", field="lease")
     return id_, int(token)
+
+
+LEASE_ID = Checked(
+    check_lease_id,
+    {"pattern": rf"^[\s\S]+~[0-9]{{1,{TOKEN_DIGITS_MAX}}}$", "description": "The id that came with the lease."},
+)
+"""A lease id, in requests and answers."""

@@ -28,6 +28,7 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.known_head import NOTHING_KNOWN, KnownHead
 from signalbox.semaphores.model.lanes import Lane, Mode
 from signalbox.semaphores.model.leases import EndedLease, LeaseRecord
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import LANES_FORMAT, Waiter
 
 COLLECTION = "semaphores"
@@ -36,7 +37,7 @@ PAUSED_FORMAT = 3
 """The format of a paused semaphore: earlier releases would grant its permits."""
 
 
-_PLAIN_FIELDS = ("permits", "lease_seconds", "delete_after_seconds", "next_token", "mode", "alarm_at", "clean_at")
+_PLAIN_FIELDS = ("next_token", "mode", "alarm_at", "clean_at")
 
 
 def path_of(name: str) -> str:
@@ -59,9 +60,7 @@ class Semaphore:
     `clean_at` is the time of the next clean-up of receipts. While it is paused, since `paused_at`, no permit is free.
     """
 
-    permits: int
-    lease_seconds: float
-    delete_after_seconds: float | None = None
+    settings: SemaphoreSettings
     leases: tuple[LeaseRecord, ...] = ()
     ended: tuple[EndedLease, ...] = ()
     next_token: int = 0
@@ -69,13 +68,12 @@ class Semaphore:
     alarm_at: datetime | None = None
     clean_at: datetime | None = None
     known: KnownHead = NOTHING_KNOWN
-    weights: Mapping[str, int] = field(default_factory=dict)
     lanes: tuple[Lane, ...] = ()
     revision: int = 0
     paused_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        assert self.permits >= 1, "a semaphore has at least one permit"
+        assert self.settings.permits >= 1, "a semaphore has at least one permit"
         assert len({(lease.id, lease.grant) for lease in self.leases}) == len(self.leases), "each grant is one lease"
         assert not self.lanes or self.mode == "closed", "a semaphore with lanes may have waiters"
 
@@ -86,7 +84,7 @@ class Semaphore:
 
         While it is paused, none is free.
         """
-        free = self.permits - sum(lease.permits for lease in self.leases if lease.is_live(now))
+        free = self.settings.permits - sum(lease.permits for lease in self.leases if lease.is_live(now))
         return free if self.paused_at is None else min(0, free)
 
     def has_room(self, now: datetime) -> bool:
@@ -189,40 +187,36 @@ class Semaphore:
         times = [self.alarm_at, self.clean_at, *(lease.silent_at for lease in self.leases)]
         if self.has_room(now):
             times.append(now + timedelta(seconds=LIMITS.admission_lost_seconds))
-        if self.delete_after_seconds is not None:
-            times.append(now + timedelta(seconds=self.delete_after_seconds))
+        if (unused_seconds := self.settings.delete_after_seconds) is not None:
+            times.append(now + timedelta(seconds=unused_seconds))
         return min((max(time, now) for time in times if time is not None), default=None)
 
     # --- codec ---
 
     def to_record(self, now: datetime) -> dict[str, Any]:
         """Return the record. It differs from every earlier one, so one of two racing writers always fails."""
-        record: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        record = self.settings.to_record() | {name: getattr(self, name) for name in _PLAIN_FIELDS}
         record["revision"] = self.revision + 1
         record["leases"] = [lease.to_record() for lease in self.leases]
         record["ended"] = [ended.to_record() for ended in self.ended]
-        record |= self.known.to_record() | self._lanes_record()
+        record |= self.known.to_record()
+        record |= {"lanes": [lane.to_record() for lane in self.lanes]} if self.lanes else {}
+        record |= {FORMAT: LANES_FORMAT} if self.lanes or self.settings.weights else {}
         record |= {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         sweep_at = self.sweep_at(now)
         return record if sweep_at is None else record | {"sweep_at": sweep_at}
 
-    def _lanes_record(self) -> dict[str, Any]:
-        """Return the fields that only a semaphore with lanes or weights has."""
-        weights = [{"key": key, "weight": weight} for key, weight in sorted(self.weights.items())]
-        fields = {"weights": weights, "lanes": [lane.to_record() for lane in self.lanes]}
-        given = {name: value for name, value in fields.items() if value}
-        return given | ({FORMAT: LANES_FORMAT} if given else {})
-
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        fields = {name: value for name, value in record.items() if name not in ("sweep_at", "head", FORMAT)}
+        settings = SemaphoreSettings.from_record(record)
+        others = (*settings.__slots__, "sweep_at", "head", FORMAT)
+        fields = {name: value for name, value in record.items() if name not in others}
         leases = tuple(map(LeaseRecord.from_record, record["leases"]))
         ended = tuple(map(EndedLease.from_record, record["ended"]))
         lanes = tuple(map(Lane.from_record, record.get("lanes", ())))
-        weights = {each["key"]: each["weight"] for each in record.get("weights", ())}
         known = KnownHead.from_record(record)
-        parts = {"leases": leases, "ended": ended, "known": known, "lanes": lanes, "weights": weights}
-        return cls(**(fields | parts))
+        parts = {"leases": leases, "ended": ended, "known": known, "lanes": lanes}
+        return cls(settings, **(fields | parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.perform import pause
 from signalbox.core.ports import Conflict, Must, Ports, Put
 from signalbox.core.problems import Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores.machine import settings
 from signalbox.semaphores.machine.decision_types import Loaded, QueueReads, Transition
 from signalbox.semaphores.model.semaphore import Semaphore, SemaphoreView, path_of
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.semaphores.requests import SemaphoreSettings, SettingsPatch, check_name
+from signalbox.semaphores.requests import check_name
 from signalbox.semaphores.storage import SemaphoreReads, change
 
 
@@ -40,7 +42,7 @@ def put(ports: Ports, name: str, wanted: SemaphoreSettings) -> ChangedSettings:
     raise Unavailable(f"semaphore {name} is created and deleted by many callers at once")
 
 
-def patch(ports: Ports, name: str, request: SettingsPatch) -> ChangedSettings:
+def patch(ports: Ports, name: str, request: SettingsPatch[SemaphoreSettings]) -> ChangedSettings:
     """Change some settings. Raises `NoSemaphore`, `BadSemaphore` or `Unavailable`."""
     return _set(ports, name, request.applied_to)
 
@@ -65,7 +67,7 @@ def _switch(ports: Ports, name: str, switched: Callable[[Loaded], Transition[Sem
 
 def _set(ports: Ports, name: str, changed: Callable[[SemaphoreSettings], SemaphoreSettings]) -> ChangedSettings:
     def wanted(loaded: Loaded) -> SemaphoreSettings:
-        return changed(settings.settings_of(loaded.semaphore))
+        return changed(loaded.semaphore.settings)
 
     def reads(loaded: Loaded) -> QueueReads:
         return settings.settings_reads(loaded, wanted(loaded))
@@ -81,7 +83,7 @@ def _set(ports: Ports, name: str, changed: Callable[[SemaphoreSettings], Semapho
 def _create(ports: Ports, name: str, wanted: SemaphoreSettings) -> SemaphoreView | None:
     """Create the semaphore; return None if it was created in the meantime."""
     [snapshot] = ports.store.read(path_of(name))
-    semaphore = settings.create(wanted)
+    semaphore = Semaphore(wanted)
     try:
         ports.store.commit([Put(path_of(name), semaphore.to_record(snapshot.read_time), Must.NOT_EXIST)])
     except Conflict:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import with_prefix
@@ -16,6 +15,7 @@ from signalbox.semaphores.model.leases import LeaseRecord
 from signalbox.semaphores.model.semaphore import COLLECTION, Semaphore, SemaphoreView, waiter_path
 from signalbox.semaphores.model.waiters import Waiter
 from signalbox.semaphores.requests import SemaphoresQuery
+from signalbox.semaphores.shown import DeadlocksShown
 from signalbox.semaphores.storage import count_waiters, first_waiters, incarnation_of, load, read_waiter
 
 WITH_WAITERS = (Condition(("mode",), "in", ["closed", "opening"]),)
@@ -62,17 +62,17 @@ def _view(snapshot: Snapshot) -> SemaphoreView:
     return SemaphoreView(snapshot.id, Semaphore.from_record(snapshot.data or {}), snapshot.read_time)
 
 
-def find_deadlocks(ports: Ports) -> dict[str, Any]:
+def find_deadlocks(ports: Ports) -> DeadlocksShown:
     """Find deadlocks among the first semaphores with waiters; `complete` is false if more semaphores have waiters."""
     most = LIMITS.deadlock_semaphores_max
     found = ports.store.query(Query(COLLECTION, WITH_WAITERS, limit=most + 1))
-    return {"deadlocks": cycles(_graph(ports, found[:most])), "complete": len(found) <= most}
+    return DeadlocksShown(cycles(_graph(ports, found[:most])), complete=len(found) <= most)
 
 
 def _graph(ports: Ports, found: tuple[Snapshot, ...]) -> WaitForGraph:
     views = [_view(snapshot) for snapshot in found]
     return WaitForGraph(
-        {view.name: view.semaphore.permits for view in views},
+        {view.name: view.semaphore.settings.permits for view in views},
         tuple(held for view in views for held in _held(ports, view)),
         tuple(wanted for snapshot in found for wanted in _wanted(ports, snapshot)),
     )

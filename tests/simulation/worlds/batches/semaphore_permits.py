@@ -25,7 +25,8 @@ from signalbox.semaphores import tasks as semaphores_tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Granted, lease_id
 from signalbox.semaphores.model.semaphore import Semaphore
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
 from signalbox.tasks.machine.attempts import RetryLimits
 from signalbox.tasks.model.contexts import parsed

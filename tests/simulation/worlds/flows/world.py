@@ -26,7 +26,7 @@ from signalbox.flows.limits import LIMITS as FLOWS_LIMITS
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
 from signalbox.semaphores import sweep as semaphores_sweep
-from signalbox.semaphores.requests import SemaphoreSettings
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.service import settings
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import STEP_FAILS_OFTEN_RATE, STEP_FAILS_RATE, FaultRates

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
 
 if TYPE_CHECKING:

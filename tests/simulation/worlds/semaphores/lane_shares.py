@@ -27,7 +27,8 @@ from signalbox.semaphores.machine.lanes import weight_of
 from signalbox.semaphores.model.lanes import PLAIN, Lane
 from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
-from signalbox.semaphores.requests import SemaphoreSettings, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
@@ -97,7 +98,7 @@ class ShareWatch:
                     self._count(new, lane, permits, other)
             self._own_last[lane] = permits
             self._others.pop(lane, None)
-        most = LIMITS.lanes_max + 3 * (LIMITS.lanes_shared_max + len(new.weights)) + self._joining_max
+        most = LIMITS.lanes_max + 3 * (LIMITS.lanes_shared_max + len(new.settings.weights)) + self._joining_max
         if len(new.lanes) > most:
             raise Violation(f"the record has {len(new.lanes)} lanes, and room for {most}")
 

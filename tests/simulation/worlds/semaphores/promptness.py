@@ -30,7 +30,7 @@ class HeadWatch:
         """
         queue = [one for one in waits if is_queued(one.data) and one.create_time]
         queue.sort(key=lambda one: one.create_time or at)
-        able = [one for one in queue if one.data and one.data["permits"] <= semaphore.permits]
+        able = [one for one in queue if one.data and one.data["permits"] <= semaphore.settings.permits]
         heads: dict[str, Snapshot] = {}
         for one in able:
             heads.setdefault(lane_of_record(one.data or {}), one)

@@ -27,8 +27,9 @@ from signalbox.core.problems import Unavailable
 from signalbox.semaphores import tasks
 from signalbox.semaphores.http.permits import acquire_in_turn
 from signalbox.semaphores.model.semaphore import Semaphore, path_of
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import WaitAnswer
-from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, views
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation import processes

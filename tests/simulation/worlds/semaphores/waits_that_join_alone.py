@@ -16,7 +16,8 @@ from random import Random
 from signalbox.core.calls import Call
 from signalbox.core.ports import Snapshot
 from signalbox.semaphores import tasks
-from signalbox.semaphores.requests import SemaphoreSettings, SignalRequest, WaitRequest
+from signalbox.semaphores.model.settings import SemaphoreSettings
+from signalbox.semaphores.requests import SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates

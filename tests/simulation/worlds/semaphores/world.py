@@ -19,13 +19,15 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Committed, Ports, Query, Snapshot, Write, unlimited
 from signalbox.core.problems import NotFound, Unavailable
+from signalbox.core.settings_patch import SettingsPatch
 from signalbox.semaphores import sweep, tasks
 from signalbox.semaphores.model import semaphore
 from signalbox.semaphores.model.leases import Granted, Lease, LeaseRecord, parse_lease_id
 from signalbox.semaphores.model.semaphore import Semaphore, release_path
+from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
-from signalbox.semaphores.requests import RenewRequest, SemaphoreSettings, SettingsPatch, SignalRequest, WaitRequest
+from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
 from signalbox.testing.manual_clock import budget_of
 from signalbox.testing.replaced_limits import replaced
@@ -629,7 +631,8 @@ class SemaphoresWorld:
     def _observed_semaphore(self, before: Snapshot, after: Snapshot) -> None:
         assert after.data is not None
         new = Semaphore.from_record(after.data)
-        old = Semaphore.from_record(before.data) if before.data is not None else Semaphore(self.permits, LEASE_SECONDS)
+        unused = Semaphore(SemaphoreSettings(self.permits, LEASE_SECONDS))
+        old = Semaphore.from_record(before.data) if before.data is not None else unused
         at = after.update_time or after.read_time
         self.ends |= {(lease.id, lease.token): lease.ends_at for lease in new.leases}
         now_held = {(lease.id, lease.token) for lease in new.leases}
@@ -651,13 +654,13 @@ class SemaphoresWorld:
             raise Violation("the wait queue may have waiters, and no sweep is due")
 
     def _check_permits(self, old: Semaphore, new: Semaphore, at: datetime) -> None:
-        lowered = new.permits < old.permits and new.leases == old.leases
+        lowered = new.settings.permits < old.settings.permits and new.leases == old.leases
         granted = {(one.id, one.grant) for one in new.leases} - {(one.id, one.grant) for one in old.leases}
         if granted and old.paused_at:
             raise Violation(f"{granted} were granted in a pause")
         if new.free(at) < 0 and not lowered and (granted or not self.changing):
             held = [lease.lease_id for lease in new.leases if lease.is_live(at)]
-            raise Violation(f"{held} live at once with {new.permits} permits")
+            raise Violation(f"{held} live at once with {new.settings.permits} permits")
 
     def _check_tokens(self, old: Semaphore, new: Semaphore) -> None:
         known = {(lease.id, lease.token) for lease in old.leases}
@@ -702,7 +705,7 @@ class SemaphoresWorld:
             overtaken = [
                 one
                 for one, lane in waiting.items()
-                if one not in granted | self._hopeless(new.permits)
+                if one not in granted | self._hopeless(new.settings.permits)
                 and self.answered.get(one, 10**18) < self.began[id_]
                 and not self.recreated
                 and in_lane in (None, lane)
@@ -742,8 +745,8 @@ class SemaphoresWorld:
         if self.unhurried and (old.mode, new.mode) == ("opening", "open") and opens_late:
             raise Violation("it took too long to open a semaphore without waiters")
         ends = sorted((lease.ends_at for lease in old.leases), reverse=True)
-        if self.unhurried and granted and len(ends) >= old.permits and before.update_time:
-            free_since = ends[old.permits - 1]
+        if self.unhurried and granted and len(ends) >= old.settings.permits and before.update_time:
+            free_since = ends[old.settings.permits - 1]
             late = at - max(before.update_time, free_since, self.queued_at[granted[0]])
             if late > timedelta(seconds=LATE_SECONDS):
                 raise Violation(f"{granted[0]} got its permit {late} after it was free")
@@ -792,7 +795,7 @@ class SemaphoresWorld:
         semaphore = Semaphore.from_record(snapshot.data or {})
         if queued := self._wait_queue():
             raise Violation(f"{queued} wait for ever; {semaphore}")
-        if semaphore.free(snapshot.read_time) != (semaphore.permits if self.changing else self.permits):
+        if semaphore.free(snapshot.read_time) != (semaphore.settings.permits if self.changing else self.permits):
             raise Violation(f"permits are missing: {semaphore}")
         if semaphore.mode != "open":
             raise Violation(f"the wait queue is empty, and the semaphore stays {semaphore.mode}")

@@ -1,0 +1,176 @@
+"""openapi.yaml, made from the routes of all functions that people call: `make docs` writes it.
+
+Paths whose routes do not declare their answers yet are in `described_by_hand.yaml`, next to this file, which also has
+what no route says: the title, the servers, the tags.
+"""
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from signalbox.adapters.http.description import REFUSALS, Description
+from signalbox.adapters.http.open_function_access import AccessRules
+from signalbox.adapters.http.routes import Route, Routes
+from signalbox.catalogue.function_entries import Function
+from signalbox.catalogue.reading import load
+from signalbox.flows import http as flows_http
+from signalbox.flows.model.definitions import Flows
+from signalbox.objects import http as objects_http
+from signalbox.objects.api import NO_CLASSES
+
+PROJECT = Path(__file__).parents[3]
+FILE = PROJECT / "openapi.yaml"
+BY_HAND = Path(__file__).with_name("described_by_hand.yaml")
+
+Json = dict[str, Any]
+
+OF_USERS = "{function}"
+"""The segment of the routes that any function of a user may have."""
+
+SEGMENTS = (
+    "documents",
+    "transforms",
+    "verifications",
+    "semaphores",
+    "semaphore-wait",
+    "semaphore-signal",
+    "semaphore-renew",
+    "rates",
+    "critical-section",
+    "batches",
+    "batch-complete",
+    "tasks",
+    "failures",
+    OF_USERS,
+    "yokes",
+    "standings",
+)
+"""The order of the paths."""
+
+TAGS: Mapping[str, str] = {
+    "critical_sections": "semaphores",
+    "history": "documents",
+    "links": "documents",
+    "transforms": "documents",
+}
+"""The tags of subjects that are described with another."""
+
+
+def description(*, closed_answers: bool = False) -> Json:
+    """Return the description of all calls. `closed_answers`: no answer may have a member that is not described."""
+    by_hand: Json = yaml.safe_load(BY_HAND.read_text("utf-8"))
+    made = Description(closed_answers=closed_answers)
+    for segment, route in routes():
+        if route.answers is not None:
+            made.add(segment, route, tag_of(route))
+    if twice := made.paths.keys() & by_hand["paths"].keys():
+        raise ValueError(f"{BY_HAND.name} has paths that the code describes: {', '.join(sorted(twice))}")
+    paths = made.paths | by_hand["paths"]
+    components: Json = by_hand["components"]
+    components["schemas"] = {**components["schemas"], **made.schemas}
+    components["responses"] = {**components["responses"], **REFUSALS}
+    whole = {**by_hand, "paths": {path: paths[path] for path in sorted(paths, key=_place)}, "components": components}
+    return _with_used_components(whole)
+
+
+def text() -> str:
+    """Return openapi.yaml."""
+    head = "# Made by `make docs` from the routes and types of the code. Do not edit it.\n"
+    return head + yaml.dump(
+        description(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes each value in full."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  a method of the library
+        return True
+
+
+def _place(path: str) -> int:
+    return SEGMENTS.index(path.split("/")[1])
+
+
+def tag_of(route: Route) -> str:
+    """Return the tag of a route: the subject that has its handler."""
+    subject = route.handler.__module__.split(".")[1]
+    return TAGS.get(subject, subject)
+
+
+def _with_used_components(whole: Json) -> Json:
+    """Leave out the components to which nothing refers."""
+    used: set[str] = set()
+    found = set(_references({**whole, "components": {}}))
+    while found - used:
+        used |= found
+        found = {each for reference in used for each in _references(_at(whole, reference))}
+    for kind in ("parameters", "schemas", "responses"):
+        parts = whole["components"][kind]
+        whole["components"][kind] = {
+            name: part for name, part in sorted(parts.items()) if f"#/components/{kind}/{name}" in used
+        }
+    return whole
+
+
+def _at(whole: Json, reference: str) -> Any:
+    for part in reference.removeprefix("#/").split("/"):
+        whole = whole[part]
+    return whole
+
+
+def _references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from _references(each)
+
+
+# --- routes ---
+
+
+def routes() -> Iterator[tuple[str, Route]]:
+    """Iterate over the routes that people call, each with the segment of the address of its function."""
+    functions = [each for each in load().functions.values() if each.folder.parent == PROJECT / "functions"]
+    for function in functions:
+        if "people" in function.invoked_by:
+            yield from ((function.segment, route) for route in _routes_of(function))
+    for of_users in (_routes_of_objects(), _routes_of_flows(), _routes_of_callbacks()):
+        yield from ((OF_USERS, route) for route in of_users.listed)
+
+
+def _routes_of(function: Function) -> tuple[Route, ...]:
+    spec = importlib.util.spec_from_file_location(f"routes_of_{function.name}", function.folder / "main.py")
+    assert spec is not None, "the function has a main.py"
+    assert spec.loader is not None, "Python can load it"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Routes = module.routes
+    return found.listed
+
+
+def _routes_of_objects() -> Routes:
+    """Return the routes of a function with objects: those of its classes, whatever its name is."""
+    made = Routes(OF_USERS)
+    objects_http.add_routes(made, lambda: NO_CLASSES, AccessRules(""))
+    return made
+
+
+def _routes_of_flows() -> Routes:
+    """Return the routes of a function with flows."""
+    made = Routes(OF_USERS)
+    flows_http.add_routes(made, lambda: Flows(""), AccessRules(""))
+    return made
+
+
+def _routes_of_callbacks() -> Routes:
+    """Return the routes of a function with callbacks."""
+    made = Routes(OF_USERS)
+    flows_http.add_callback_routes(made, OF_USERS)
+    return made
