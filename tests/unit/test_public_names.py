@@ -50,7 +50,7 @@ def test_an_unknown_name_is_an_import_error() -> None:
         ("Function, documents", "batches critical_sections documents history rates semaphores tasks"),
         ("Function, objects", "batches critical_sections mailboxes objects rates semaphores tasks"),
         ("Function, flows", "batches critical_sections flows mailboxes rates semaphores tasks"),
-        ("yokes", "batches critical_sections rates semaphores standings tasks"),
+        ("yokes", "standings tasks"),
     ],
 )
 def test_only_the_services_of_what_is_imported_are_loaded(names: str, loaded: str) -> None:
