@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import deployed
 from signalbox.core.calls import Call
+from signalbox.core.code_contents import UnknownContentError, content_of_code, name_of_code
 from signalbox.core.effects import name_of
+from signalbox.core.idempotency_keys import idempotency_key, is_in_task, is_repeated
 from signalbox.core.keys import check_key
 from signalbox.core.paging import Listing
 from signalbox.core.problems import Problem, Unavailable
@@ -38,8 +40,6 @@ from signalbox.documents.service.single_documents import DocumentPage
 from signalbox.history import service as history
 from signalbox.history.requests import LATEST, Reference
 from signalbox.history.service import VersionsPage
-from signalbox.tasks.machine.code_contents import UnknownContentError, content_of_code, name_of_code
-from signalbox.tasks.machine.idempotency_keys import idempotency_key, is_in_task, is_repeated
 
 PutManyOutcome = dict[str, Any] | Problem | Unavailable
 """The outcome of one of many documents: the document as stored, or why it is not.

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from signalbox.core.code_contents import CodeContent, name_of_code
 from signalbox.core.effects import Effect, receipt_path
 from signalbox.core.ports import Change, Committed, Must, Ports, Put, Snapshot, Write
 from signalbox.documents.model.stamped_contents import path_of
 from signalbox.documents.service.transactions import Transaction
 from signalbox.documents.storage.records import read_whole
 from signalbox.documents.storage.writes import put_write
-from signalbox.tasks.machine.code_contents import CodeContent, name_of_code
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.points import always, original
 from tests.simulation.worlds import transactions as transactions_world
