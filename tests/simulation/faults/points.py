@@ -123,7 +123,7 @@ FAULT_POINTS: Mapping[str, str] = {
     "documents.commit in dependents": "signalbox.documents.service.dependents:commit",
     "documents.DocumentRead.load": "signalbox.documents.storage.embedded_copies:DocumentRead.load",
     "documents.Embedding": "signalbox.documents.service.patches:Embedding",
-    "documents.Transaction._load": "signalbox.documents.service.transactions:Transaction._load",
+    "documents.not_read_yet": "signalbox.documents.service.transactions:not_read_yet",
     "documents.BulkPut.read": "signalbox.documents.service.bulk:BulkPut.read",
     "documents.WriteBack.__init__": "signalbox.documents.service.patches:WriteBack.__init__",
     "documents.WriteBack.writes": "signalbox.documents.service.patches:WriteBack.writes",
