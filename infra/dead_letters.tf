@@ -1,6 +1,6 @@
 # The topic of events that their function could not handle. Without it, Eventarc drops an event after 24 hours. Eventarc
 # creates a trigger's subscription, and no resource of the provider sets its dead-letter topic (terraform-provider-google#17697).
-# So `make deploy` sets it after each apply (deploy/dead_letter_subscriptions.py).
+# So `signalbox deploy` sets it after each apply (deploy/dead_letter_subscriptions.py).
 
 locals {
   dead_letters = length(local.triggers) == 0 ? {} : { events = "${local.name_prefix}signalbox-dead-events" }
@@ -13,7 +13,7 @@ resource "google_pubsub_topic" "dead_letters" {
   depends_on = [google_project_service.api]
 }
 
-# Keeps the events until `make failures REPLAY=1` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".
+# Keeps the events until `signalbox failures --replay` delivers them again. They contain documents: SECURITY.md, "Erasing a person's data".
 resource "google_pubsub_subscription" "dead_letters" {
   for_each                   = local.dead_letters
   name                       = each.value

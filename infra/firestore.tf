@@ -40,7 +40,7 @@ resource "google_project_iam_audit_config" "data_access" {
 locals {
   key_location = lookup({ nam5 = "us", eur3 = "europe" }, local.database_location, local.database_location)
 
-  # `make destroy` keeps prod's data, and all settings on it.
+  # `signalbox destroy` keeps prod's data, and all settings on it.
   data_deletion_policy = var.environment == "prod" ? "ABANDON" : "DELETE"
 
   expiring = {

@@ -53,7 +53,7 @@ resource "google_service_account" "trigger" {
 }
 
 locals {
-  # The account that `make bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
+  # The account that `signalbox bootstrap` creates. It keeps its rights when a person deploys, so that both may deploy in turn.
   builder = "serviceAccount:signalbox-deployer@${var.project_id}.iam.gserviceaccount.com"
 
   # If several people deploy in turn, each would take the right from the previous one, so a group has it for all of them.

@@ -5,7 +5,7 @@ data "google_project" "this" {
 }
 
 locals {
-  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `make catalogue` and every deployment write it
+  catalogue = yamldecode(file("${path.module}/catalogue.lock.yaml")) # `signalbox catalogue` and every deployment write it
 
   # The kit's examples are in its own catalogue, and not in the catalogue of a user's project.
   rows      = { for name, row in local.catalogue.deployments : name => row if var.examples || !row.example }

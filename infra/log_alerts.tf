@@ -60,7 +60,7 @@ resource "google_monitoring_alert_policy" "logged" {
   depends_on = [google_project_service.api]
 }
 
-# The project's log bucket. It exists already: it is only changed, and is kept by `make destroy`.
+# The project's log bucket. It exists already: it is only changed, and is kept by `signalbox destroy`.
 resource "google_logging_project_bucket_config" "default" {
   count          = var.log_retention_days == null ? 0 : 1
   project        = var.project_id

@@ -88,8 +88,8 @@ locals {
   })
 
   # The alert's message: the heading in docs/operations.md, and the command to run first.
-  runbook_arguments = "PROJECT=${var.project_id} ENV=${var.environment} REGION=${var.region}"
-  runbook           = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `make %s ${local.runbook_arguments}`."
+  runbook_arguments = "-p ${var.project_id} -e ${var.environment} --region ${var.region}"
+  runbook           = "Open docs/operations.md at \"Alerts\", row \"%s\". First run `signalbox %s ${local.runbook_arguments}`."
   runbook_commands  = { depth = "status", delay = "status", events = "status", schedules = "status", dead_letters = "failures", given_up = "failures" } # for all others, the log
 
   channels = [for channel in google_monitoring_notification_channel.email : channel.id]

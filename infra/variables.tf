@@ -73,7 +73,7 @@ variable "dist_dir" {
   default     = "../dist"
   validation {
     condition     = alltrue([for name in local.functions : fileexists("${var.dist_dir}/${name}.zip")])
-    error_message = "dist_dir lacks ${join(", ", [for name in local.functions : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `make package` first."
+    error_message = "dist_dir lacks ${join(", ", [for name in local.functions : "${name}.zip" if !fileexists("${var.dist_dir}/${name}.zip")])}. Run `signalbox package` first."
   }
 }
 

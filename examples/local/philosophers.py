@@ -1,4 +1,4 @@
-"""Watch the philosophers dine (`make example NAME=philosophers`): a live table, and the waits among them.
+"""Watch the philosophers dine (`make demo NAME=philosophers`): a live table, and the waits among them.
 
 In the ordered mode every meal is eaten, and the server's times show that no neighbours ate at once. In the naive mode
 all take one fork and wait for the other: the deadlock is shown, and that it ends when the leases expire. The exit code

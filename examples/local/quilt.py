@@ -1,4 +1,4 @@
-"""Paint quilts on a local stack while a page shows them: ``make example NAME=quilt``, until Ctrl-C.
+"""Paint quilts on a local stack while a page shows them: ``make demo NAME=quilt``, until Ctrl-C.
 
 ``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
 """

@@ -1,4 +1,4 @@
-"""Serve Social Code on a local stack, with a few functions: ``make example NAME=social_code``, until Ctrl-C.
+"""Serve Social Code on a local stack, with a few functions: ``make demo NAME=social_code``, until Ctrl-C.
 
 ``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
 """

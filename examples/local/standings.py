@@ -1,6 +1,6 @@
 """Count cities by country, or films by their ratings, while events come twice, and compare with a plain recount.
 
-make example NAME=standings [INPUT=ratings] [COUNT=400]
+make demo NAME=standings [INPUT=ratings] [COUNT=400]
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Serve the to-do list on a local stack: ``make example NAME=todos``, until Ctrl-C.
+"""Serve the to-do list on a local stack: ``make demo NAME=todos``, until Ctrl-C.
 
 ``PORT`` is the port (a free one); with ``--seconds`` it ends by itself.
 """

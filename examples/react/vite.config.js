@@ -1,4 +1,4 @@
-// The page and the functions have one origin: `npm run dev` passes every call of a function on to `make dev`.
+// The page and the functions have one origin: `npm run dev` passes every call of a function on to `signalbox dev`.
 import { defineConfig } from "vite";
 
 const FUNCTIONS = ["documents", "shop"];

@@ -24,7 +24,7 @@ locals {
     "roles/storage.admin",
   ]
 
-  # The last ones are requested by functions. A new one needs another `make bootstrap` by the project's owner.
+  # The last ones are requested by functions. A new one needs another `signalbox bootstrap` by the project's owner.
   catalogue = yamldecode(file("${path.module}/../catalogue.lock.yaml"))
   grantable_roles = distinct(concat(
     [

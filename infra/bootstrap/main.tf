@@ -1,4 +1,4 @@
-# The deploying account. The project's owner runs this once, and again for an upgrade of rights. `make bootstrap` first creates the
+# The deploying account. The project's owner runs this once, and again for an upgrade of rights. `signalbox bootstrap` first creates the
 # bucket for the states. It also has this folder's state, so any machine can continue from it.
 
 terraform {

@@ -8,7 +8,7 @@ variable "project_id" {
 }
 
 variable "region" {
-  description = "Region of the provider; `make bootstrap` creates the bucket for the states there."
+  description = "Region of the provider; `signalbox bootstrap` creates the bucket for the states there."
   type        = string
   default     = "us-central1"
   validation {

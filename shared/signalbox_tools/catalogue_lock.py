@@ -20,7 +20,7 @@ from signalbox.catalogue.writing import line_of, values_of
 from signalbox.core.composite_indexes import IndexField
 from signalbox_tools.function_deployments import Deployment, deployments_of, is_example
 
-HEADING = "# Generated from {name} and the functions' code by `make catalogue`. Commit it: Terraform reads it.\n"
+HEADING = "# Generated from {name} and the functions' code by `signalbox catalogue`. Commit it: Terraform reads it.\n"
 FORMAT = 1
 """The format of the object that functions read (`Settings.with_catalogue`)."""
 

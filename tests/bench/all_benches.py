@@ -1,4 +1,4 @@
-"""Run all benches and write what they measured to `docs/benchmarks.md`, with a plot: ``make bench-all``.
+"""Run all benches and write what they measured to `docs/benchmarks.md`, with a plot: ``make bench``.
 
 python -m tests.bench.all_benches --only objects flows
 
@@ -24,7 +24,7 @@ from signalbox.catalogue.project import Project
 from tests.bench.figures import CHECK_FAILED, Figure
 
 BENCHES: Mapping[str, tuple[str, ...]] = {
-    "documents": ("tests.bench", "--copies", "5000"),
+    "documents": ("tests.bench.documents", "--copies", "5000"),
     "standings": ("tests.bench.standings", "--yokes", "1000"),
     "semaphores": ("tests.bench.semaphores", "--pairs", "1000"),
     "objects": ("tests.bench.objects", "--calls", "1000", "--waiting", "2000"),
@@ -41,7 +41,7 @@ PACKAGES = ("google-cloud-firestore", "google-cloud-tasks", "functions-framework
 
 INTRODUCTION = """# Benchmarks
 
-`make bench-all` runs all benches on your machine and writes this page. A machine's figures cannot be compared with
+`make bench` runs all benches on your machine and writes this page. A machine's figures cannot be compared with
 those of the cloud, where a round trip takes longer and instances are added. So each row has the ratio of a figure to an
 *anchor* that was measured in the same run: bare calls of the client, a bare function, another system, or the kit with
 another setting. If the unit ends in `/s`, a higher ratio is better; otherwise a lower one. Each section says

@@ -38,7 +38,7 @@ def _put(number: int, count: int) -> Put:
 
 
 def _check_rank(ports: Ports, rank: int) -> None:
-    found = ranks.rank(ports, RankRequest(StandingKey("item", f"i{rank - 1:07}"), "count", 0))["rank"]
+    found = ranks.rank(ports, RankRequest(StandingKey("item", f"i{rank - 1:07}"), "count", 0)).rank
     assert found == rank, "a rank is wrong"
 
 

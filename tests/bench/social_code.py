@@ -1,7 +1,7 @@
 """Social Code at size: a forest of functions with hubs, in one process, and a hub's save under faulty deliveries.
 
-The store and the queue are in memory, the sandbox is real. `make bench-social` prints how long a hub's save takes, and
-checks that each dependant has one run of the new code.
+The store and the queue are in memory, the sandbox is real. `make bench NAME=social_code` prints how long a hub's save
+takes, and checks that each dependant has one run of the new code.
 """
 
 import argparse

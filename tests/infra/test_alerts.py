@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
+from signalbox_tools.cli.main import cli
 from signalbox_tools.costs.bill import METRIC_REFERENCES
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.workspace import INFRA, Resource, Workspace
@@ -100,14 +101,13 @@ def test_one_unavailable_response_to_a_schedule_raises_no_alert(conditions: Mapp
 
 def test_every_alert_says_where_to_read_and_what_to_run(resources: Mapping[str, Resource]) -> None:
     page = (INFRA.parent / "docs" / "operations.md").read_text("utf-8")
-    makefile = (INFRA.parent / "Makefile").read_text("utf-8")
     for policy in (each.values for each in resources.values() if each.kind == POLICY):
         [said] = policy["documentation"]
         [row] = re.findall(r'row "([^"]+)"', said["content"])
         assert f"| {row} |" in page
-        [target, arguments] = re.findall(r"`make (\w+) ([^`]+)`", said["content"])[0]
-        assert f"\n{target}:" in makefile
-        assert arguments == "PROJECT=demo-project ENV=prod REGION=us-central1"
+        [command, arguments] = re.findall(r"`signalbox (\w+) ([^`]+)`", said["content"])[0]
+        assert command in cli.commands
+        assert arguments == "-p demo-project -e prod --region us-central1"
         assert said["subject"] == policy["display_name"]
 
 

@@ -14,9 +14,9 @@ from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import Catalogue, CatalogueError, Trigger, load
 from signalbox.catalogue.writing import written
 from signalbox.history.model import HistoryRule
-from signalbox_tools import applied_state
-from signalbox_tools.applied_state import AppliedState
-from signalbox_tools.local.stack_from_state import settings_of
+from tests.infra import applied_state
+from tests.infra.applied_state import AppliedState
+from tests.infra.stack_from_state import settings_of
 from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow

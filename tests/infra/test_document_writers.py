@@ -12,9 +12,9 @@ from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import load
 from signalbox.catalogue.writing import written
 from signalbox.core.kit_names import KIT, LINK_FAN_OUT
-from signalbox_tools import applied_state
-from signalbox_tools.local.stack_from_state import settings_of
+from tests.infra import applied_state
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.stack_from_state import settings_of
 from tests.infra.workspace import Resource, Workspace
 
 pytestmark = pytest.mark.slow

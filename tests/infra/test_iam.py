@@ -62,7 +62,7 @@ kit-build       | roles/storage.objectViewer    | gcf-v2-sources-NUMBER-us-centr
 service-NUMBER  | roles/pubsub.publisher        | signalbox-dead-events
 """
 
-# What `make bootstrap` grants to the account that Cloud Build runs as, on the project unless it says otherwise.
+# What `signalbox bootstrap` grants to the account that Cloud Build runs as, on the project unless it says otherwise.
 BOOTSTRAP = """
 roles/artifactregistry.admin
 roles/cloudfunctions.developer
@@ -174,7 +174,7 @@ def test_every_function_runs_as_its_own_account(resources: Mapping[str, Resource
 
 @pytest.fixture(scope="module")
 def bootstrapped(deployed: Workspace) -> Mapping[str, Resource]:
-    """Return the resources that `make bootstrap` creates."""
+    """Return the resources that `signalbox bootstrap` creates."""
     deployed.run("-chdir=bootstrap", "init", "-input=false")
     deployed.run("-chdir=bootstrap", "apply", "-input=false", "-auto-approve", "-var=project_id=demo-project")
     return deployed.resources("bootstrap")

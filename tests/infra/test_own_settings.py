@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from signalbox.catalogue.reading import load
-from signalbox_tools import applied_state
 from tests.bench.cold_start import BUILD_ENVIRONMENT
+from tests.infra import applied_state
 from tests.infra.google_provider.server import GoogleProvider
 from tests.infra.test_iam import rights
 from tests.infra.workspace import Resource, Workspace

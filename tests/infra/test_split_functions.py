@@ -9,12 +9,12 @@ import pytest
 from signalbox.adapters.settings import from_environment
 from signalbox.catalogue.reading import Catalogue, load
 from signalbox.catalogue.writing import written
-from signalbox_tools import applied_state
-from signalbox_tools.applied_state import AppliedState
 from signalbox_tools.function_deployments import deployments_of
-from signalbox_tools.local.stack_from_state import settings_of
+from tests.infra import applied_state
+from tests.infra.applied_state import AppliedState
 from tests.infra.conftest import PAGE, open_three
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.stack_from_state import settings_of
 from tests.infra.test_iam import rights, row_of, rows
 from tests.infra.workspace import Resource, Workspace
 

@@ -21,7 +21,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prefix": "dev-"}, "prefix must begin with a letter"),
     ({"prefix": "development"}, "the longest function leaves 10 for it. Shorten the prefix"),
     ({"database": "db"}, "database must be (default), or 4 to 63 lower case letters"),
-    ({"dist_dir": "../nowhere"}, "Run `make package` first"),
+    ({"dist_dir": "../nowhere"}, "Run `signalbox package` first"),
     ({"invokers": ["allUsers"]}, "To open a function to everybody, set `public: true` in its entry"),
     ({"deployer": "ann@example.com"}, "deployer is one IAM member such as user:ann@example.com"),
     ({"deployers": "user:ann@example.com"}, "deployers is one group, as group:deployers@example.com"),

@@ -79,7 +79,7 @@ def test_an_import_that_the_cloud_cannot_resolve_is_refused(project: Project, ma
     message = refusal(root)
     assert complaint in message
     assert "Put a module of your own into one/" in message
-    assert "one/requirements.in and run `make lock`" in message
+    assert "one/requirements.in and run `signalbox lock`" in message
 
 
 @pytest.mark.parametrize(

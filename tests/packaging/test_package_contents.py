@@ -156,7 +156,7 @@ def test_a_functions_own_locked_requirements_are_joined_to_the_lock(project: Pro
     [
         (
             "Flask==2.0 --hash=sha256:00\n",
-            r"Flask==2\.0 conflicts with flask==3\.1\.3 of functions/.*make lock",
+            r"Flask==2\.0 conflicts with flask==3\.1\.3 of functions/.*signalbox lock",
         ),
         ("numpy\n", "'numpy' is not pinned by == with a hash"),
         ("numpy==2.0\n", r"'numpy==2\.0' is not pinned by == with a hash"),

@@ -11,6 +11,7 @@ from signalbox_tools.setup.tracked_files import complaints, machine_paths
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = PROJECT / "shared" / "signalbox_tools" / "setup" / "environment.sh"
+LINES_OF_A_SCREEN, COLUMNS_OF_A_SCREEN = 24, 100
 CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3")
 
 
@@ -135,6 +136,23 @@ def test_an_environment_in_which_an_installation_was_killed_is_made_again(tmp_pa
     assert not named.exists()
 
 
+def test_the_environment_has_the_command_signalbox(tmp_path: Path) -> None:
+    path = commands(tmp_path / "commands", {"python3": stand_in(":")})
+    assert set_up(tmp_path, path).returncode == 0
+    (tmp_path / ".venv/bin/python").write_text('#!/bin/sh\nfor each in "$0" "$@"; do echo "$each"; done\n')
+    from_elsewhere = {"PATH": f"{tmp_path / '.venv/bin'}:/usr/bin:/bin"}
+    printed = subprocess.run(
+        ["signalbox", "add", "a b"], cwd="/", env=from_elsewhere, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.splitlines() == [f"{tmp_path}/.venv/bin/python", "-m", "signalbox_tools", "add", "a b"]
+
+
+def test_make_alone_fits_a_screen() -> None:
+    listed = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(listed) <= LINES_OF_A_SCREEN
+    assert max(map(len, listed)) <= COLUMNS_OF_A_SCREEN
+
+
 def test_make_alone_lists_every_target_with_what_it_does() -> None:
     makefile = (PROJECT / "Makefile").read_text()
     targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", makefile))
@@ -144,6 +162,17 @@ def test_make_alone_lists_every_target_with_what_it_does() -> None:
     phony = re.search(r"(?m)^\.PHONY: (.*)$", known)
     assert phony is not None
     assert set(phony[1].split()) == targets
+
+
+def test_the_gate_runs_each_test_once() -> None:
+    """The README's command leaves out the slow ones and the folder of the fuzzer, whose tests are all slow."""
+    listed = subprocess.run(["make", "-n", "test"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert '--ignore=tests/fuzz -p tests.skips -m "not slow and not marathon"' in listed
+    gate = (PROJECT / ".ci" / "run").read_text()
+    assert 'make test-all ARGS=\'"\'"\'-m "slow and not marathon"\'"\'"' in gate
+    modules = list((PROJECT / "tests" / "fuzz").rglob("test_*.py"))
+    assert modules
+    assert [path.name for path in modules if "\npytestmark = pytest.mark.slow\n" not in path.read_text()] == []
 
 
 @pytest.mark.parametrize(

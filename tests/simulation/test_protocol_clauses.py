@@ -10,7 +10,7 @@ from tests.simulation.faults import points
 from tests.simulation.faults.points import FAULT_POINTS, place
 from tests.simulation.planted import FAULTS
 
-NOT_PUBLIC_YET = ("documents", "flows", "function", "history", "links", "objects", "tasks")
+NOT_PUBLIC_YET = ("documents", "flows", "function", "objects", "tasks")
 """Subjects of which points may still name private functions."""
 
 

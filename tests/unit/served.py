@@ -8,6 +8,7 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from signalbox.core.given import given
 from signalbox.testing.simulated_cloud import FunctionTable
 from tests.unit.operations_platform import OperationsPlatform
 
@@ -51,6 +52,6 @@ def refused(answer: TestResponse, status: int, slug: str, field: str | None) -> 
         "type": f"urn:signalbox:problem:{slug}",
         "title": TITLES[slug],
         "status": status,
-        **({} if field is None else {"field": field}),
+        **given(field=field),
     }
     assert "ETag" not in answer.headers

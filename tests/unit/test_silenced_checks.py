@@ -17,6 +17,8 @@ SILENCED = re.compile(r"#\s*(noqa(:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?|type:\s*
 
 def without_a_reason(text: str) -> Iterator[int]:
     """Iterate over the numbers of lines that silence a check and say nothing more."""
+    if not SILENCED.search(text):  # reading tokens takes a hundred times as long
+        return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         silences = token.type == tokenize.COMMENT and SILENCED.match(token.string)
         if silences and not SILENCED.sub("", token.string).strip(" -#()"):

@@ -28,6 +28,7 @@ from signalbox.adapters.http.json_bodies import render
 from signalbox.adapters.logs import current_trace
 from signalbox.adapters.settings import Settings, served_name
 from signalbox.core.effects import Effect, TaskEnvelope, name_of
+from signalbox.core.given import given
 from signalbox.core.kit_names import CALLED_BY_QUEUES_ONLY
 from signalbox.core.ports import Log
 from signalbox.core.problems import DeploymentCannotEnqueue, EnqueueUnconfirmed, PartlyEnqueued, Problem
@@ -236,8 +237,10 @@ class CloudTasksQueue:
 def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
     """Return the request that creates the task of an effect."""
     queue = f"projects/{settings.project}/locations/{settings.location}/queues/{settings.queue_prefix}{effect.queue}"
+    # Tasks of databases other than the project's default one have digits of their database in their names.
+    suffix = "" if settings.database == DEFAULT_DATABASE else f"-{name_of(settings.database)[:DATABASE_DIGITS]}"
     task: dict[str, Any] = {
-        "name": f"{queue}/tasks/{effect.name}{_suffix(settings.database)}",
+        "name": f"{queue}/tasks/{effect.name}{suffix}",
         "http_request": _http_request(settings, effect, trace),
         "dispatch_deadline": {"seconds": DISPATCH_SECONDS_MAX},
     }
@@ -246,17 +249,12 @@ def task_request(settings: Settings, effect: Effect, trace: str) -> dict[str, An
     return {"parent": queue, "task": task}
 
 
-def _suffix(database: str) -> str:
-    """Return digits that distinguish a database's tasks from other databases'; empty for the project's default one."""
-    return "" if database == DEFAULT_DATABASE else f"-{name_of(database)[:DATABASE_DIGITS]}"
-
-
 def _http_request(settings: Settings, effect: Effect, trace: str) -> dict[str, Any]:
     address = settings.address_of(effect.function)
     request: dict[str, Any] = {
         "url": address + effect.path,
         "http_method": "POST",
-        "headers": {"Content-Type": "application/json"} | ({"traceparent": trace} if trace else {}),
+        "headers": {"Content-Type": "application/json", **given(traceparent=trace or None)},
         "body": render(TaskEnvelope.of(effect).to_json()),
     }
     if account := settings.account_of(effect.queue):

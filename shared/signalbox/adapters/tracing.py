@@ -15,7 +15,7 @@ from signalbox.core.effects import RecordedSpan
 
 MISSING = (
     "No spans are exported: OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is missing. "
-    "Name the packages of signalbox[otel] in the function's requirements.in and run `make lock`."
+    "Name the packages of signalbox[otel] in the function's requirements.in and run `signalbox lock`."
 )
 
 

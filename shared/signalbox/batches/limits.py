@@ -73,7 +73,7 @@ class BatchLimits(Limits):
     task that still exists has its name, so it is not created twice."""
 
     end_silent_seconds: int = 3600
-    """The time after a batch's end until the sweeper looks whether its completion has run. The task may be lost; one
+    """The time after a batch's end until the sweeper checks that its completion has run. The task may be lost; one
     that is only late has its name, so it is not created twice."""
 
     silent_pages_max: int = 20
@@ -130,7 +130,7 @@ class BatchLimits(Limits):
 
     watch_streams_max: int = 8
     """Streams that one process serves: each occupies one of its 16 threads, and half of the threads are for other
-    requests, which are answered as fast as without streams (`make bench-watchers`)."""
+    requests, which are answered as fast as without streams (`make bench NAME=watchers`)."""
 
 
 LIMITS = BatchLimits()

@@ -13,6 +13,7 @@ from signalbox.batches.model.pages import digest, json_text
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.batches.problems import BadBatch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
+from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
@@ -166,19 +167,14 @@ class BatchSpec:
         """Return the body that defines this batch as one that follows: without an id, and sealed."""
         calls = {name: call.to_request() for name in _CALLS if (call := getattr(self, name)) is not None}
         numbers = {name: getattr(self, name) for name in _NUMBERS}
-        then = {} if self.then is None else {"then": self.then.to_request()}
-        semaphore = {"semaphore": self.semaphore} if self.semaphore else {}
-        grouped = {"per_task": self.per_task} if self.per_task else {}
-        rated = {"rate": self.rate, "weight": self.weight} if self.rate else {}
+        then = None if self.then is None else self.then.to_request()
         return {
             "units": list(self.units),
             "queues": list(self.queues),
             **calls,
             **numbers,
-            **then,
-            **semaphore,
-            **grouped,
-            **rated,
+            **given(then=then, semaphore=self.semaphore or None, per_task=self.per_task or None),
+            **({"rate": self.rate, "weight": self.weight} if self.rate else {}),
         }
 
     def calls(self, at: str = "") -> dict[str, Call]:

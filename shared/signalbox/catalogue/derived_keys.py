@@ -199,10 +199,12 @@ def _callers(usage: Usage, *, scheduled: bool) -> dict[str, str]:
     if usage.events:
         return {"event": _first(usage.events)}
     served = {**usage.routes, **usage.objects, **usage.flows}
-    people = {"people": _first(served)} if served or not (called or scheduled) else {}
-    events = {"event": next(iter(usage.handlers.values()))[0]} if usage.handlers else {}
-    queue = {"queue": _first(called)} if called else {}
-    return {**people, **queue, **events, **given(schedule="" if scheduled else None)}
+    return given(
+        people=_first(served) if served or not (called or scheduled) else None,
+        queue=_first(called) if called else None,
+        event=next((place for place, *_ in usage.handlers.values()), None),
+        schedule="" if scheduled else None,
+    )
 
 
 def _first(places: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@
 
 A call is repeated until it has an answer or ``retry_seconds`` have passed. That is safe: each call that is not
 repeatable by itself carries an ``Idempotency-Key``. An answer that is a problem raises an `ApiError` with its fields.
-The modules of ``blocking`` are generated from those of ``aio`` by ``make client``.
+The modules of ``blocking`` are generated from those of ``aio`` by ``make docs``.
 """
 
 from typing import TYPE_CHECKING

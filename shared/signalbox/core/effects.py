@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
 from signalbox.core.formats import check_task
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadTaskEnvelope
 
@@ -68,8 +69,8 @@ class Effect:
 
     def to_record(self) -> dict[str, Any]:
         """Return the effect as stored in an outbox record: payload and context as text, so that any JSON fits."""
-        wakes = {"wakes": True} if self.wakes else {}
-        return wakes | {
+        return {
+            **given(wakes=self.wakes or None),
             "name": self.name,
             "queue": self.queue,
             "function": self.function,

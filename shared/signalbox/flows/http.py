@@ -30,11 +30,12 @@ from signalbox.core.times import rfc3339
 from signalbox.flows import sweep
 from signalbox.flows.limits import LIMITS
 from signalbox.flows.machine.callbacks import Callback, keys_of, not_valid
+from signalbox.flows.machine.deadlines import checked_timeout
 from signalbox.flows.machine.stuck import Stuck
 from signalbox.flows.machine.timeline import timeline
 from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.model.definitions import Flows
-from signalbox.flows.model.headers import STATES, FlowHeader, Origin, checked_timeout
+from signalbox.flows.model.headers import STATES, FlowHeader, Origin
 from signalbox.flows.model.labels import checked_labels
 from signalbox.flows.model.log import shown_entry
 from signalbox.flows.model.messages import Message

@@ -92,7 +92,7 @@ class FlowLimits(Limits):
     """The longest such time. Cloud Tasks ends a delivery after ten minutes. Use a task for a longer step."""
 
     inline_steps_max: int = 8
-    """Inline steps that one delivery runs at once, each in a thread. Their instance serves other requests, too."""
+    """Inline steps that one delivery runs at once, each in a thread. Their instance also serves other requests."""
 
     inline_starts_max: int = 10
     """Starts of one attempt of an inline step after which it is given up: each raised an error, or its process ended.

@@ -257,8 +257,8 @@ class Function:
         or a folder, the run and its log are written there when it has ended, and it is not removed before. The code of
         a run's last turn decides: a deployment changes nothing for runs that have ended.
 
-        Raises `TypeError` for code that is neither a coroutine function nor a generator function, or has a parameter
-        whose type is not JSON, `ValueError` for a second flow of one name or an option that cannot be.
+        Raises `TypeError` for code that is not an ``async def``, or has a parameter whose type is not JSON, and
+        `ValueError` for a second flow of one name or an option that cannot be.
         """
         host = self._flows = self._flows or self._new_flow_host()
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import Listing, write_page_token
@@ -70,7 +71,7 @@ class VersionsPage:
 
     def to_json(self) -> dict[str, Any]:
         """Return the page as callers get it."""
-        more = {"next_page_token": self.next_page_token} if self.next_page_token else {}
+        more = given(next_page_token=self.next_page_token or None)
         return {"versions": [version.to_json() for version in self.versions], **more}
 
 

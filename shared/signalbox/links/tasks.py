@@ -10,9 +10,6 @@ Tasks of `link_refresh` have the id of the event or change that caused them, and
     compact     delete the versions that the log of a document no longer needs
     dependents  delete the documents that depend on a deleted one
 
-An earlier release gave the first five the name `refresh`. Such a task may still be in the queue: it is recognised by
-its work.
-
 The task of `link_verify` is a page of a verification.
 """
 
@@ -30,26 +27,11 @@ from signalbox.links.service import refreshes, verifications
 
 Payload = Mapping[str, Any]
 
-EARLIER_NAME = "refresh"
-
-_BY_WORK = {"compact": "compact", "written": "written", "document": "copy", "transform": "walk", "key": "page"}
-"""The names of tasks of an earlier release, by the first of these members that their work has."""
-
 
 def run_link_task(ports: Ports, task: str, payload: Payload) -> None:
     """Run a task of `link_refresh`. Raises `Unavailable` (transient: retry), or `BadValue` for an invalid payload."""
-    name = _name_by_work(payload) if task == EARLIER_NAME else task
-    check_known(LINK_REFRESH, name, TASKS)
-    TASKS[name](ports, payload)
-
-
-def _name_by_work(payload: Payload) -> str:
-    work = payload.get("work")
-    members = work if isinstance(work, Mapping) else {}
-    name = next((name for member, name in _BY_WORK.items() if member in members), None)
-    if name is None:
-        raise _invalid(EARLIER_NAME)
-    return name
+    check_known(LINK_REFRESH, task, TASKS)
+    TASKS[task](ports, payload)
 
 
 def page(ports: Ports, payload: Payload) -> None:

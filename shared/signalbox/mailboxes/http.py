@@ -1,4 +1,4 @@
-"""What the routes and the tasks of objects and flows share."""
+"""Functions that the routes and the tasks of objects and flows share."""
 
 from signalbox.adapters.http.routes import Request
 from signalbox.adapters.http.task_deliveries import TaskDelivery

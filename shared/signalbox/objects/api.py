@@ -5,7 +5,7 @@
     placeholder.result()
 
 An object's calls run one at a time, in order, each taking effect exactly once. Inside a method there is only the state
-and what the kit sends with the call: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
+and the kit's own calls with it: `objects(…).method()`, `send(task.call())`, `later(seconds).method()`.
 """
 
 from collections.abc import Mapping

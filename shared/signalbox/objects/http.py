@@ -180,7 +180,7 @@ def _id(ports: Ports, request: Request) -> str:
 
 
 class ObjectHost:
-    """The classes of a user's function. A function without classes has a host, too, if a wake-up is delivered to it."""
+    """The classes of a user's function. A function without classes also has a host if a wake-up is delivered to it."""
 
     call_method = staticmethod(call_object)
     """The code of the task that calls a method."""

@@ -5,7 +5,7 @@ from signalbox.core.limits import Limits
 
 class ObjectLimits(Limits):
     turn_seconds: float = 10
-    """The time after which a turn begins no further call. The next turn applies what is left."""
+    """The time after which a turn begins no further call. The next turn applies the remaining calls."""
 
     turn_bytes_max: int = 2 * 1024 * 1024
     """The bytes that one turn reads, in addition to the state, and that it writes."""

@@ -7,7 +7,7 @@ class RateLimits(Limits):
     """The limits by name; units come last in a name."""
 
     rate_name_bytes_max: int = 1_000
-    """A rate's name. Paths below its record must fit within Firestore's limits, too."""
+    """A rate's name. Paths below its record must also fit within Firestore's limits."""
 
     per_minute_min: float = 1 / 1_440
     """The slowest rate: a permit a day."""

@@ -16,6 +16,7 @@ from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.field_rules import Checked, Range, check_fields, parsed, unchecked
 from signalbox.core.formats import FORMAT
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.rates.limits import LIMITS
@@ -115,10 +116,10 @@ class Rate:
         assert self.settings.burst >= 1, "a permit can be granted"
 
     def to_record(self) -> dict[str, Any]:
-        alarm = {} if self.alarm_at is None else {"alarm_at": self.alarm_at}
         paused = {} if self.paused_at is None else {"paused_at": self.paused_at, FORMAT: PAUSED_FORMAT}
         recent = [each.to_record() for each in self.recent]
-        return {**self.settings.to_record(), "full_at": self.full_at, "recent": recent, **alarm, **paused}
+        times = {"full_at": self.full_at, "recent": recent, **given(alarm_at=self.alarm_at)}
+        return {**self.settings.to_record(), **times, **paused}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

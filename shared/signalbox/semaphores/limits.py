@@ -10,7 +10,7 @@ class SemaphoreLimits(Limits):
     """The limits by name; units come last in a name."""
 
     semaphore_name_bytes_max: int = 1_000
-    """A semaphore's name. Paths below its record must fit within Firestore's limits, too."""
+    """A semaphore's name. Paths below its record must also fit within Firestore's limits."""
 
     permits_max: int = 1_000
     """Permits of a semaphore: its one record contains all leases, about 200 bytes each with an ordinary id."""
@@ -78,7 +78,7 @@ class SemaphoreLimits(Limits):
     """A key's weight: its share of the permits compared with that of a key without one."""
 
     weights_max: int = 100
-    """Keys with a weight. Each always has lanes of its own, so the record needs room for three lanes of each."""
+    """Keys with a weight. Each always has separate lanes, so the record needs room for three lanes of each."""
 
     lanes_max: int = 256
     """Lanes of one semaphore whose keys share them with no others. Each takes 60 to 200 bytes of the record, which

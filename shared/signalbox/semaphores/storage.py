@@ -177,11 +177,11 @@ class SemaphoreReads:
         """Read, at one instant, the semaphore, the wait, and a release that was left."""
         with_wait = self.wait_id is not None and attempt >= self.wait_from_attempt
         wait = waiter_path(self.name, self.wait_id or "") if with_wait else ""
-        snapshot, *others = store.read(self.path, *filter(None, (wait, release)))
-        loaded = loaded_from(self.name, snapshot)
-        if with_wait:
-            loaded = replace(loaded, wait=read_waiter(others[0]), wait_read=True)
-        return replace(loaded, release=read_release(others[-1])) if release else loaded
+        records = {record.path: record for record in store.read(*filter(None, (self.path, wait, release)))}
+        loaded = loaded_from(self.name, records[self.path])
+        if wait:
+            loaded = replace(loaded, wait=read_waiter(records[wait]), wait_read=True)
+        return replace(loaded, release=read_release(records[release])) if release else loaded
 
 
 def load(ports: Ports, name: str) -> Loaded:

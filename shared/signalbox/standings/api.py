@@ -11,19 +11,21 @@ from typing import Any, ParamSpec, TypeVar
 
 from signalbox.adapters import runtime
 from signalbox.adapters.deployed_catalogue import check_deployed
+from signalbox.adapters.http.json_bodies import json_of
 from signalbox.core.calls import Call
 from signalbox.core.effects import Json
 from signalbox.core.kit_names import TASKS_QUEUE
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.function.user_function import Function
 from signalbox.standings.limits import LIMITS
-from signalbox.standings.model.declarations import Declaration, Threshold
+from signalbox.standings.model.declarations import Declaration, StandingField, Threshold
 from signalbox.standings.model.yokes import StandingKey, Yoke, YokeKey, join
 from signalbox.standings.requests import BoardRequest, ListRequest, RankRequest
 from signalbox.standings.service.declarations import declare
 from signalbox.standings.service.ranks import leaderboard, rank
 from signalbox.standings.service.reads import get_standing
 from signalbox.standings.service.yokes import delete_yoke, get_yoke, put_yoke, yokes_of_standing
+from signalbox.standings.shown import CurrentStandingShown
 from signalbox.tasks.api import Task
 
 P = ParamSpec("P")
@@ -46,7 +48,8 @@ class Yokes:
 
     def get(self, user: str, item: str) -> dict[str, Any]:
         """Return a yoke as JSON. Raises `NotFound` or `BadKey`."""
-        return get_yoke(runtime.ports(), YokeKey.from_request(user, item))
+        found: dict[str, Any] = json_of(get_yoke(runtime.ports(), YokeKey.from_request(user, item)))
+        return found
 
     def delete(self, user: str, item: str) -> None:
         """Delete a yoke; succeed if it does not exist. Raises `BadKey`."""
@@ -67,7 +70,7 @@ class Yokes:
         """
         asked = _query(user=user, item=item, order_by=order_by, limit=limit, page_token=page_token)
         page = yokes_of_standing(runtime.ports(), ListRequest.from_request(asked))
-        return page.items, page.next_page_token
+        return json_of(page.yokes), page.next_page_token or None
 
 
 yokes = Yokes()
@@ -94,12 +97,14 @@ class Standings:
 
     def get(self) -> dict[str, Any]:
         """Return the standing's numbers; they are exact if `pending` is 0. Raises `NotFound` for an unknown kind."""
-        return get_standing(runtime.ports(), self._key()).to_json()
+        found: dict[str, Any] = json_of(CurrentStandingShown.of_view(get_standing(runtime.ports(), self._key())))
+        return found
 
     def rank(self, order_by: str = "count", neighbours: int = 0) -> dict[str, Any]:
         """Return the standing's rank, from 1, and its `neighbours` on each side. Raises `NotFound` or `BadQuery`."""
         asked = RankRequest.from_request(self._key(), _query(order_by=order_by, neighbours=neighbours))
-        return rank(runtime.ports(), asked)
+        found: dict[str, Any] = json_of(rank(runtime.ports(), asked))
+        return found
 
     def top(
         self, order_by: str = "count", limit: int = LIMITS.leaderboard_limit_default, page_token: str = ""
@@ -110,7 +115,7 @@ class Standings:
         """
         asked = _query(order_by=order_by, limit=limit, page_token=page_token)
         board = leaderboard(runtime.ports(), BoardRequest.from_request(self.kind, asked))
-        return board.items, board.next_page_token
+        return json_of(board.standings), board.next_page_token or None
 
     def _key(self) -> StandingKey:
         if self.id is None:
@@ -126,14 +131,14 @@ def standings(kind: str, *parts: str) -> Standings:
 class StandingTask(Task[P, R]):
     """A task that runs when a standing reaches a threshold."""
 
-    def __init__(self, task: Task[P, R], function: str, field: str, reaches: float) -> None:
+    def __init__(self, task: Task[P, R], function: str, field: StandingField, reaches: float) -> None:
         vars(self).update(vars(task))
         call = Call(function, task.name, {}, task.queue).checked(task.name)
         self.threshold = Threshold(field, reaches, call)
 
 
 def standing_changed(
-    app: Function, field: str, at_least: float, queue: str = TASKS_QUEUE
+    app: Function, field: StandingField, at_least: float, queue: str = TASKS_QUEUE
 ) -> Callable[[Callable[P, R]], StandingTask[P, R]]:
     """Register a task of `app` that runs once for each standing whose `field` reaches `at_least`.
 

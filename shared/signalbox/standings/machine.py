@@ -363,7 +363,7 @@ def _are_newly_covered(begun: Recount, walked: Recount, moves: Moves) -> bool:
 
 def cross(standing: Standing, thresholds: Iterable[Threshold]) -> tuple[Standing, tuple[Threshold, ...]]:
     """Return the standing with the thresholds that it has reached for the first time, and these thresholds."""
-    shown = standing.to_json()
+    shown = standing.numbers()
     reached = tuple(
         threshold
         for threshold in thresholds
@@ -412,7 +412,7 @@ def recount_task(run: str, key: StandingKey, turn: str, left: int) -> Effect:
 
 def threshold_tasks(key: StandingKey, standing: Standing, reached: Iterable[Threshold], now: datetime) -> list[Effect]:
     """Return the tasks of the thresholds that a standing has reached; each has one name forever."""
-    shown = standing.shown(key)
+    shown = {"kind": key.kind, "id": key.id, **standing.numbers()}
     return [
         threshold.call_with(shown).effect(name_of(key.path, "threshold", threshold.name), now) for threshold in reached
     ]

@@ -30,6 +30,7 @@ from typing import Any
 
 from signalbox.core.effects import Decision, Effect, name_of
 from signalbox.core.formats import check_known
+from signalbox.core.given import given
 from signalbox.core.kit_names import STANDING_FOLD
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.perform import Writes, perform
@@ -272,7 +273,7 @@ def _repaired(ports: Ports, key: StandingKey, read: Snapshot, repaired: Standing
         return OVER if is_unchanged else Turn(turn, moved=True)
     done = write_recounted(ports, read, repaired, OVER, turn)
     if done is OVER and repaired != replace(held, recount=None):
-        ports.log.error("standing had drifted, repaired", standing=key.text, was=held.to_json(), now=repaired.to_json())
+        ports.log.error("standing had drifted, repaired", standing=key.text, was=held.numbers(), now=repaired.numbers())
     return done
 
 
@@ -333,7 +334,7 @@ def walk_page(ports: Ports, run_: str, collection: str, cursor: str, *, whole: b
             if isinstance(error, Unavailable):
                 raise error
             ports.log.error("yoke refused, not counted", yoke=key.id, reason=str(error))
-    more = {"whole": True} if whole else {}
+    more = given(whole=whole or None)
     if len(found) == LIMITS.count_page_max:
         ports.queue.create([machine.work_task("walk", run_, collection=collection, cursor=found[-1].id, **more)])
     elif collection == YOKES:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from signalbox.core.given import given
 from signalbox.core.ports import (
     REMOVE,
     SERVER_TIME,
@@ -97,4 +98,4 @@ def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
     """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
     counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
     errors = [error for error in map(retrying_json, counted) if error is not None]
-    return {"last_error": errors[0]} if errors else {}
+    return given(last_error=next(iter(errors), None))

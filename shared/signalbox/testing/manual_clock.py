@@ -1,9 +1,6 @@
 """The clock of a test, which only the test moves, and the budget of a sweeper."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import count
-
-from signalbox.core.ports import Budget, OutOfTime
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,13 +30,3 @@ class ManualClock:
     def jitter(self) -> float:
         """Return the mean of a real clock's jitter."""
         return 0.5
-
-
-def budget_of(records: int) -> Budget:
-    """Return a budget of the sweeper that is used up after `records` records."""
-
-    def begin() -> OutOfTime:
-        read = count()
-        return lambda: next(read) >= records  # it is read before each record
-
-    return begin

@@ -208,17 +208,11 @@ def _filled_in(
 ) -> tuple[Stored, dict[Field, Any]]:
     values: dict[Field, Any] = {}
     for field, marker in fill:
-        new = _new_value(marker, value_at(data, field), server_time)
+        new = server_time if marker is SERVER_TIME else _sum(value_at(data, field), marker.by)
         data = _with(data, field, new)
         if isinstance(marker, Increment):
             values[field] = new
     return data, values
-
-
-def _new_value(marker: Any, old: Any, server_time: datetime) -> Any:
-    if marker is SERVER_TIME:
-        return server_time
-    return _sum(old, marker.by)
 
 
 def _sum(old: Any, by: int) -> int | float:
@@ -341,7 +335,8 @@ class MemoryStore:
         for write, record in zip(writes, records, strict=True):
             _check_guard(write.path, write.guard, record)
         at = self._commit_time()
-        server_time = _whole_milliseconds(at + self._stray())
+        strayed = at + self._stray()
+        server_time = strayed.replace(microsecond=strayed.microsecond // 1_000 * 1_000)
         steps = [_step(*planned, at, server_time) for planned in zip(writes, records, added_bytes, strict=True)]
         for step in steps:
             self._do(step, at)
@@ -402,10 +397,6 @@ def _check_guard(path: str, guard: Guard, record: Record | None) -> None:
         raise RecordMissing(f"{path} does not exist")
     elif guard is Must.NOT_EXIST and record is not None:
         raise AlreadyExists(f"{path} exists")
-
-
-def _whole_milliseconds(at: datetime) -> datetime:
-    return at.replace(microsecond=at.microsecond // 1_000 * 1_000)
 
 
 def _step(write: Write, before: Record | None, added_bytes: int, at: datetime, server_time: datetime) -> _Step:

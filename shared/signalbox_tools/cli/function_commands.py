@@ -327,7 +327,7 @@ def resume_semaphore(name: str, **place: str) -> None:
 def run(
     name: str, command: tuple[str, ...], timeout: float, lease_seconds: float | None, permits: int, **place: str
 ) -> int:
-    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- make deploy`.
+    """Run COMMAND while holding permits of the semaphore NAME: `semaphores run deploys -- signalbox deploy`.
 
     The lease is renewed while the command runs, and released when it ends; the exit status is the command's. If the
     lease is lost, the command gets a SIGTERM, and the status is 1. SIGNALBOX_TOKEN has the fencing token.

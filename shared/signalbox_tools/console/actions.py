@@ -1,4 +1,4 @@
-"""What the console can do: each action is one call of the HTTP API, which a button of the page sends.
+"""The actions of the console: each is one call of the HTTP API, which a button of the page sends.
 
 The local stack's console has them all. That of a deployment has none unless it is started with ``--act``; then its
 relay forwards exactly these calls, with gcloud's identity, and logs each with its reason.
@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from signalbox.core.given import given
+
 REASON_HEADER = "X-Signalbox-Reason"
 """A reason that the person gave, percent-encoded. The relay logs it; only some calls also have it as a field."""
 
@@ -18,12 +20,12 @@ BODY_BYTES_MAX = 100 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call of the API. `path` names its parts; `effect` is what the dialog says before it is confirmed.
+    """A call of the API. `path` names its parts; `effect` is the text of the dialog that confirms it.
 
     `reason` is where the call has a field for the reason: in its ``body``, its ``query``, or nowhere. `value` names the
-    field of the body that the person writes as JSON; ``*`` is the body itself, which begins as what the page shows.
+    field of the body that the person writes as JSON; ``*`` is the body itself, which begins as the value on the page.
     `fields` are further fields of the body, a text each, or a number if the name is in `NUMBERS`.
-    `is_of_seen`: the call is made only if the resource is still what the page showed, by its entity tag.
+    `is_of_seen`: the call is made only if the resource still has the entity tag that the page showed.
     `on_all` is the `action` by which one call of `ACT_ON_RUNS` does the same on all runs that match.
     """
 
@@ -47,8 +49,8 @@ class Action:
         """Return the action for the page."""
         names = re.findall(r"\{(\w+)\}", self.path)
         shown: dict[str, Any] = {"title": self.title, "method": self.method, "path": self.path, "effect": self.effect}
-        shown |= {"fields": [{"name": name, "number": name in NUMBERS} for name in self.fields]} if self.fields else {}
-        shown |= {"on_all": self.on_all} if self.on_all else {}
+        fields = [{"name": name, "number": name in NUMBERS} for name in self.fields]
+        shown |= given(fields=fields or None, on_all=self.on_all or None)
         return {**shown, "names": names, "reason": self.reason, "value": self.value, "seen": self.is_of_seen}
 
 
@@ -66,7 +68,7 @@ ACTIONS: Mapping[str, Action] = {
         "Cancel",
         "POST",
         f"{RUN}/cancel",
-        "The run's code receives the cancel at its next await and can clean up. What the run has done remains.",
+        "The run's code receives the cancel at its next await and can clean up. Its effects so far remain.",
         reason="body",
         on_all="cancel",
     ),
@@ -88,7 +90,7 @@ ACTIONS: Mapping[str, Action] = {
         "Fork",
         "POST",
         f"{RUN}/fork",
-        "Another run begins with the first entries of this log. What it waits for there is done again, in that run.",
+        "Another run begins with the first entries of this log. Commands pending there run again, in that run.",
         fields=("id", "from_entry"),
     ),
     "terminate": Action(
@@ -125,7 +127,7 @@ ACTIONS: Mapping[str, Action] = {
         "Cancel",
         "DELETE",
         "/batches/{id}",
-        "No further unit starts, and the sub-batches of its units are cancelled, too. Its completion task runs.",
+        "No further unit starts, and the sub-batches of its units are also cancelled. Its completion task runs.",
     ),
     "retry-batch": Action(
         "Retry failed units", "POST", "/batches/{id}/retry", "All units that failed run again, with the same payloads."
@@ -159,7 +161,7 @@ ACTIONS: Mapping[str, Action] = {
         "Edit",
         "PUT",
         "/documents/{key}",
-        "It is replaced by what you write, unless it has changed since. Edits inside of a link's copy have no effect.",
+        "Your text replaces the document, unless it has changed since. Edits inside of a link's copy have no effect.",
         value=WHOLE,
         is_of_seen=True,
     ),
@@ -194,18 +196,18 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 OF_QUEUES = ("pause-queue", "resume-queue")
-"""What the console's own server does: queues are not part of the HTTP API."""
+"""Calls of the console's server: queues are not part of the HTTP API."""
 
 
 def action_of(method: str, segments: Sequence[str]) -> str | None:
-    """Return the name of the action that a request is; None if it is none of them."""
+    """Return the name of a request's action, or None if it is not an action."""
     return next((name for name, action in ACTIONS.items() if action.matches(method, segments)), None)
 
 
 def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
-    """Return what the log has of an action's body: all of `ACT_ON_RUNS`, whose address does not name what it does.
+    """Return the part of an action's body that is logged: all of `ACT_ON_RUNS`, whose address does not name its effect.
 
-    Of a body that cannot be read, which the function refuses, the log has none.
+    A body that cannot be read is not logged; the function refuses it.
     """
     if name != ACT_ON_RUNS:
         return {}

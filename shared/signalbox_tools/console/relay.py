@@ -1,12 +1,12 @@
 """Serve the console on this machine for a deployment: forward its reads with the identity of gcloud's user.
 
-Nothing is deployed, and IAM decides: a person sees and does what their account may. Only GETs of the kit's own API are
+Nothing is deployed, and IAM decides: a person sees and does what their account may. Only GETs of the API of the kit are
 forwarded, and the calls of `ACTIONS` if the console was started to act; each of these needs a reason, and is a line of
 the log. The token is never in a response.
 
 Other callers of the port get the page's files, but no data. Requests must name this server as their host, which defeats
 DNS rebinding; they may not come from another site's page; and they must have the header `KEY_HEADER` with a key, since
-other users of the machine can reach its loopback interface, too. The key is in the fragment of the address that `make
+other users of the machine can also reach its loopback interface. The key is in the fragment of the address that `make
 console` prints, which a browser does not send: the page reads it there. A cookie would be sent to every port of this
 machine.
 """
@@ -43,7 +43,7 @@ READ = (
     "standings",
     "yokes",
 )
-"""The functions of the kit whose GETs are passed on. Those of users' functions are not: what they do is not known."""
+"""The functions of the kit whose GETs are passed on. Users' functions are not among them: the effects are unknown."""
 
 OF_ANY_FUNCTION = ("objects", "flows")
 REQUEST_HEADERS = ("Accept", "Last-Event-ID", "Idempotency-Key", "If-Match")
@@ -86,7 +86,7 @@ class Relay:
         return own_answer(lambda: self.console.answer(request)) or self._passed_on(path, request)
 
     def _acted(self, path: str, request: Request) -> Response:
-        """Pass an action on, and log who did it, and why."""
+        """Pass an action on, and log its user and its reason."""
         name = action_of(request.method, _segments(path))
         if name is None:
             return problem(405, "Not an action", "The console passes on GETs and its own actions only.")
@@ -96,7 +96,7 @@ class Relay:
         if not reason:
             return problem(400, "Reason missing", "Say why: the log of the console has the reason of each action.")
         if ACTIONS[name].is_of_seen and not request.headers.get("If-Match", "").startswith('"'):
-            return problem(428, "If-Match missing", "This call needs the entity tag of what was shown.")
+            return problem(428, "If-Match missing", "This call needs the entity tag of the version shown.")
         length = request.content_length  # None also of a chunked body, which states no length
         if "Transfer-Encoding" in request.headers or (length and (length > BODY_BYTES_MAX or request.mimetype != JSON)):
             detail = f"An action's body is JSON of at most {BODY_BYTES_MAX:,} bytes, with a Content-Length."
@@ -108,7 +108,7 @@ class Relay:
         return answer
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return why a request is not answered; None if it is."""
+        """Return the problem of a request that is refused, or None."""
         if request.environ.get("HTTP_HOST") not in self.hosts:
             return problem(403, "Unknown host", f"This server is {' or '.join(sorted(self.hosts))}.")
         if request.method != "GET" and not (self.console.acts and request.method in ACTING):
@@ -121,11 +121,11 @@ class Relay:
             return problem(403, "Another site's page", "Only the console's own page is answered.")
         given = request.headers.get(KEY_HEADER, "")
         if not is_file(request) and not secrets.compare_digest(given.encode(), self.key.encode()):
-            return problem(403, "Key missing", "Open the address that make console has printed.")
+            return problem(403, "Key missing", "Open the address that signalbox console has printed.")
         return None
 
     def passes(self, path: str) -> bool:
-        """Return whether a path is one of the kit's own API."""
+        """Return whether a path belongs to the API of the kit."""
         segments = _segments(path)
         if not segments or any(each in ("", ".", "..") or set(each) & {"/", "\\"} for each in segments):
             return False
@@ -180,11 +180,11 @@ def _with_objects_or_flows(catalogue: Catalogue) -> frozenset[str]:
 
 
 def _not_passed_on() -> Response:
-    return problem(404, "Not passed on", "The console reads the kit's own API only.")
+    return problem(404, "Not passed on", "The console reads only the API of the kit.")
 
 
 def _not_the_api(answer: httpx.Response) -> Response:
-    """Return a problem in place of a response that is not the API's, such as Google's page for a refused caller."""
+    """Return a problem in place of a response that is not from the API, such as Google's page for a refused caller."""
     try:
         text = answer.read().decode("utf-8", "replace")[:SHOWN]
     finally:

@@ -1,16 +1,16 @@
-"""The console's files, and what the page needs in addition to the HTTP API: the catalogue and the state of queues.
+"""The console's files, and data that the page needs next to the HTTP API: the catalogue and the state of queues.
 
     GET {base}console           the page
     GET {base}console/NAME      its stylesheet, icon and modules
-    GET {base}console/about     what it shows, how often it reads, the catalogue's classes of objects and flows
+    GET {base}console/about     the name of the deployment, the pause between reads, classes of objects, flows
     GET {base}console/map       the functions, queues, triggers and schedules of the catalogue
     GET {base}console/queues    the tasks of each queue now, and how many were delivered in the last minute
-    GET {base}console/status    the lines of `make status`, which gcloud reads
+    GET {base}console/status    the lines of `signalbox status`, which gcloud reads
     GET {base}console/minutes   the requests of each function in each minute of the last hour, and the failed ones
     GET {base}console/traces    the latest traces of the local stack, or those with ?search=; /ID: the spans of one
     POST {base}console/queues/NAME/pause, /resume
 
-The page reads everything else by the HTTP API as any client does, so it has no rights of its own. It loads nothing from
+The page reads everything else by the HTTP API as any client does, so it has no further rights. It loads nothing from
 elsewhere, and its policy permits nothing else.
 """
 
@@ -39,7 +39,7 @@ TYPES = {
 
 
 class Queues(Protocol):
-    """What reads the queues of a catalogue, and stops and continues their deliveries."""
+    """Reads the queues of a catalogue, and pauses and resumes their deliveries."""
 
     def now(self) -> Sequence[QueueNow]:
         """Return the queues by name. Raises `OSError` or `CommandFailed`."""
@@ -52,7 +52,7 @@ class Queues(Protocol):
 
 
 class Traces(Protocol):
-    """What has spans of requests."""
+    """A source of spans of requests."""
 
     def recent(self, search: str = "") -> Sequence[Mapping[str, Any]]:
         """Return summaries of the latest traces, the newest first; with `search`, those that have this text."""
@@ -63,7 +63,7 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `make status`.
+    """A console of one catalogue. `where` names what it shows; `status` returns the lines of `signalbox status`.
 
     If it `acts`, the page has the buttons of `ACTIONS`. `minutes` returns the requests of the last hour. With `traces`
     and `queues` it shows them.
@@ -80,7 +80,7 @@ class Console:
     queues: Queues | None = None
 
     def answer(self, request: Request) -> Response | None:
-        """Return the answer to a GET of the console's addresses; None for any other address."""
+        """Return the answer to a GET of the console's addresses, or None for any other address."""
         match request.path.split("/")[1:]:
             case ["console"] | ["console", ""]:
                 return _file("index.html")
@@ -103,7 +103,7 @@ class Console:
         return None
 
     def act(self, path: Sequence[str]) -> Response | None:
-        """Pause or resume a queue, if a POST's path says so; None for any other address."""
+        """Pause or resume the queue that the path of a POST names. Return None for any other address."""
         match path:
             case ["console", "queues", name, ("pause" | "resume") as change] if self.queues:
                 if name not in self.catalogue.queues:
@@ -140,7 +140,7 @@ class Console:
 
 
 def map_of(catalogue: Catalogue) -> Mapping[str, Any]:
-    """Return what calls which function of a catalogue: users' functions first, then the kit's, each by name."""
+    """Return the callers of each function of a catalogue: users' functions first, then those of the kit, by name."""
     functions = sorted(catalogue.functions.values(), key=lambda each: (catalogue.is_of_the_kit(each), each.name))
     return {
         "functions": [
@@ -173,7 +173,7 @@ def map_of(catalogue: Catalogue) -> Mapping[str, Any]:
 
 
 def is_file(request: Request) -> bool:
-    """Return whether an address is of the page or of one of its files, which are the same for everyone."""
+    """Return whether an address is that of the page or of one of its files, which are the same for all users."""
     match request.path.split("/")[1:]:
         case ["console"] | ["console", ""]:
             return True
@@ -183,7 +183,7 @@ def is_file(request: Request) -> bool:
 
 
 def own_answer(answer: Callable[[], Response | None]) -> Response | None:
-    """Return the console's own answer; a problem if gcloud, an API of Google's or the local stack refuses."""
+    """Return the answer of the console, or a problem if gcloud, an API of Google or the local stack refuses."""
     try:
         return answer()
     except (CommandFailed, OSError) as error:
@@ -191,7 +191,7 @@ def own_answer(answer: Callable[[], Response | None]) -> Response | None:
 
 
 def problem(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem (RFC 9457) of the console's own server."""
+    """Return a problem (RFC 9457) of the server of the console."""
     body = render({"type": "about:blank", "title": title, "status": status, "detail": detail})
     return Response(body, status, {**BARE_HEADERS, **(headers or {})}, content_type="application/problem+json")
 

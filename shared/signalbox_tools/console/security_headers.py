@@ -1,4 +1,4 @@
-"""The headers of the console's responses: what a page may load, and that it is neither embedded nor cached."""
+"""The headers of the console's responses: they restrict what a page may load, and forbid embedding and caching."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -80,7 +80,7 @@ def _not_yet(*_: object) -> list[bytes]:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Logs nothing, since a request's address shows what a person is looking at."""
+    """Logs nothing, because the address of a request shows the page that a person reads."""
 
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002  as the base class names it
         pass

@@ -1,4 +1,4 @@
-"""Print what operations cost in a month (``make cost PUTS=10000000 COPIES=10 STEPS=1000000``).
+"""Print what operations cost in a month (``signalbox cost --puts 10000000 --copies 10 --steps 1000000``).
 
 The exit status is 2 for an invalid number.
 """
@@ -36,7 +36,7 @@ HELP = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m signalbox_tools.costs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="signalbox cost", description=__doc__)
     for field in fields(Usage):
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=type(field.default), default=field.default, help=HELP[field.name])
@@ -69,9 +69,9 @@ HEAD = (
     *("operation", "count", "requests", "Firestore", "tasks", "requests $", "computing", "logs, events"),
     *("other", "total"),
 )
-EXAMPLE = "No operations were given. Name some: make cost PUTS=1000000 COPIES=10 STEPS=1000000 STORED_GIB=5"
+EXAMPLE = "No operations were given. Name some: signalbox cost --puts 1000000 --copies 10 --stored-gib 5"
 NOTE = (
-    "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); FREE=1 takes off what is free.\n"
+    "Dollars a month at list prices (shared/signalbox_tools/costs/prices.yaml); --free-tier takes off what is free.\n"
     "Other: schedules, and the metrics of alerts, which are free until September 2027.\n"
     "Computing: from the processor time of the requests to 100 ms for each, alone in its instance. The time of your\n"
     "own code is not included."

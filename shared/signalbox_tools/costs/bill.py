@@ -22,7 +22,7 @@ PRICES_FILE = Path(__file__).with_name("prices.yaml")
 MILLION = 1_000_000
 DAYS = 30
 CPU_SECONDS = 0.004
-"""Processor time of a request: 2 ms on one core of a laptop (`make bench-batches`), doubled for a vCPU."""
+"""Processor time of a request: 2 ms on one core of a laptop (`make bench NAME=batches`), doubled for a vCPU."""
 
 GIB = 0.5
 """GiB of memory of an instance: the catalogue's default."""

@@ -9,7 +9,8 @@ nothing. Three kinds of resources may not: a queue, whose name would be taken fo
 an object, whose replacement has the same name and would be deleted with it. The mark is removed from those, and the
 next apply continues with them. A resource that was created but read too early is not in the state, so each later plan
 imports it. After an error of a server, Terraform may not know whether it was created: each later plan imports it if it
-exists. The database is the exception, since it may be one that was there before: only `make adopt` imports it then.
+exists. The database is the exception, since it may be one that was there before: then only `signalbox adopt`
+imports it.
 """
 
 import re
@@ -26,7 +27,7 @@ from signalbox_tools.deploy.terraform import Terraform
 from signalbox_tools.deploy.waiting_clock import REAL, Clock
 
 APPLIES_MAX = 14
-KILLED = "`make unlock` releases its lock on the state, `make adopt` takes up what it made and did not save."
+KILLED = "`signalbox unlock` releases its lock on the state, `signalbox adopt` takes up what it made and did not save."
 KEPT = re.compile(
     r"(^|\.)google_(cloud_tasks_queue|firestore_database|storage_bucket(_object)?|service_account|artifact_registry_repository)\."
 )

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-NOT_AGREED = "Stopped: this was not confirmed, and not done (YES=1 confirms everything in advance)."
+NOT_AGREED = "Stopped: this was not confirmed, and not done (--yes confirms everything in advance)."
 
 Agree = Callable[[str], str]
 """Returns the answer to a question: a confirmation given in advance, the typed text, or an empty text."""

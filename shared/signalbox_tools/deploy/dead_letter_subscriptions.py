@@ -53,7 +53,7 @@ def ensure(target: Target, place: Place | None, run: Run, say: Callable[[str], N
             failed = True
             say(
                 f"The trigger of {name_of(target, trigger)} does not keep the events that are given up; Eventarc drops "
-                f"them after 24 hours. Run make deploy again.\n  {error}"
+                f"them after 24 hours. Run signalbox deploy again.\n  {error}"
             )
     return not failed
 
@@ -90,7 +90,8 @@ def _ensure(target: Target, trigger: Trigger, place: Place, run: Run, say: Calla
         kept = f"--message-retention-duration={KEPT}"
         _gcloud(target, run, "pubsub", "subscriptions", "update", subscription, *letters, kept)
         say(
-            f"Events that {name_of(target, trigger)} does not handle in {ATTEMPTS} deliveries are kept (make failures)."
+            f"Events that {name_of(target, trigger)} does not handle in {ATTEMPTS} deliveries are kept: "
+            "see `signalbox failures`."
         )
 
 

@@ -40,12 +40,13 @@ from signalbox_tools.packaging.zip_building import build
 WORKS = """Everything works. A first call:
   curl -H "Authorization: Bearer $(gcloud auth print-identity-token)" "{base_url}documents"
 """
-FAILED = "The smoke test failed; the deployment stays. `make smoke` runs it again; see the functions' logs."
+FAILED = "The smoke test failed; the deployment stays. `signalbox smoke` runs it again; see the functions' logs."
 COMMIT = "Terraform wrote {file}: commit this file, so that all deploy with the same provider."
 REMAINS = """What stays: the state's bucket and the deploying account (infra/bootstrap), the enabled APIs, the bucket
 that Cloud Functions keeps for sources, and the queues, emptied: a deleted queue's name would be taken for days. The
-next `make deploy` takes them up again. The database stays where Terraform did not create it. Where environment is prod
-it stays as it is, with its indexes, times to live, backup schedules and backups: `make adopt` takes them up."""
+next `signalbox deploy` takes them up again. The database stays where Terraform did not create it. Where environment is
+prod it stays as it is, with its indexes, times to live, backup schedules and backups: `signalbox adopt` takes them
+up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Deployment:
         engine = self._terraform(self._preparation().prepared().account)
         if saved:
             if not engine.plan_file.exists():
-                raise Aborted("There is no saved plan to apply. Run make plan first.")
+                raise Aborted("There is no saved plan to apply. Run signalbox plan first.")
             plan = engine.saved()
             self._refuse_lost_tasks(plan)
             self._apply(engine, plan)
@@ -97,7 +98,7 @@ class Deployment:
         """Destroy the environment after its name is typed; for prod also the project's name."""
         words = confirmation(self.target)
         if self.agree(f"Type {words!r} to destroy it: ").strip() != words:
-            raise Aborted(f"Nothing was destroyed: type {words!r} (or CONFIRM={words!r}).")
+            raise Aborted(f"Nothing was destroyed: type {words!r} (or --confirm {words!r}).")
         engine = self._checked()
         self._packaged()  # Terraform reads its inputs, also the zips, before it destroys
         plan = planned(engine, self._attempts(), "-destroy")
@@ -115,7 +116,7 @@ class Deployment:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
     def adopt(self) -> bool:
-        """Import the resources that a killed apply left, and create the rest: `make deploy` without its smoke test."""
+        """Import what a killed apply left, and create the rest: `signalbox deploy` without its smoke test."""
         engine = self._checked()
         self._packaged()
         plan = planned(engine, self._attempts())
@@ -185,7 +186,7 @@ class Deployment:
     def _site(self, engine: terraform.Terraform) -> Site:
         base_url = self.base_url or engine.output("base_url")
         if not base_url:
-            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run make deploy first.")
+            raise Aborted(f"Nothing is deployed as {self.target.environment}. Run signalbox deploy first.")
         return Site(self.target, base_url, project_facts.account(self.target, self.run), self.run, self.clock)
 
     def _tested(self, engine: terraform.Terraform) -> bool:

@@ -114,7 +114,8 @@ FOR_A_WHILE = (
         "The deploying account lacks a right, or it was granted a moment ago.",
         PROPAGATION,
         RIGHTS,
-        "If it remains, ask the project's owner for the right that is named; `make bootstrap` grants Cloud Build's.",
+        "If it remains, ask the project's owner for the right that is named; `signalbox bootstrap` grants Cloud "
+        "Build's.",
     ),
     Refusal(
         "builds",
@@ -160,7 +161,7 @@ FOR_GOOD = (
         r"Container Healthcheck failed|failed to start and (then )?listen on the port",
         "The function was built, but its code fails while it is loaded.",
         "https://cloud.google.com/run/docs/troubleshooting#container-failed-to-start",
-        remedy="Read the function's log (`make logs PROJECT=…`), correct what its main.py imports, deploy again.",
+        remedy="Read the function's log (`signalbox logs -p …`), correct what its main.py imports, deploy again.",
     ),
     Refusal(
         "queue name",
@@ -174,7 +175,7 @@ FOR_GOOD = (
         r"Database already exists",
         "The database exists but is not in Terraform's state: an earlier deployment left it, or you created it.",
         "https://cloud.google.com/firestore/docs/manage-databases",
-        remedy='`make adopt` takes it into the state; or set "create_database": false in '
+        remedy='`signalbox adopt` takes it into the state; or set "create_database": false in '
         "infra/environments/ENV.tfvars.json.",
     ),
     Refusal(
@@ -182,14 +183,14 @@ FOR_GOOD = (
         r"already exists|alreadyExists|already own it|Error 409: Requested entity",
         "It exists but is not in Terraform's state: an earlier deployment was killed before it saved the state.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="make adopt",
+        remedy="signalbox adopt",
     ),
     Refusal(
         "region",
         r"due to quota restrictions, cannot run builds in this region",
         "New and trial projects can build only in some regions.",
         "https://cloud.google.com/build/docs/locations#restricted_regions_for_some_projects",
-        remedy="Deploy to another region (REGION=us-central1 or europe-west1), or ask Google's support to lift it.",
+        remedy="Deploy to another region (--region us-central1 or europe-west1), or ask Google's support to lift it.",
     ),
     Refusal(
         "instances",
@@ -220,7 +221,7 @@ FOR_GOOD = (
         r"gcp\.resourceLocations",
         "The organisation does not allow resources in this region.",
         CONSTRAINTS,
-        remedy="Deploy to an allowed region (REGION=…, database_location), or ask the organisation's administrator for "
+        remedy="Deploy to an allowed region (--region, database_location), or ask the organisation's administrator for "
         "this one in constraints/gcp.resourceLocations.",
     ),
     Refusal(
@@ -250,7 +251,7 @@ FOR_GOOD = (
         r"Error acquiring the state lock",
         "Another deployment of this environment is running, or one was killed and left its lock.",
         "infra/README.md#when-a-deployment-is-interrupted",
-        remedy="Wait for the other deployment. If there is none, run `make unlock`, then `make adopt`.",
+        remedy="Wait for the other deployment. If there is none, run `signalbox unlock`, then `signalbox adopt`.",
     ),
     Refusal(
         "build",

@@ -25,7 +25,7 @@ ENABLE, BOOTSTRAP = "enable", "bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something missing or wrong, and what to do about it. `offer`: `make deploy` can do it, as ENABLE or BOOTSTRAP."""
+    """Something missing or wrong, and the remedy. `offer`: `signalbox deploy` can do it, as ENABLE or BOOTSTRAP."""
 
     what: str
     remedy: str
@@ -101,10 +101,10 @@ def _bootstrap(target: Target, facts: Facts) -> Iterator[Missing]:
         return
     if not facts.state_bucket:
         what = f"There is no bucket {target.state_bucket} for Terraform's state, nor an account that deploys."
-        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
+        yield Missing(what, _command("bootstrap", target), BOOTSTRAP)
     elif facts.deployer is False:
         what = f"There is no account {target.deployer}: the bootstrap was not finished."
-        yield Missing(what, _make("bootstrap", target), BOOTSTRAP)
+        yield Missing(what, _command("bootstrap", target), BOOTSTRAP)
 
 
 def _place(target: Target, facts: Facts) -> Iterator[Missing]:
@@ -212,5 +212,5 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
 
-def _make(goal: str, target: Target) -> str:
-    return f"make {goal} PROJECT={target.project} REGION={target.region}"
+def _command(goal: str, target: Target) -> str:
+    return f"signalbox {goal} -p {target.project} --region {target.region}"

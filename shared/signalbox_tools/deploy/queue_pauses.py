@@ -23,7 +23,7 @@ and calls of people still reach the functions; the tasks that they enqueue wait.
 
 @dataclass(frozen=True, slots=True)
 class Stillness:
-    """The steps of `make pause` and `make resume`, with the names of the queues and schedules in the catalogue."""
+    """The steps of `signalbox pause` and `signalbox resume`, with names of queues and schedules of the catalogue."""
 
     target: Target
     queues: Sequence[str]

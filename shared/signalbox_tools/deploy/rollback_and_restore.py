@@ -25,9 +25,9 @@ RESTORED = """Restored into {database}, once the operation that `gcloud firestor
 shows has ended: minutes to hours. {old} is unchanged. To switch, set in {file}
   "database": "{database}",
   "create_database": false
-and run make deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the other
-database: keep the queues paused (make pause), and empty them before make resume. "Rollback and restore" in
-docs/operations.md has the order."""
+and run signalbox deploy; outside prod, its plan would destroy {old}. Tasks in the queues name units and leases of the
+other database: keep the queues paused (signalbox pause), and empty them before signalbox resume. "Rollback and restore"
+in docs/operations.md has the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The steps of `make rollback` and `make restore`. It has functions to run programs, to print and to ask."""
+    """The steps of `signalbox rollback` and `restore`. It has functions to run programs, to print and to ask."""
 
     target: Target
     say: Callable[[str], None]

@@ -22,7 +22,7 @@ def release(engine: Terraform, name: str, say: Callable[[str], None], agree: Agr
     say(f"{held['Who']} holds the lock of {name} since {held['Created']} ({held['Operation']}).")
     agreed(agree, "Has that command ended? Then the lock can be released. Release it?")
     engine.unlock(held["ID"])
-    say("Released. `make adopt` takes up what the killed command made and did not save; then deploy again.")
+    say("Released. `signalbox adopt` takes up what the killed command made and did not save; then deploy again.")
 
 
 def described(printed: str) -> Mapping[str, str]:

@@ -2,9 +2,9 @@
 
 Each child has its own session, and so its own process group: killing the group also kills the child's own children. On
 Linux the kernel kills the child when the *thread* that started it ends, however it ends (``PR_SET_PDEATHSIG``); so
-start children from a thread that runs for as long as they should. The request is made some milliseconds after `start`
-has returned: if the thread ends before, the child runs on. Elsewhere a parent killed by SIGKILL leaves its children
-behind.
+start children from a thread that runs as long as they must run. The request is made some milliseconds after `start`
+has returned: if the thread ends before that, the child continues to run. Elsewhere a parent killed by SIGKILL leaves
+its children behind.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from typing import IO
 ENDS_WITH_ITS_PARENT = str(Path(__file__).resolve().with_name("ends_with_its_parent.py"))
 SIGTERM = signal.SIGTERM
 TAIL_BYTES = 2_000
+POLL_SECONDS = 0.03
 
 CHOSEN_PORTS = range(20_000, 32_768)
 """Ports below those of outgoing connections, which begin at 32,768 on Linux, and at 49,152 on macOS."""
@@ -68,9 +69,9 @@ def start(
     folder: Path | None = None,
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a process group of its own; both its outputs go to `output`.
+    """Start a child in a new process group; both its outputs go to `output`.
 
-    A command that does not exist ends at once with the exit code 1; its output says so. Elsewhere than on Linux,
+    A command that does not exist ends at once with the exit code 1 and an error in its output. Elsewhere than on Linux,
     `FileNotFoundError` is raised.
     """
     return subprocess.Popen(  # noqa: S603 (a list, no shell)
@@ -105,15 +106,13 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         os.killpg(process.pid, number)
 
 
-def wait_until(
-    ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float, pause_seconds: float = 0.03
-) -> bool:
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], *, timeout_seconds: float) -> bool:
     """Poll until `ready()`; return False if the child has ended or the time is over."""
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline and process.poll() is None:
         if ready():
             return True
-        time.sleep(pause_seconds)
+        time.sleep(POLL_SECONDS)
     return False
 
 

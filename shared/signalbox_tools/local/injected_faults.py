@@ -1,4 +1,4 @@
-"""Fault injection for queues and events: what Cloud Tasks and Eventarc do rarely happens often.
+"""Fault injection for queues and events: rare behaviour of Cloud Tasks and Eventarc becomes frequent.
 
 Written ``twice=0.1,late=0.1,reorder=0.1,lose_answers=0.05,seed=7``: each a probability from 0 to 1. A seed makes the
 draws repeatable; which delivery gets which draw still depends on timing.
@@ -42,7 +42,7 @@ class Chaos:
         return float(late + behind)
 
     def second_delivery_seconds(self) -> float | None:
-        """Draw whether a delivery is repeated, and the seconds until then; None: it is not."""
+        """Return the seconds until a delivery is repeated, or None if it is not."""
         return self.draw.uniform(0, TWICE_SECONDS_MAX) if self._happens(self.twice) else None
 
     def loses_answer(self) -> bool:

@@ -1,4 +1,4 @@
-"""Distinguish requests of this machine's programs from those of web pages, which a browser sends here too."""
+"""Distinguish requests of this machine's programs from those of web pages, which a browser can also send here."""
 
 from urllib.parse import urlsplit
 
@@ -9,7 +9,7 @@ HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def names_this_machine(host: str) -> bool:
-    """Return whether a header `Host` names this machine. A page's host name may resolve to it, too (DNS rebinding)."""
+    """Return whether a header `Host` names this machine. A page's host name may also resolve to it (DNS rebinding)."""
     try:
         return urlsplit(f"//{host}").hostname in HOSTS
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a local stack does before it starts: check the project, clear its folder."""
+"""Preparation of a local stack: check the project, clear its folder."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from signalbox_tools.packaging.function_checks import check_all
 
 
 def check(catalogue: Catalogue) -> None:
-    """Refuse a project that would not run in the cloud. Raises `StackError`, which says what to change."""
+    """Refuse a project that would not run in the cloud. Raises `StackError` with the necessary change."""
     try:
         check_all(catalogue, KIT.root)
         own_environment(catalogue)

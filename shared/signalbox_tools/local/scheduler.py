@@ -24,11 +24,11 @@ from signalbox_tools import http_client
 RESPONSE_SECONDS_MAX = 180  # Cloud Scheduler's default attempt deadline
 
 PAUSED_FILE = "{}.schedule-paused"
-"""A file in the stack's folder: while it is there, the schedule of this name is not called."""
+"""A file in the stack's folder that pauses the schedule of this name."""
 
 SWEEPER = "sweep"
 QUIET_CALLS = 10
-"""After so many calls in which nothing else happened, the sweeper is called `QUIET_FACTOR` times less often."""
+"""After this number of calls without other activity, the sweeper is called `QUIET_FACTOR` times less often."""
 
 QUIET_FACTOR = 10
 
@@ -37,7 +37,7 @@ log = logging.getLogger("scheduler")
 
 @dataclass(slots=True)
 class Pace:
-    """The pause before the next call of a schedule. `activity` returns what changes when something happens."""
+    """The pause before the next call of a schedule. `activity` returns counters that change with each activity."""
 
     schedule: Schedule
     activity: Callable[[], object]
@@ -95,7 +95,7 @@ class Caller:
         http_client.send("POST", url, content=schedule.body, headers=headers, timeout_seconds=RESPONSE_SECONDS_MAX)
 
     def activity(self) -> object:
-        """Return the counters of queues and events; None if they cannot be read."""
+        """Return the counters of queues and events, or None if they cannot be read."""
         try:
             return [http_client.send("GET", url, timeout_seconds=RESPONSE_SECONDS_MAX) for url in self.stats_urls]
         except OSError:
@@ -115,7 +115,7 @@ def _schedules(text: str) -> list[Schedule]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m signalbox_tools.local.scheduler", description=__doc__)
-    parser.add_argument("--schedules", type=_schedules, required=True, help="the catalogue's, as JSON")
+    parser.add_argument("--schedules", type=_schedules, required=True, help="the schedules of the catalogue, as JSON")
     parser.add_argument("--base-url", required=True, help="where the functions are; ends in a slash")
     parser.add_argument("--account", required=True, help="the account that schedules act for")
     parser.add_argument("--identity-url", required=True, help="address of the local Cloud Tasks' keys and tokens")
@@ -126,7 +126,7 @@ def main() -> None:
     caller = Caller(given.base_url, given.account, given.identity_url, given.stats_url, given.folder)
     for thread in [Thread(target=caller.call_for_ever, args=(schedule,)) for schedule in given.schedules]:
         thread.start()
-    Event().wait()  # also without a schedule: the supervisor would restart what ends
+    Event().wait()  # also without a schedule, because the supervisor restarts a process that ends
 
 
 if __name__ == "__main__":

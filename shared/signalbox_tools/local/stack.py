@@ -4,9 +4,9 @@
         httpx.put(stack.base_url + "documents/x", json={"a": 1})
         stack.wait_until_idle(10)
 
-Every service is a process of its own and is restarted when it dies. All processes end with this one, however it ends
+Every service is a separate process and is restarted when it dies. All processes end with this one, however it ends
 (except by SIGKILL on other systems than Linux). The store is Google's emulator if this machine has it, otherwise the
-in-memory store in a process of its own. Both lose their data, so a stack starts empty and deletes an earlier one's
+in-memory store in a separate process. Both lose their data, so a stack starts empty and deletes an earlier one's
 files in its folder. An emulator at ``FIRESTORE_EMULATOR_HOST`` is not used: its events go to the address on its command
 line.
 """
@@ -93,7 +93,7 @@ class Stack:
 
     @property
     def settings(self) -> Settings:
-        """The functions' settings, which another client of the same database needs too."""
+        """The functions' settings, which another client of the same database also needs."""
         return self._layout.settings
 
     @property
@@ -213,7 +213,7 @@ class Stack:
         return self._idle_monitor.idle()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Wait until the stack is idle. Raises `TimeoutError` with what is still pending, or `StackError`."""
+        """Wait until the stack is idle. Raises `TimeoutError`, which names the pending work, or `StackError`."""
         deadline = time.monotonic() + timeout_seconds
         while not self.idle():
             self._supervisor.check()

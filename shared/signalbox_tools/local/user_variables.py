@@ -24,7 +24,9 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
 
     Raises `CatalogueError` for a secret without a value, or a line of ``.env`` that is not ``NAME=value``.
     """
-    given = {CALLBACK_KEYS: _callback_key(catalogue.root), **_read(catalogue.root / FILE), **os.environ}
+    # The local stack has no secrets: the key of callbacks is the same after each start on this machine.
+    callback_key = hashlib.sha256(f"callbacks of {catalogue.root}".encode()).hexdigest()
+    given = {CALLBACK_KEYS: callback_key, **_read(catalogue.root / FILE), **os.environ}
     found = dict(catalogue.variables)
     for function, secrets in catalogue.secrets.items():
         for name, secret in secrets.items():
@@ -35,11 +37,6 @@ def own_environment(catalogue: Catalogue) -> dict[str, str]:
             )
             found[name] = given[name]
     return found
-
-
-def _callback_key(root: Path) -> str:
-    """Return a key for callbacks on this machine, the same after each start, since the local stack has no secrets."""
-    return hashlib.sha256(f"callbacks of {root}".encode()).hexdigest()
 
 
 def _read(file: Path) -> Mapping[str, str]:

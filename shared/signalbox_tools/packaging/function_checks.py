@@ -37,7 +37,7 @@ def how_to_add(function: Function) -> str:
     own = function.folder / REQUIREMENTS
     return (
         f"Put a module of your own into {function.folder.name}/. Name a package in {own.with_suffix('.in')} and run "
-        "`make lock`, which locks it with hashes in requirements.txt next to it; `make setup` then installs it here."
+        "`signalbox lock`, which locks it with hashes in requirements.txt next to it; `make setup` installs it here."
     )
 
 

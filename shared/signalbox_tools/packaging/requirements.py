@@ -60,7 +60,7 @@ def _where(folder: Path) -> str:
 
 
 def _how_to_lock(folder: Path) -> str:
-    return f"Name what you need in {folder.name}/requirements.in, without versions if you can, and run `make lock`."
+    return f"Name packages in {folder.name}/requirements.in, without versions if you can, and run `signalbox lock`."
 
 
 def requirements(text: str, where: str) -> Iterator[Requirement]:
@@ -70,7 +70,7 @@ def requirements(text: str, where: str) -> Iterator[Requirement]:
         match = PINNED.fullmatch(pin)
         if match is None or "--hash=" not in lines:
             raise PackagingError(
-                f"{where}: {pin!r} is not pinned by == with a hash. Name it in requirements.in and run `make lock`."
+                f"{where}: {pin!r} is not pinned by == with a hash. Name it in requirements.in: `signalbox lock`."
             )
         name = re.sub(r"[-_.]+", "-", match["name"]).lower()
         yield Requirement(name, pin, lines if lines.endswith("\n") else f"{lines}\n")

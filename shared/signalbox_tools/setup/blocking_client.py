@@ -14,7 +14,7 @@ import signalbox
 SOURCE = Path(signalbox.__path__[0]) / "client" / "aio"
 TARGET = SOURCE.parent / "blocking"
 WRITTEN_BY_HAND = ("__init__.py", "lease_renewal.py")
-HEADER = "# Generated from {name} by `make client`: change that one.\n"
+HEADER = "# Generated from {name} by `make docs`: change that one.\n"
 
 NAMES = {
     "async def": "def",

@@ -104,5 +104,9 @@ uv_install "$@" >/dev/null 2>&1 </dev/null || {
 packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' ../../../../shared >"$packages/signalbox.pth"
 
+# The command `signalbox`, as a project that installs the package has it.
+printf '#!/bin/sh\nexec "${0%%/*}/python" -m signalbox_tools "$@"\n' >"$environment/bin/signalbox"
+chmod +x "$environment/bin/signalbox"
+
 # From an archive of its classes, the emulator starts with half of the CPU time. Without an emulator, no archive is made.
 "$environment/bin/python" -m signalbox_tools.local.store.firestore_emulator >/dev/null 2>&1 </dev/null || :

@@ -22,12 +22,12 @@ OWN_ENTRY = """  {name}: {{}}
 """
 NEXT = """Made {main}, {test} and an entry in {catalogue}. Now try:
 
-  make dev                                            a running one has loaded it already
+  signalbox dev                                       a running one has loaded it already
   curl -X POST {base}{segment}/a
   curl {base}{segment}/a
-  make test ARGS="{ARGS}"
+  {test_command}
 
-Change {main} and save it: `make dev` reloads it. {names} lists every name of the kit.
+Change {main} and save it: `signalbox dev` reloads it. {names} lists every name of the kit.
 """
 
 
@@ -53,7 +53,7 @@ def make(name: str, project: Project) -> str:
         test=test,
         catalogue=project.catalogue.relative_to(project.root),
         base=_base_url(project),
-        ARGS=f"-k {name}" if project.own else name,
+        test_command=f"signalbox test -k {name}" if project.own else f"make test ARGS={name}",
         names="The page docs/README.md of the kit" if project.own else "docs/README.md",
     )
 
@@ -76,16 +76,16 @@ def _begun(name: str, project: Project) -> bool:
 
 def _check(name: str, project: Project, text: str, catalogue: catalogues.Catalogue) -> None:
     if not name:
-        raise CannotMake("Name the function: make new NAME=printers")
+        raise CannotMake("Name the function: signalbox add printers")
     if not NAME.fullmatch(name):
-        raise CannotMake(f"NAME={name}: the name must be lower case words joined by single underscores")
+        raise CannotMake(f"{name}: the name must be lower case words joined by single underscores")
     if name in catalogue.functions:
-        raise CannotMake(f"NAME={name}: the catalogue already has a function of this name; choose another")
+        raise CannotMake(f"{name}: the catalogue already has a function of this name; choose another")
     folder = next(iter(files(name, project))).parent
     if (name in TAKEN and not project.own) or (folder.exists() and not _begun(name, project)):
-        raise CannotMake(f"NAME={name}: a folder of this name exists; choose another")
+        raise CannotMake(f"{name}: a folder of this name exists; choose another")
     if taken := taken_by(name):
-        raise CannotMake(f"NAME={name}: {taken}, which your function would hide; choose another")
+        raise CannotMake(f"{name}: {taken}, which your function would hide; choose another")
     if HEADING not in f"\n{text}":
         file = project.catalogue.relative_to(project.root)
         raise CannotMake(f"{file} has no line `functions:` to put the entry under")

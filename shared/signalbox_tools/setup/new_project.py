@@ -36,16 +36,17 @@ NEXT = """Made {folder}. Now try:
 
   cd {folder}
   make test                                           sets up .venv first
-  make dev
+  . .venv/bin/activate                                signalbox is a command in this terminal
+  signalbox dev
   curl -X POST http://127.0.0.1:8080/orders/a         in another terminal
   curl http://127.0.0.1:8080/orders/a
-  make deploy PROJECT=my-project
+  signalbox deploy -p my-project
 
-Change functions/orders/main.py and save it: `make dev` reloads it. See README.md.
+Change functions/orders/main.py and save it: `signalbox dev` reloads it. See README.md.
 """
 NOT_FROM_A_CLONE = (
     "A project depends on the kit's package, and this is a clone: run `make wheel`, then "
-    f"`uvx --from dist/signalbox-{VERSION}-py3-none-any.whl signalbox new my-shop` elsewhere. `make new` makes a "
+    f"`uvx --from dist/signalbox-{VERSION}-py3-none-any.whl signalbox new my-shop` elsewhere. `signalbox add` makes a "
     "function in the clone."
 )
 UNLOCKED = "uv.lock was not written ({reason}); `uv lock` writes it.\n"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from signalbox.catalogue.project import Project
 from signalbox_tools.packaging.requirements import LOCK
@@ -10,14 +11,27 @@ COMPILE = (
     *("uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
     *("--no-header", "--no-annotate", "--python-version", "3.11"),
 )
+LOCK_OF_A_CLONE = "requirements-dev.txt"
+"""In a clone, one environment has the packages of all functions and those of the tests."""
+
+FOLDERS_OF_A_CLONE = ("[!.]*", "[!.]*/*", "[!.]*/*/*")
 
 
 def lock(project: Project, *, upgrade: bool) -> int:
     """Write the `requirements.txt` next to each `requirements.in` of a function; return the first bad exit status."""
     more = ("--upgrade",) if upgrade else ()
-    for wanted in sorted((project.root / "functions").glob("*/requirements.in")):
-        files = ("-c", str(project.kit.root / LOCK), str(wanted), "-o", str(wanted.with_suffix(".txt")))
+    kits = str(project.kit.root / (LOCK if project.own else LOCK_OF_A_CLONE))
+    for wanted in inputs(project):
+        files = ("-c", kits, str(wanted), "-o", str(wanted.with_suffix(".txt")))
         command = (sys.executable, "-m", *COMPILE, *more, *files)
         if status := subprocess.run(command, cwd=project.root, check=False).returncode:  # noqa: S603 (a list, no shell)
             return status
     return 0
+
+
+def inputs(project: Project) -> list[Path]:
+    """Return each `requirements.in` of a function: below `functions` in a project, anywhere but there in a clone."""
+    if project.own:
+        return sorted(project.root.glob("functions/*/requirements.in"))
+    found = (path for folder in FOLDERS_OF_A_CLONE for path in project.root.glob(f"{folder}/requirements.in"))
+    return sorted(path for path in found if path.parent != project.root / "functions")

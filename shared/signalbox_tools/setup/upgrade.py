@@ -101,8 +101,8 @@ def _is_of_the_kit(module: str) -> bool:
 
 def _lacking(module: str, name: str) -> str:
     """Return what is wrong with the import of a name from a module; empty if the kit has it."""
-    # A type checker does not know __all__ of a lazy module.
-    names = frozenset(getattr(signalbox, "__all__")) if module == LIBRARY else _defined(module)  # noqa: B009
+    public = frozenset(getattr(signalbox, "__all__"))  # noqa: B009  a type checker sees no such name
+    names = public if module == LIBRARY else _defined(module)
     if names is None:
         return _no(module)
     if name in names or _file_of(f"{module}.{name}"):

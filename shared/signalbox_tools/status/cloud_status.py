@@ -30,11 +30,11 @@ COUNTED = ("tasks", "concurrentDispatches", "executedLastMinute")
 GROUPED_BY = ("resource.label.service_name", "metric.label.response_code_class")
 
 Fetch = Callable[[str, str, Mapping[str, object]], Any]
-"""Called with an address, a token and the body of a POST, empty for a GET; returns the JSON that is answered."""
+"""Called with an address, a token and the body of a POST, empty for a GET; returns the JSON of the answer."""
 
 
 def fetch(url: str, token: str, body: Mapping[str, object]) -> Any:
-    """Call an API of Google's, over TLS that is verified. Raises `HttpError`."""
+    """Call a Google API over verified TLS. Raises `HttpError`."""
     method = "POST" if body else "GET"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     content = json.dumps(body).encode() if body else None
@@ -129,9 +129,9 @@ class CloudSource:
         return self._gcloud("auth", "print-access-token").strip()
 
     def minutes(self) -> Mapping[str, Any]:
-        """Return how many requests each function had in each minute of the last hour, and how many were answered 5xx.
+        """Return the numbers of requests and of 5xx answers of each function in each minute of the last hour.
 
-        Cloud Monitoring knows them two minutes later. `until` is when the last minute ends, in seconds from 1970.
+        Cloud Monitoring has them two minutes later. `until` is the end of the last minute, in seconds since 1970.
         """
         until = datetime.now(UTC).replace(second=0, microsecond=0)
         named = {self._target.service(name): name for name in self._catalogue.functions}

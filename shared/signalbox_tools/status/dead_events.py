@@ -1,6 +1,6 @@
-"""The events that a deployment's triggers gave up, which a Pub/Sub subscription keeps for 30 days.
+"""Events that a deployment's triggers gave up. A Pub/Sub subscription keeps them for 30 days.
 
-A message there is the event as it was in the trigger's own topic: its attributes in `ce-…`, its content as the data,
+A message there is the event as it was in the topic of the trigger: its attributes in `ce-…`, its content as the data,
 and Pub/Sub's attributes about its origin. To deliver it again, the same message is published in that topic. Its
 function then receives it, and Eventarc retries it, as before. Functions handle events at least once, so if the command
 is killed after it published an event and before it acknowledged it, the event is only delivered once more.
@@ -19,7 +19,7 @@ from signalbox_tools.deploy.programs import CommandFailed, Run, run
 from signalbox_tools.status.cloud_status import Fetch, fetch
 
 ADDED = "CloudPubSubDeadLetterSource"
-"""How the attributes begin that Pub/Sub adds to a dead letter."""
+"""The prefix of attributes that Pub/Sub adds to a dead letter."""
 
 PULLED_MAX = 100
 PULLS_MAX = 1_000
@@ -120,7 +120,7 @@ class DeadEvents:
         return next((each for each in self._triggers if named and self._is_of(each, named[1])), None)
 
     def _is_of(self, trigger: Trigger, name: str) -> bool:
-        """Return whether a trigger has a name in the cloud."""
+        """Return whether this is the name of a trigger in the cloud."""
         number = r"" if trigger.handler else r"-\d+"
         return bool(re.fullmatch(re.escape(dead_letter_subscriptions.name_of(self.target, trigger)) + number, name))
 

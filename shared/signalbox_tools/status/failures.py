@@ -9,7 +9,7 @@ from signalbox_tools.status.dead_events import DeadEvents
 SHOWN_MAX = 100
 DETAIL_MAX = 100
 REPLAY = (
-    "Deliver them again, once their function is corrected: make failures PROJECT={project} ENV={environment} REPLAY=1"
+    "Deliver them again, once their function is corrected: signalbox failures -p {project} -e {environment} --replay"
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from signalbox.adapters.settings import from_environment
 from signalbox.core import outbox
+from signalbox.core.given import given
 from signalbox.core.ports import Query, Store
 from signalbox.core.queries import Condition, Order
 from signalbox.flows.model.addresses import FlowAddress
@@ -47,8 +48,8 @@ class LocalSource:
 
     def queues(self) -> Sequence[Queue]:
         named = {name.rpartition("/")[2]: counts for name, counts in (self._queues or {}).items()}
-        events = {"events": self._events} if self._events else {}
-        return [Queue(name, each["waiting"], each["running"]) for name, each in {**named, **events}.items()]
+        queues = {**named, **given(events=self._events or None)}
+        return [Queue(name, counts["waiting"], counts["running"]) for name, counts in queues.items()]
 
     def outbox(self) -> Outbox:
         found = self._store.query(Query(outbox.COLLECTION, limit=READ_MAX))

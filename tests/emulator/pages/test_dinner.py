@@ -1,4 +1,4 @@
-"""`make example NAME=philosophers` as a user sees it: every meal in order, or a deadlock that is shown and ends."""
+"""`make demo NAME=philosophers` as a user sees it: every meal in order, or a deadlock that is shown and ends."""
 
 import pytest
 

@@ -22,6 +22,7 @@ TEXT = (PROJECT / PAGE).read_text("utf-8")
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 INSERT = re.compile(r"<!-- insert: (\S+) (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 APPEND = re.compile(r"<!-- append: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+SIGNALBOX = (".venv/bin/python", "-m", "signalbox_tools")
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +118,8 @@ def test_status_and_logs_show_the_running_stack(clone: Path, dev: tuple[subproce
     httpx.post(f"http://127.0.0.1:{port}/printers").raise_for_status()
     assert child_processes.wait_until(lambda: permit_is_free("printer", port), process, timeout_seconds=20)
     status, logs = (
-        subprocess.run(["make", goal], cwd=clone, capture_output=True, text=True, check=True).stdout
-        for goal in ("status", "logs")
+        subprocess.run([*SIGNALBOX, name], cwd=clone, capture_output=True, text=True, check=True).stdout
+        for name in ("status", "logs")
     )
     for line in (r"stack +http://127.0.0.1:\d+/", r"functions +up", r"queue tasks +\d+ waiting", r"outbox +empty"):
         assert re.search(line, status), status

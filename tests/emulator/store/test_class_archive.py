@@ -8,7 +8,7 @@ import pytest
 from signalbox_tools.local.store import firestore_emulator
 from tests.required_programs import EMULATOR
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.marathon  # without an archive the emulator only starts more slowly
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the files that a process has mapped")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from signalbox.catalogue.reading import load
-from signalbox_tools import applied_state
 from signalbox_tools.deploy import deployment_target
 from signalbox_tools.local.stack import Stack
-from signalbox_tools.local.stack_from_state import stack_of
+from tests.infra import applied_state
 from tests.infra.deploy.gcloud import PROJECT
 from tests.infra.deploy.user_clone import Clone
 from tests.infra.google_provider.server import GoogleProvider
+from tests.infra.stack_from_state import stack_of
 
 ENVIRONMENT = "dev"
 PREFIX = deployment_target.read(PROJECT, ENVIRONMENT).name_prefix

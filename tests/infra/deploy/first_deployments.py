@@ -2,10 +2,10 @@
 
     python -m tests.infra.deploy.first_deployments --seeds 100 [--keep]
 
-The real `make deploy` (but for make, and the packaging) with the real Terraform, on a stand-in for Google that refuses
-what a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to
-do. Prints a line for each seed; the exit status is 1 if one ends otherwise. `--keep` writes the table of all seeds into
-the README of the stand-in.
+The real `signalbox deploy` (but for the packaging) with the real Terraform, on a stand-in for Google that refuses what
+a new project refuses. Each seed must end deployed, with nothing left to do, or with a message that names what to do.
+Prints a line for each seed; the exit status is 1 if one ends otherwise. `--keep` writes the table of all seeds into the
+README of the stand-in.
 """
 
 import argparse

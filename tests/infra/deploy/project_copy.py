@@ -17,7 +17,7 @@ from tests.infra.workspace import INFRA, Workspace
 
 
 class Project:
-    """A folder, a clock by which everything in it waits, and what `make deploy` there uses. The state is in memory."""
+    """A folder, a clock by which everything in it waits, and what `signalbox deploy` uses. The state is in memory."""
 
     def __init__(
         self, folder: Path, google: GoogleProvider, zips: Path, gcloud: Script, environment: str = "dev"

@@ -135,7 +135,7 @@ def test_resources_of_a_killed_apply_are_adopted(project: Project) -> None:
     project.flow([]).deploy()
     before = frozenset(project.google.cloud.existing)
     project.terraform("state", "rm", *LOST)
-    with pytest.raises(CommandFailed, match="make adopt"):
+    with pytest.raises(CommandFailed, match="signalbox adopt"):
         project.flow([]).deploy()
     said = list[str]()
     project.flow(said).adopt()

@@ -149,7 +149,7 @@ def test_a_deployment_whose_events_would_be_lost_does_not_end_well(place: deploy
         place, said.append, lambda question: "y" if "[y/N]" in question else "", script, base_url="http://x/"
     )
     assert not flow.deploy()
-    assert any("Run make deploy again" in each for each in said)
+    assert any("Run signalbox deploy again" in each for each in said)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`make deploy` and what goes with it, typed in a clone: the real Terraform, on fakes of the cloud."""
+"""`signalbox deploy` and what goes with it, typed in a clone: the real Terraform, on fakes of the cloud."""
 
 import re
 import shutil
@@ -63,7 +63,12 @@ def test_everything_that_is_missing_is_reported_at_once_before_any_change(
     catalogue = clone.folder / "infra" / "catalogue.yaml"
     catalogue.write_text(catalogue.read_text().replace("    function: sweep\n", "    function: sweeper\n"))
     stopped = clone.make("deploy", TO, "YES=1")
-    wanted = ("Billing is off", f"make bootstrap {TO} REGION=us-central1", "us-central1 is not a region", "sweeper")
+    wanted = (
+        "Billing is off",
+        f"signalbox bootstrap -p {PROJECT} --region us-central1",
+        "us-central1 is not a region",
+        "sweeper",
+    )
     assert [text for text in wanted if text not in stopped.stdout] == []
     assert (stopped.returncode, own_google.cloud.operations) == (2, [])
 

@@ -133,7 +133,7 @@ def test_nothing_is_offered_while_something_else_is_missing(place: deployment_ta
 
 
 def test_a_plan_offers_nothing_and_changes_nothing(place: deployment_target.Target, fresh: Script) -> None:
-    with pytest.raises(Aborted, match=r"(?s)APIs are off.*make bootstrap"):
+    with pytest.raises(Aborted, match=r"(?s)APIs are off.*signalbox bootstrap"):
         Deployment(place, lambda _: None, lambda _: "y", fresh).plan()
     assert fresh.count("gcloud services enable") == 0
 

@@ -71,9 +71,9 @@ def test_terraform_that_is_killed_leaves_a_lock_that_is_released_and_resources_t
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_the_next_apply(project, monkeypatch)
-    with pytest.raises(CommandFailed, match=r"killed by signal 9.*make unlock.*make adopt"):
+    with pytest.raises(CommandFailed, match=r"killed by signal 9.*signalbox unlock.*signalbox adopt"):
         project.flow([]).deploy()
-    with pytest.raises(CommandFailed, match=r"To do: .*make unlock"):
+    with pytest.raises(CommandFailed, match=r"To do: .*signalbox unlock"):
         project.flow([]).deploy()
     project.flow(said := list[str]()).unlock()
     assert [line.partition(" since")[0].partition("@")[2] != "" for line in said if "holds the lock of dev" in line]
@@ -90,7 +90,7 @@ def test_a_destroy_that_was_killed_can_be_continued(project: Project, monkeypatc
     kill_the_next_apply(project, monkeypatch)
     with pytest.raises(CommandFailed, match="killed by signal 9"):
         steps.destroy()
-    with pytest.raises(CommandFailed, match=r"To do: .*make unlock"):
+    with pytest.raises(CommandFailed, match=r"To do: .*signalbox unlock"):
         steps.destroy()
     steps.unlock()
     steps.destroy()

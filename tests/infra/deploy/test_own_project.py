@@ -160,7 +160,7 @@ def test_it_is_served_with_the_kits_functions(shop: Shop, served: str) -> None:
 
 
 def test_its_zips_have_the_librarys_source_as_those_of_the_repository(shop: Shop, tmp_path: Path) -> None:
-    packaged = shop.run("make", "package")
+    packaged = shop.run("signalbox", "package")
     assert packaged.returncode == 0, packaged.stdout
     content = load()
     kits = [name for name, each in content.functions.items() if content.is_of_the_kit(each)]
@@ -179,10 +179,10 @@ def test_it_is_planned_deployed_and_smoke_tested(
         deploying = Shop(shop.folder, shop.variables | {name: each for name, each in fakes.items() if name != "PATH"})
         deploying.variables["PATH"] = f"{gcloud}{os.pathsep}{shop.variables['PATH']}"
         deploying.variables["TF_VAR_rights_seconds"] = "0"
-        planned = deploying.run("make", "plan", f"PROJECT={PROJECT}")
+        planned = deploying.run("signalbox", "plan", "-p", PROJECT)
         assert planned.returncode == 0, planned.stdout
         assert own_google.cloud.operations == []
-        deployed = deploying.run("make", "deploy", f"PROJECT={PROJECT}", "YES=1")
+        deployed = deploying.run("signalbox", "deploy", "-p", PROJECT, "--yes")
     assert (deployed.returncode, "Everything works." in deployed.stdout) == (0, True), deployed.stdout
     functions = {name for kind, name in own_google.cloud.existing if kind == "google_cloudfunctions2_function"}
     assert {name.rpartition("/")[2] for name in functions} >= {"dev-orders", "dev-documents"}

@@ -1,7 +1,8 @@
 """A restore from the backup of prod: pause, restore, switch, adopt, with the real Terraform.
 
 The stand-in's restored database has the composite indexes of the backup, as Google's does, and each function, field and
-index takes its time. `make restore` itself waits for Google's operation, which depends on the data and is not measured.
+index takes its time. `signalbox restore` itself waits for Google's operation, which depends on the data and is not
+measured.
 """
 
 import json
@@ -68,7 +69,7 @@ def test_a_restored_database_is_taken_into_use(project: Project) -> None:
     place.variables.write_text(f'{place.variables.read_text()}\ndatabase = "{NEW}"\ncreate_database = false\n')
 
     began = project.clock.now()
-    with pytest.raises(CommandFailed, match="make adopt"):  # the backup's indexes exist, and are not in the state
+    with pytest.raises(CommandFailed, match="signalbox adopt"):  # the backup's indexes exist, and are not in the state
         project.flow(said).deploy()
     assert project.flow(said).adopt()
     minutes = (project.clock.now() - began) / 60

@@ -84,5 +84,9 @@ def _with_python(environment: Path) -> None:
     packages = os.pathsep.join(str(environment.parent / folder) for folder in ("shared", "infra"))
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH="{packages}" exec "{sys.executable}" "$@"\n')
-    (environment / "bin" / "python").chmod(0o755)
+    (environment / "bin" / "signalbox").write_text(
+        f'#!/bin/sh\nexec "{environment}/bin/python" -m signalbox_tools "$@"\n'
+    )
+    for program in ("python", "signalbox"):
+        (environment / "bin" / program).chmod(0o755)
     (environment / "matches-the-locks").touch()

@@ -15,12 +15,11 @@ from signalbox.core.ports import Committed, Conflict, Delete, Ports, Put, Snapsh
 from signalbox.core.problems import Problem, Unavailable
 from signalbox.standings import machine, storage, tasks
 from signalbox.standings.machine import Change, LoadedStanding, Visit, Visits
-from signalbox.standings.model.aggregates import Adjustment, Counted, Standing
+from signalbox.standings.model.aggregates import Adjustment, Counted, Standing, StandingView
 from signalbox.standings.model.declarations import Threshold
 from signalbox.standings.model.exact_sums import ZERO, Tally
 from signalbox.standings.model.recounts import Place, Recount
 from signalbox.standings.model.yokes import COUNTED, StandingKey
-from signalbox.standings.service.reads import ShownStanding
 from signalbox.standings.storage import AdjustmentsPage, FoldReads, VisitReads
 from tests.expiry_policies import POLICIES
 from tests.simulation.faults.fault import Fault
@@ -303,10 +302,10 @@ def _expired_after_an_hour() -> Replacements:
 EARLY = "keeping it beyond the last redelivery"
 
 
-def _pending_afterwards(ports: Ports, key: StandingKey) -> ShownStanding:
+def _pending_afterwards(ports: Ports, key: StandingKey) -> StandingView:
     """Count the adjustments after the standing was read."""
     standing = Standing.from_record(ports.store.read(key.path)[0].data)
-    return ShownStanding(key, standing, storage.pending(ports.store, key))
+    return StandingView(key, standing, storage.pending(ports.store, key))
 
 
 FAULTS = (

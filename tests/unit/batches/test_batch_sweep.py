@@ -16,7 +16,7 @@ from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import OutOfTime, Put
 from signalbox.core.problems import Unavailable
 from signalbox.core.times import EPOCH
-from signalbox.testing.manual_clock import budget_of
+from tests.sweeper_budgets import budget_of
 from tests.unit.batches.batch_harness import BatchHarness, batch
 
 DEADLINE_SECONDS = 60

@@ -64,7 +64,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_generated_modules_are_those_of_the_asynchronous_ones() -> None:
     for path, text in generated().items():
-        assert path.read_text("utf-8") == text, f"{path.name}: run `make client`"
+        assert path.read_text("utf-8") == text, f"{path.name}: run `make docs`"
 
 
 def test_a_call_is_repeated_with_its_key_until_there_is_an_answer(pauses: list[float]) -> None:

@@ -374,7 +374,7 @@ def test_without_a_stack_or_an_address_a_command_says_what_to_do(
     (tmp_path / "signalbox.yaml").touch()  # the clone itself may have a stack
     monkeypatch.chdir(tmp_path)
     assert main(["documents", "get", "a"]) == 1
-    assert "No local stack runs here. Start one: make dev" in capsys.readouterr().err
+    assert "No local stack runs here. Start one: signalbox dev" in capsys.readouterr().err
 
 
 def test_a_command_that_runs_for_longer_than_a_token_gets_another(

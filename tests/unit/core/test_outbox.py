@@ -13,8 +13,8 @@ from signalbox.core.effects import Effect
 from signalbox.core.limits import LIMITS
 from signalbox.core.ports import Delete, Must, Put, Query, Snapshot, Stale
 from signalbox.core.problems import BadValue, EnqueueUnconfirmed, Problem, TooLarge, Unavailable
-from signalbox.testing.manual_clock import budget_of
 from signalbox.testing.replaced_limits import replaced
+from tests.sweeper_budgets import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 

@@ -8,11 +8,13 @@ from urllib.parse import unquote
 import pytest
 
 from signalbox.catalogue.reading import load
+from signalbox_tools.cli.main import cli
 from signalbox_tools.setup.generated_pages import TABLES, page_with
 from tests.unit.test_rings import SUBJECTS
 
 PROJECT = Path(__file__).parents[3]
-ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "DECISIONS.md", "SECURITY.md")  # the changelog may name what is gone
+ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "DECISIONS.md", "SECURITY.md")
+"""Identifiers that the code no longer uses: the pages must not either."""
 PAGES = [
     *(PROJECT / name for name in ROOT_PAGES),
     *sorted((PROJECT / "docs").rglob("*.md")),
@@ -89,6 +91,28 @@ def test_every_path_in_backticks_exists(page: Path) -> None:
 def test_every_make_target_on_a_page_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z-]+)", page.read_text("utf-8"))) - targets == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_command_of_signalbox_on_a_page_exists(page: Path) -> None:
+    assert commands_in(page.read_text("utf-8")) - cli.commands.keys() == set()
+
+
+SOURCES = sorted((PROJECT / "shared").rglob("*.py"))
+ONLY_IN_A_CLONE = {"wheel", "docs", "bench", "setup"}
+"""Targets of the kit's Makefile that its code may name. A project has `setup`, `test` and `check`."""
+
+
+def test_messages_in_the_code_name_commands_of_signalbox_that_exist_and_few_targets() -> None:
+    texts = {path: path.read_text("utf-8") for path in SOURCES}
+    assert {word for text in texts.values() for word in commands_in(text)} - cli.commands.keys() == set()
+    targets = {(target, path) for path, text in texts.items() for target in re.findall(r"`make ([a-z-]+)", text)}
+    assert {each for each in targets if each[0] not in ONLY_IN_A_CLONE} == set()
+
+
+def commands_in(text: str) -> set[str]:
+    """Return the commands of signalbox that a text has in backticks, or at the begin of a line of a fence."""
+    return set(re.findall(r"(?:`|^(?:[A-Z_]+=\S+ )?)signalbox ([a-z][a-z-]*)", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

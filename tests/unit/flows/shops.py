@@ -118,7 +118,7 @@ class Shop:
             archives.archive(self.ports, task.payload, self.write)
         elif task.task in steps.OWN_TASKS:
             steps.run_own_task(self.ports, attempt)
-        elif steps.is_step(task.context):
+        elif "step" in task.context:
             steps.run_step(self.ports, self.flows, attempt, RetryLimits(10), lambda _, __: self.run_task(task))
         else:
             self.run_task(task)

@@ -86,6 +86,19 @@ def test_a_task_has_the_data_of_its_event_and_an_event_that_is_too_large_comes_w
     assert (seen[1].path, seen[1].id, seen[1].partial) == ("orders/large", events[1].id, True)
 
 
+def test_a_handlers_task_is_enqueued_to_the_queue_that_the_handler_names(harness: Harness) -> None:
+    app = Function("shop")
+
+    @app.on_document("orders/{id}", queue="links")
+    def pack(_: DocumentEvent, id: str) -> None:  # noqa: A002  as the path names it
+        pass
+
+    harness.add(app)
+    harness.write_record("orders/7", {})
+    harness.deliver_event(harness.events[0])
+    assert [(task.queue, task.task) for task in harness.tasks] == [("links", "pack")]
+
+
 def test_the_catalogue_knows_the_arguments_of_a_handlers_task() -> None:
     app, _ = shop()
     assert app.task_parameters["ordered"] == app.task_parameters["cancelled"] == list(OF_HANDLERS)

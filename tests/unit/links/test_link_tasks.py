@@ -29,7 +29,7 @@ NO_CONTENT: Field = (RESERVED, "other")
 """A field that is not part of a document's content: a write of it makes guards fail and changes nothing else."""
 
 
-SOME_TASK = Effect("name", "links", "link_refresh", "refresh", {})
+SOME_TASK = Effect("name", "links", "link_refresh", "copy", {})
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_refresh_normalizes_a_document_that_another_client_wrote(embedding: Op
     assert linked(embedding, "p") is True
 
 
-@pytest.mark.parametrize("task", [*tasks.TASKS, tasks.EARLIER_NAME])
+@pytest.mark.parametrize("task", tasks.TASKS)
 @pytest.mark.parametrize(
     "payload",
     [
@@ -274,18 +274,6 @@ BUILT = {
 def test_each_task_has_a_handler_and_is_built_under_its_name() -> None:
     assert {name: effect.task for name, effect in BUILT.items()} == {name: name for name in tasks.TASKS}
     assert walk_task("x", "e").task == "walk"
-
-
-@pytest.mark.parametrize("name", sorted(tasks.TASKS.keys() - {"dependents"}))
-def test_a_task_that_an_earlier_release_enqueued_is_recognised_by_its_work(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handled: list[str] = []
-    handlers = {each: lambda *_, each=each: handled.append(each) for each in tasks.TASKS}
-    monkeypatch.setattr(tasks, "TASKS", handlers)
-    for task in (name, tasks.EARLIER_NAME):
-        tasks.run_link_task(OperationsPlatform().ports, task, BUILT[name].payload)
-    assert handled == [name, name]
 
 
 def test_a_mark_that_keeps_losing_its_guard_is_unavailable(embedding: OperationsPlatform) -> None:

@@ -12,7 +12,7 @@ from signalbox.semaphores.limits import LIMITS
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import settings, waits
-from signalbox.testing.manual_clock import budget_of
+from tests.sweeper_budgets import budget_of
 from tests.unit.operations_platform import OperationsPlatform
 
 CALL = Call("philosophers", "eat", {})

@@ -63,8 +63,8 @@ class StandingsPlatform(OperationsPlatform):
 
     def standing(self, kind: str, *parts: str) -> dict[str, Any]:
         """Return the numbers of a standing."""
-        shown = reads.get_standing(self.ports, StandingKey(kind, "~".join(parts))).to_json()
-        return {name: shown[name] for name in ("count", "sum", "average", "min", "max", "pending")}
+        view = reads.get_standing(self.ports, StandingKey(kind, "~".join(parts)))
+        return {**view.standing.numbers(), "pending": view.pending}
 
     def another_writes(self, user: str, item: str, **data: Any) -> None:
         """Write a yoke as another client does, which knows nothing of the kit."""

@@ -125,8 +125,8 @@ def test_no_query_needs_a_composite_index(world: StandingsPlatform) -> None:
     world.rest()
     world.unyoke("u0", "tea")
     ranked = RankRequest(TEA, "average", 3)
-    assert ranks.rank(world.ports, ranked)["rank"] == 1
-    assert ranks.leaderboard(world.ports, BoardRequest("item", "sum", 2, "")).items
+    assert ranks.rank(world.ports, ranked).rank == 1
+    assert ranks.leaderboard(world.ports, BoardRequest("item", "sum", 2, "")).standings
 
 
 def test_a_night_that_finds_nothing(world: StandingsPlatform) -> None:

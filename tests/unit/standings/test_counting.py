@@ -355,15 +355,15 @@ def test_a_sum_beyond_64_bits_is_exact_and_has_its_place_in_the_leaderboard(worl
         world.yoke("ann", item, LARGE)
     assert world.standing("item", "tea") == numbers(9_300, 9_300 * LARGE, float(LARGE), min=LARGE, max=LARGE)
     board = ranks.leaderboard(world.ports, BoardRequest("item", "sum", 10, ""))
-    assert [entry["id"] for entry in board.items] == ["rum", "tea", "gin"]
-    assert ranks.rank(world.ports, RankRequest(StandingKey("item", "tea"), "sum", 1))["rank"] == 2
+    assert [entry.id for entry in board.standings] == ["rum", "tea", "gin"]
+    assert ranks.rank(world.ports, RankRequest(StandingKey("item", "tea"), "sum", 1)).rank == 2
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_sum_of_one_more_than_64_bits_is_stored(sign: int) -> None:
     record = Standing(Tally(1, 1, sign * 2**63 * UNIT)).to_record()
     check_write(Put("standings/item/entries/tea", record))
-    assert Standing.from_record(record).to_json()["sum"] == sign * 2**63
+    assert Standing.from_record(record).numbers()["sum"] == sign * 2**63
 
 
 def test_a_yoke_that_cannot_be_counted_ends_no_walk(world: StandingsPlatform, monkeypatch: pytest.MonkeyPatch) -> None:

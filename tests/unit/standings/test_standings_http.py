@@ -162,6 +162,14 @@ def test_a_threshold_runs_its_task_once_for_each_standing(harness: Harness) -> N
     assert harness.record("standings/item/entries/y")["crossed"] == []
 
 
+def test_a_thresholds_task_is_enqueued_to_the_queue_that_it_names() -> None:
+    @standing_changed(Function("charts"), "sum", at_least=3, queue="links")
+    def popular(_: dict[str, Any]) -> None:
+        pass
+
+    assert popular.threshold.call.queue == "links"
+
+
 def test_a_threshold_whose_task_takes_other_arguments_is_refused(harness: Harness) -> None:
     app = Function("charts")
 

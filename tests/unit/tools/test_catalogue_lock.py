@@ -40,7 +40,9 @@ def catalogue(root: Path, shop: dict[str, Any], **sections: Any) -> Catalogue:
 
 
 def test_the_committed_lock_is_that_of_the_catalogue_and_the_code() -> None:
-    assert text_of(load(CATALOGUE)) in lock_of(CATALOGUE).read_text("utf-8"), "run `make catalogue` and commit the lock"
+    assert text_of(load(CATALOGUE)) in lock_of(CATALOGUE).read_text("utf-8"), (
+        "run `signalbox catalogue` and commit the lock"
+    )
 
 
 def test_a_lock_is_written_only_if_it_has_changed(root: Path) -> None:

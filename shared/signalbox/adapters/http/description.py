@@ -238,7 +238,7 @@ class Schemas:
 
     def _of_type(self, kind: Any, role: Role) -> Json:
         origin, inner = get_origin(kind), get_args(kind)
-        if kind in _PLAIN:
+        if not inner and kind in _PLAIN:  # the rules of an inner type may not be hashable
             return dict(_PLAIN[kind])
         if isinstance(kind, typing.NewType):
             return self.of(kind.__supertype__, role)

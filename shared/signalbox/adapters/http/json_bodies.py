@@ -52,6 +52,11 @@ def render(value: object) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def json_of(shown: object) -> Any:
+    """Return an answer as the JSON value that a caller receives."""
+    return json.loads(render(shown))
+
+
 _TOO_DEEP = f"Objects and lists nest at most {DEPTH_MAX} deep."
 
 
@@ -205,14 +210,14 @@ def json_lines(request: flask.Request, bytes_max: int) -> list[Json | Problem]:
     return [_line(line, number) for number, line in lines if line.strip()]
 
 
-def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MAX) -> Iterator[Json]:
+def json_line_stream(request: flask.Request) -> Iterator[Json]:
     """Iterate over a body of one JSON value a line; only one line and one chunk are held in memory.
 
     Raises `NotJson` or `TooDeep` naming the line, `TooLarge` for a line that is too long, or `IncompleteBody`.
     """
     check_json_type(request)
     try:
-        for number, line in enumerate(_lines(request, line_bytes_max), 1):
+        for number, line in enumerate(_lines(request), 1):
             if line.strip():
                 value = _line(line, number)
                 if isinstance(value, Problem):
@@ -222,14 +227,14 @@ def json_line_stream(request: flask.Request, line_bytes_max: int = BODY_BYTES_MA
         _read_no_more(request)
 
 
-def _lines(request: flask.Request, line_bytes_max: int) -> Iterator[bytes]:
+def _lines(request: flask.Request) -> Iterator[bytes]:
     begun, received = b"", 0
     while chunk := _chunk(request):
         received += len(chunk)
         *whole, begun = (begun + chunk).split(b"\n")
         yield from whole
-        if len(begun) > line_bytes_max:
-            raise TooLarge(f"A line has at most {line_bytes_max:,} bytes.")
+        if len(begun) > BODY_BYTES_MAX:
+            raise TooLarge(f"A line has at most {BODY_BYTES_MAX:,} bytes.")
     if received < (request.content_length or 0):
         raise IncompleteBody(f"The body ended after {received} bytes; its Content-Length is larger.")
     yield begun

@@ -93,6 +93,7 @@ from signalbox.batches.model.pages import Loaded
 from signalbox.batches.model.tree import BatchRun, Counter, Node, NodeRecord, PageNode, format_of
 from signalbox.batches.problems import BatchSealed, PageOutOfOrder
 from signalbox.core.effects import Decision, Effect
+from signalbox.core.given import given
 from signalbox.core.kit_names import ADMIT_QUEUE, RATE_DROP, SEMAPHORE_ADMIT
 from signalbox.core.problems import OtherBody, Unavailable
 
@@ -231,7 +232,7 @@ def end_tasks(run: BatchRun, header: Header, now: datetime) -> tuple[Effect, ...
 
     A cancelled batch also cancels its sub-batches. Nothing else follows the end of a sub-batch that another replaces.
     """
-    rate = {"rate": header.rate} if header.rate else {}
+    rate = given(rate=header.rate or None)
     tasks = [run.effect_for("cancel", "", after="", **rate)] if header.state == "cancelled" else []
     if header.reason == REPLACED:
         return tuple(tasks)

@@ -41,6 +41,7 @@ from signalbox.batches.model.units import PlacedUnit, Retries, UnitOutcome, Unit
 from signalbox.core.calls import Call
 from signalbox.core.effects import Effect
 from signalbox.core.formats import FORMAT
+from signalbox.core.given import given
 from signalbox.core.times import microseconds
 
 IDS = 1 << 32
@@ -87,7 +88,7 @@ def unit_tasks(
 
 def _unit_task(unit: PlacedUnit, call: Call, payload: Mapping[str, Any], page: Page, now: datetime) -> Effect:
     merged = replace(call, payload={**call.payload, **payload})
-    permit = {"semaphore": page.semaphore} if page.semaphore else {}
+    permit = given(semaphore=page.semaphore or None)
     if page.rate:
         rated = rated_record(page.rate, page.weight_of(merged.payload))
         return merged.effect(unit.operation, now, unit=unit.to_record() | rated, **{FORMAT: RATED_FORMAT})

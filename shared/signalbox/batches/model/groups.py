@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from signalbox.batches.model.tree import BatchRun, Counter, Node, format_of, offsets
 from signalbox.batches.model.units import GroupRuns, PlacedUnit
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 
 
@@ -50,10 +51,9 @@ class Group:
 
     def to_record(self) -> dict[str, Any]:
         """Return the group for the ``group`` of a task's envelope."""
-        options: dict[str, Any] = {"concurrency": self.concurrency, "careful": self.careful}
-        chosen = {name: value for name, value in options.items() if value}
-        rest = {} if self.rest is None else {"rest": list(self.rest)}
-        return {name: getattr(self, name) for name in _PLACE} | chosen | rest
+        options = given(concurrency=self.concurrency or None, careful=self.careful or None)
+        rest = given(rest=None if self.rest is None else list(self.rest))
+        return {name: getattr(self, name) for name in _PLACE} | options | rest
 
     @property
     def run(self) -> BatchRun:

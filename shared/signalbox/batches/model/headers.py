@@ -10,6 +10,7 @@ from signalbox.batches.model.tree import RATED_FORMAT, BatchRun, format_of, grou
 from signalbox.batches.model.units import PlacedUnit
 from signalbox.core.calls import Call
 from signalbox.core.formats import FORMAT
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 
 REPLACED = "replaced"
@@ -110,7 +111,7 @@ class Header:
             "queues": list(self.queues),
             "parent": self.parent and self.parent.to_record(),
             "parent_run": self.parent and self.parent.run.key,
-            **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task),
             **format_of(self._grouped_elsewhere),
             **({FORMAT: RATED_FORMAT} if _is_rated(self.then) else {}),
@@ -135,9 +136,8 @@ class Header:
 
     def summary(self) -> dict[str, Any]:
         """Return the state and counts of an ended batch, as its completion task and its callers receive them."""
-        reason = {"reason": self.reason} if self.reason else {}
-        missing = {"missing": list(self.missing)} if self.missing else {}
-        return {"state": self.state, **asdict(self.counts), **reason, **missing}
+        why = given(reason=self.reason or None, missing=list(self.missing) or None)
+        return {"state": self.state, **asdict(self.counts), **why}
 
 
 def _call(record: Mapping[str, Any] | None) -> Call | None:
@@ -190,12 +190,15 @@ class BatchStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as answers show it."""
-        counts = {**asdict(self.counts), "remaining": self.counts.remaining}
-        reason = {"reason": self.reason} if self.reason else {}
-        missing = {"missing": list(self.missing)} if self.missing else {}
-        then = {"then": self.then} if self.then else {}
-        task = {"task": self.task.shown()} if self.task else {}
-        return {"id": self.id, "state": self.state, **task, **counts, "pages": self.pages, **reason, **missing, **then}
+        return {
+            "id": self.id,
+            "state": self.state,
+            **given(task=self.task and self.task.shown()),
+            **asdict(self.counts),
+            "remaining": self.counts.remaining,
+            "pages": self.pages,
+            **given(reason=self.reason or None, missing=list(self.missing) or None, then=self.then or None),
+        }
 
 
 def then_id(batch: str, header: Header) -> str:

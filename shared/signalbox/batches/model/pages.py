@@ -16,6 +16,7 @@ from signalbox.batches.model.tree import BatchRun, counters, grouped_record, rat
 from signalbox.batches.model.units import PlacedUnit, first_runs
 from signalbox.core import json_values
 from signalbox.core.calls import Call
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 
 
@@ -85,7 +86,7 @@ class Page:
             "task": self.task and self.task.to_record(),
             "concurrency": self.concurrency,
             "queues": list(self.queues),
-            **({"semaphore": self.semaphore} if self.semaphore else {}),
+            **given(semaphore=self.semaphore or None),
             **grouped_record(self.per_task, first_group=self.first_group),
             **rated_record(self.rate, self.weight),
         }

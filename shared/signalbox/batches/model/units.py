@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 
 from signalbox.batches.model.tree import BatchRun, Counter, PageNode, counter_of, grouped_record
 from signalbox.batches.problems import BadBatch
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.problems import NotFound, TooLarge
@@ -147,7 +148,7 @@ class PlacedUnit:
 
     def to_record(self) -> dict[str, Any]:
         """Return the unit for the ``unit`` of a task's envelope, and for the header of its sub-batch."""
-        return self.place() | ({"chain": self.chain.to_record()} if self.chain else {})
+        return self.place() | given(chain=self.chain and self.chain.to_record())
 
     @property
     def run(self) -> BatchRun:

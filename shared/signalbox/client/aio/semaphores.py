@@ -182,18 +182,14 @@ class Semaphore:
         ends_at = time.monotonic() + timeout_seconds
         id_, patience = str(uuid.uuid4()), Patience(ends_at)
         while True:
-            found, least = await self._acquire(id_, permits, lease_seconds, _wait_until(ends_at))
+            wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
+            found, least = await self._acquire(id_, permits, lease_seconds, wait_seconds)
             if found is not None:
                 break
             await sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
         seconds = lease_seconds or (await self._show()).member("lease_seconds", float)
         async with HeldLease(self, found, seconds) as held:
             yield held
-
-
-def _wait_until(ends_at: float) -> float:
-    """Return the seconds for which one request waits for permits."""
-    return round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
 
 
 class HeldLease:

@@ -1,4 +1,4 @@
-# Generated from client/aio/batches.py by `make client`: change that one.
+# Generated from client/aio/batches.py by `make docs`: change that one.
 """Batches, tasks and failures."""
 
 import time

@@ -1,4 +1,4 @@
-# Generated from client/aio/documents.py by `make client`: change that one.
+# Generated from client/aio/documents.py by `make docs`: change that one.
 """Documents, their versions, transforms of links, and verifications."""
 
 import json

@@ -1,4 +1,4 @@
-# Generated from client/aio/list_pages.py by `make client`: change that one.
+# Generated from client/aio/list_pages.py by `make docs`: change that one.
 """Lists that come in pages."""
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-# Generated from client/aio/objects_and_flows.py by `make client`: change that one.
+# Generated from client/aio/objects_and_flows.py by `make docs`: change that one.
 """Objects and flows."""
 
 import json
@@ -209,7 +209,7 @@ class Run:
 
         Raises `Conflict` if it cannot answer, and `NotFound`.
         """
-        parameters = {"arguments": json.dumps(arguments)} if arguments else {}
+        parameters = given(arguments=json.dumps(arguments) if arguments else None)
         found = self._transport.send("GET", *self._address, "queries", name, parameters=parameters)
         return found.part("result").content
 
@@ -325,7 +325,7 @@ class Flow:
         newest first; then `prefix` is not allowed. The times must have a time zone.
         """
         parameters = _filter(state, label, prefix, started_after, started_before)
-        parameters |= {"newest_first": "true"} if newest_first else {}
+        parameters |= given(newest_first=newest_first or None)
         return pages(self._transport, "flows", self._function, "flows", self._name, parameters=parameters)
 
 

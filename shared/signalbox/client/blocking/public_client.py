@@ -1,4 +1,4 @@
-# Generated from client/aio/public_client.py by `make client`: change that one.
+# Generated from client/aio/public_client.py by `make docs`: change that one.
 """The client itself: the names under which everything else is found."""
 
 import uuid
@@ -26,7 +26,7 @@ LOCAL = "http://127.0.0.1:8080/"
 class Client:
     """A client of one deployment, or of the local stack.
 
-    - ``base_url``: as `make deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
+    - ``base_url``: as `signalbox deploy` shows it, with ``/`` or ``/PREFIX-`` at its end.
     - ``token``: returns an identity token for the URL of a function; by default, that of the environment's service
       account or of the person who is signed in with gcloud. ``http://`` gets none, unless `token` is given.
     - ``retry_seconds``: how long a call is repeated that has no answer, or 429, 502, 503 or 504.

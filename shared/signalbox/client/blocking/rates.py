@@ -1,4 +1,4 @@
-# Generated from client/aio/rates.py by `make client`: change that one.
+# Generated from client/aio/rates.py by `make docs`: change that one.
 """Rates: permits that come back by time."""
 
 import uuid

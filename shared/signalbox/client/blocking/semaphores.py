@@ -1,4 +1,4 @@
-# Generated from client/aio/semaphores.py by `make client`: change that one.
+# Generated from client/aio/semaphores.py by `make docs`: change that one.
 """Semaphores, leases that renew themselves, and critical sections."""
 
 import time
@@ -183,18 +183,14 @@ class Semaphore:
         ends_at = time.monotonic() + timeout_seconds
         id_, patience = str(uuid.uuid4()), Patience(ends_at)
         while True:
-            found, least = self._acquire(id_, permits, lease_seconds, _wait_until(ends_at))
+            wait_seconds = round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
+            found, least = self._acquire(id_, permits, lease_seconds, wait_seconds)
             if found is not None:
                 break
             sleep(patience.next_pause(time.monotonic(), f"{self.name} has no free permit", least))
         seconds = lease_seconds or (self._show()).member("lease_seconds", float)
         with HeldLease(self, found, seconds) as held:
             yield held
-
-
-def _wait_until(ends_at: float) -> float:
-    """Return the seconds for which one request waits for permits."""
-    return round(min(WAIT_SECONDS_MAX, max(0.0, ends_at - time.monotonic())), 3)
 
 
 class HeldLease:

@@ -1,4 +1,4 @@
-# Generated from client/aio/standings.py by `make client`: change that one.
+# Generated from client/aio/standings.py by `make docs`: change that one.
 """Yokes, and the standings that are counted from them."""
 
 import uuid

@@ -1,4 +1,4 @@
-# Generated from client/aio/transport.py by `make client`: change that one.
+# Generated from client/aio/transport.py by `make docs`: change that one.
 """Sends requests, with a token and again while the function is not available."""
 
 import random

@@ -121,18 +121,15 @@ def field_of(at: Path) -> str:
 
 
 def with_copies(content: Content, copies: Copies) -> Content:
-    """Return the content with each copy in its place."""
-    return {name: _replaced(item, copies, (name,)) for name, item in content.items()}
-
-
-def _replaced(value: Any, copies: Copies, at: Path) -> Any:
-    if at in copies:
-        return copies[at]
-    if isinstance(value, dict):
-        return {name: _replaced(item, copies, (*at, name)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_replaced(item, copies, (*at, index)) for index, item in enumerate(value)]
-    return value
+    """Return the content with each copy in its place. The rest is shared with the content, which must not change."""
+    made = dict(content)
+    own: dict[Path, Any] = {(): made}
+    for at, copy in copies.items():
+        for length in range(1, len(at)):
+            if at[:length] not in own:
+                own[at[:length]] = own[at[: length - 1]][at[length - 1]] = own[at[: length - 1]][at[length - 1]].copy()
+        own[at[:-1]][at[-1]] = copy
+    return made
 
 
 def digest_of(content: Content) -> str:

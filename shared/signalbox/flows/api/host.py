@@ -1,4 +1,4 @@
-"""The flows of a user's function: registration, and what its queues deliver for flows."""
+"""The flows of a user's function: registration, and the deliveries of its queues."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 class FlowHost:
-    """The flows of a function. A function without flows has one, too, if it runs steps of another function's flows."""
+    """The flows of a function. A function without flows also has one if it runs steps of another function's flows."""
 
     def __init__(self, function: str) -> None:
         self._function = function

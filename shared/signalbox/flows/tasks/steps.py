@@ -88,18 +88,13 @@ class StepOfFlow:
         return self.delayed or self.wait.attempt > 1
 
 
-def is_step(context: Mapping[str, Any]) -> bool:
-    """Return whether a task with this context is a step of a flow."""
-    return "step" in context
-
-
 def run_step(ports: Ports, flows: Flows, attempt: Attempt, retry_limits: RetryLimits, code: Code) -> None:
     """Run a step's code and give its outcome to the flow. Raises errors that are retried; a `Problem` is an outcome."""
     step = StepOfFlow.from_context(attempt.context)
-    if (attempt.is_repeated or attempt.is_late or step.is_later) and _is_over(ports, step, attempt):
+    if (attempt.is_repeated or attempt.is_late or step.is_later) and is_over(ports, step, attempt):
         return
     result = Result(step.wait, _outcome_of_step(ports, attempt, retry_limits, code))
-    if attempt.is_repeated or not _apply_at_once(ports, flows, step, result):
+    if attempt.is_repeated or not apply_at_once(ports, flows, step, result):
         post_result(ports, step.address.base, step.function, result)
 
 
@@ -112,7 +107,7 @@ def _outcome_of_step(ports: Ports, attempt: Attempt, retry_limits: RetryLimits, 
     return step_outcome(returned, CORE_LIMITS.result_bytes_max)
 
 
-def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
+def is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
     """Return whether a flow does not wait for a step, or not for this attempt of it: it is done, or was cancelled.
 
     If the outcome of an earlier delivery is in the mailbox, wake the flow.
@@ -131,7 +126,7 @@ def _is_over(ports: Ports, step: StepOfFlow, attempt: Attempt) -> bool:
     return True
 
 
-def _apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
+def apply_at_once(ports: Ports, flows: Flows, step: StepOfFlow, result: Result) -> bool:
     """Run a turn that applies the result; return whether it was applied, or dropped because it is not waited for."""
     if step.address.name not in flows.definitions or step.together > LIMITS.flow_siblings_max:
         return False
@@ -160,12 +155,12 @@ def post_result(ports: Ports, base: str, function: str, result: Result) -> None:
     try:
         commit_time = ports.store.commit([message]).commit_time
     except AlreadyExists:
-        _wake(ports, base, function)
+        wake_again(ports, base, function)
     else:
         ports.queue.create(complete_wake_ups([wake_flow(base, function)], commit_time))
 
 
-def _wake(ports: Ports, base: str, function: str) -> None:
+def wake_again(ports: Ports, base: str, function: str) -> None:
     """Wake a flow for a result that an earlier delivery may have posted. Raises `Unavailable`."""
     [header] = ports.store.read(header_path(base), fields=())
     ports.queue.create(complete_wake_ups([wake_flow(base, function)], header.read_time))
@@ -181,11 +176,11 @@ def _flow_result(ports: Ports, payload: Mapping[str, Any], context: Mapping[str,
     """
     outcome = _outcome_of_context(ports, context)
     if outcome is None:
-        if _is_awaited(ports, payload):
+        if is_awaited(ports, payload):
             _wait_for_lock(ports, {"permits": 1, "lease_seconds": None, **context["lease"], **payload, "act": "wait"})
         else:
             waits.withdraw(ports, context["lease"]["semaphore"], _child_id(payload), by_flow=True)
-        _wake(ports, payload["flow"], payload["function"])
+        wake_again(ports, payload["flow"], payload["function"])
     else:
         post_result(ports, payload["flow"], payload["function"], Result(Wait.from_json(payload), outcome))
 
@@ -286,7 +281,7 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
     A batch that its flow has abandoned is not populated. If the flow abandons it in the meantime, the task that cancels
     it may have found none, so it is cancelled here, or in the next delivery if this one dies.
     """
-    if _is_awaited(ports, payload):
+    if is_awaited(ports, payload):
         task = Call.from_record(payload["task"]) if payload["task"] else None
         try:
             permits = {name: payload[name] for name in ("semaphore", "rate", "weight") if name in payload}
@@ -295,11 +290,11 @@ def _populate_batch(ports: Ports, payload: Mapping[str, Any]) -> None:
             populate_whole(ports, _child_id(payload), spec, payload["units"])
         except Problem as problem:
             _post_error(ports, payload, problem)
-    if not _is_awaited(ports, payload):
+    if not is_awaited(ports, payload):
         _cancel_batch(ports, payload)
 
 
-def _is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
+def is_awaited(ports: Ports, payload: Mapping[str, Any]) -> bool:
     """Return whether the flow waits for the outcome of a command."""
     address, wait = FlowAddress.of_base(payload["flow"]), Wait.from_json(payload)
     [read] = ports.store.read(header_path(address.base))

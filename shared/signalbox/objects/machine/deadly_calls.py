@@ -50,7 +50,7 @@ class Mark:
     def next(self, run: str, now: datetime) -> "Mark":
         """Return the mark of one more start. Raises `Unavailable` while another run may be applying the call.
 
-        After the last start, its own run is refused, too: another delivery of that run may still be applying the call.
+        After the last start, its own run is also refused: another delivery of that run may still be applying the call.
         """
         if self.until is not None and (self.run != run or self.is_spent) and now < self.until:
             raise Unavailable("another delivery may still be applying this call")

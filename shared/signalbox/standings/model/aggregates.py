@@ -6,6 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Self
 
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.standings.model.exact_sums import UNIT, ZERO, Tally, Value, number_of, sortable
 from signalbox.standings.model.recounts import Move, Moves, Recount
@@ -25,8 +26,8 @@ class Adjustment:
         return cls(Tally.from_record(record), moves)
 
     def to_record(self) -> dict[str, Any]:
-        moves = {} if self.moves is None else {"moves": [move.to_record() for move in self.moves]}
-        return self.tally.to_record() | moves
+        moves = None if self.moves is None else [move.to_record() for move in self.moves]
+        return self.tally.to_record() | given(moves=moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,9 @@ class Standing:
             shown["sum"] = sortable(shown["sum"])
         return self.tally.to_record() | kept | shown
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers as callers get them."""
+    def numbers(self) -> dict[str, Any]:
+        """Return the numbers that callers see."""
         return {"count": 0, "sum": 0, "average": None, "min": None, "max": None} | self._shown()
-
-    def shown(self, key: StandingKey) -> dict[str, Any]:
-        """Return the name and the numbers as callers get them."""
-        return {"kind": key.kind, "id": key.id, **self.to_json()}
 
     def _shown(self) -> dict[str, Any]:
         if self.tally == ZERO:
@@ -153,3 +150,12 @@ class Counted:
 
 
 NOT_COUNTED = Counted()
+
+
+@dataclass(frozen=True, slots=True)
+class StandingView:
+    """A standing, and the number of its adjustments that are committed but not added yet. 0 means exact."""
+
+    key: StandingKey
+    standing: Standing
+    pending: int

@@ -8,29 +8,53 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.field_rules import Described, accepted_fields
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.request_fields import RequestFields
 from signalbox.standings.limits import LIMITS
 from signalbox.standings.model.exact_sums import units_of
-from signalbox.standings.model.yokes import RESERVED, StandingKey, Yoke, encode, fits, join
+from signalbox.standings.model.yokes import RESERVED, StandingKey, Yoke, YokePart, encode, fits, join
 from signalbox.standings.problems import BadStanding, NoStanding
 
-ORDERS = ("count", "sum", "average", "min", "max")
+StandingField = Literal["count", "sum", "average", "min", "max"]
+
+ORDERS: tuple[StandingField, ...] = get_args(StandingField)
 """The numbers of a standing by which a leaderboard can be ordered."""
 
 
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+StandingKind = Annotated[str, Described({"pattern": f"^{_KIND.pattern}$"})]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingThreshold:
+    """A number of a standing, the value that it must reach, and the task that then runs, in a request."""
+
+    field: StandingField
+    reaches: float
+    continuation: Call
+
+
+@dataclass(frozen=True, slots=True)
+class StandingDeclaration:
+    """A kind of standings in a request."""
+
+    by: Annotated[tuple[YokePart, ...], Described({"minItems": 1, "maxItems": LIMITS.standing_parts_max})] = ()
+    """The parts of an id, `user`, `item` or attributes. The kinds `user` and `item` are by themselves."""
+
+    on_threshold: Annotated[tuple[StandingThreshold, ...], Described({"maxItems": LIMITS.standing_thresholds_max})] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """`call` is enqueued once for each standing when its `field` is first found to be `reaches` or more."""
 
-    field: str
+    field: StandingField
     reaches: float
     call: Call
 
@@ -47,7 +71,7 @@ class Threshold:
         """Parse a threshold. Raises `BadStanding` or `BadCall`."""
         if not isinstance(value, Mapping):
             raise BadStanding(f"`{at}` must be an object.", field=at)
-        fields = RequestFields(value, BadStanding, at).only("field", "reaches", "continuation")
+        fields = RequestFields(value, BadStanding, at).only(*accepted_fields(StandingThreshold))
         if fields.value("field") not in ORDERS:
             raise fields.refuse("field", f"`field` must be one of {', '.join(ORDERS)}.")
         if units_of(fields.value("reaches")) is None:
@@ -74,7 +98,7 @@ class Declaration:
     def from_request(cls, kind: str, body: Mapping[str, Any]) -> Self:
         """Parse a declaration. Raises `BadStanding` or `BadCall`."""
         check_kind(kind)
-        fields = RequestFields(body, BadStanding).only("by", "on_threshold")
+        fields = RequestFields(body, BadStanding).only(*accepted_fields(StandingDeclaration))
         by = fields.items("by", [kind] if kind in RESERVED else None)
         if (
             not isinstance(by, list)
@@ -92,20 +116,6 @@ class Declaration:
 
     def to_record(self) -> dict[str, Any]:
         return {"by": list(self.by), "thresholds": [threshold.to_record() for threshold in self.thresholds]}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the declaration as callers get it."""
-        return {
-            "by": list(self.by),
-            "on_threshold": [
-                {
-                    "field": threshold.field,
-                    "reaches": threshold.reaches,
-                    "continuation": {"function": threshold.call.function, "task": threshold.call.task},
-                }
-                for threshold in self.thresholds
-            ],
-        }
 
 
 @dataclass(frozen=True, slots=True)

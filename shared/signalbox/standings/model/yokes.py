@@ -12,9 +12,11 @@ An id joins its parts with ``~``; inside a part ``%``, ``~`` and ``/`` are perce
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any, Self, TypeGuard
+from typing import Annotated, Any, Self, TypeGuard
 
 from signalbox.core.effects import name_of
+from signalbox.core.field_rules import Described, accepted_fields, key_schema
+from signalbox.core.given import given
 from signalbox.core.keys import valid_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadKey, BadValue
@@ -140,6 +142,20 @@ def collection_of(kind: str) -> str:
 
 RESERVED = ("user", "item")
 
+Attribute = str | int | bool
+
+YokePart = Annotated[str, Described(key_schema(LIMITS.yoke_part_bytes_max))]
+
+
+@dataclass(frozen=True, slots=True)
+class YokeBody:
+    """What a request says of a yoke, in addition to its address."""
+
+    value: Annotated[float | None, Described({"minimum": -VALUE_MAX, "maximum": VALUE_MAX})] = None
+    attributes: Annotated[Mapping[str, Attribute], Described({"maxProperties": LIMITS.yoke_attributes_max})] = field(
+        default_factory=dict
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Yoke:
@@ -152,7 +168,7 @@ class Yoke:
     @classmethod
     def from_request(cls, key: YokeKey, body: Mapping[str, Any]) -> Self:
         """Parse a put. Raises `BadValue`."""
-        fields = RequestFields(body, BadValue).only("value", "attributes")
+        fields = RequestFields(body, BadValue).only(*accepted_fields(YokeBody))
         value, attributes = fields.value("value", None), fields.value("attributes", {})
         if value is not None and units_of(value) is None:
             detail = f"`value` must be a number up to {VALUE_MAX:,}, with at most {DECIMALS} decimals."
@@ -170,12 +186,8 @@ class Yoke:
 
     def to_record(self) -> dict[str, Any]:
         """Return the record. User and item are in its id, and again in fields for queries."""
-        value = {} if self.value is None else {"value": self.value}
-        return {"user": self.key.user, "item": self.key.item, "attributes": dict(self.attributes), **value}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the yoke as callers get it."""
-        return {"user": self.key.user, "item": self.key.item, "value": self.value, "attributes": dict(self.attributes)}
+        place = {"user": self.key.user, "item": self.key.item}
+        return {**place, "attributes": dict(self.attributes), **given(value=self.value)}
 
     def part(self, name: str) -> str | None:
         """Return a part of a standing's id: the user, the item or an attribute; None if it is missing or invalid."""

@@ -3,7 +3,7 @@
 A rank is computed by two count aggregations, which are billed one read for each thousand entries above it.
 """
 
-from typing import Any
+from collections.abc import Iterable
 
 from signalbox.core.effects import name_of
 from signalbox.core.paging import read_page_token, write_page_token
@@ -15,10 +15,10 @@ from signalbox.standings.model.yokes import DECLARED, StandingKey, collection_of
 from signalbox.standings.problems import NoStanding
 from signalbox.standings.requests import BoardRequest, RankRequest
 from signalbox.standings.service.declarations import read_declarations
-from signalbox.standings.service.yokes import Page
+from signalbox.standings.shown import LeaderboardShown, RankShown, StandingShown
 
 
-def leaderboard(ports: Ports, asked: BoardRequest) -> Page:
+def leaderboard(ports: Ports, asked: BoardRequest) -> LeaderboardShown:
     """Return a page of a kind's standings, the largest first. Raises `NoStanding` or `BadQuery`."""
     read_declarations(ports).check(asked.kind)
     kind, order, limit, token = asked.kind, asked.order, asked.limit, asked.page_token
@@ -27,15 +27,15 @@ def leaderboard(ports: Ports, asked: BoardRequest) -> Page:
     query = Query(collection_of(kind), order_by=(Order((order,), descending=True),), limit=limit, after=after)
     found = ports.store.query(query)
     last = found[-1].data if len(found) == limit else None
-    next_token = write_page_token(mark, [last[order]], found[-1].id) if last else None
-    return Page([_entry(kind, read) for read in found], next_token)
+    next_token = write_page_token(mark, [last[order]], found[-1].id) if last else ""
+    return LeaderboardShown(_entries(kind, found), next_token)
 
 
-def _entry(kind: str, read: Snapshot) -> dict[str, Any]:
-    return Standing.from_record(read.data).shown(StandingKey(kind, read.id))
+def _entries(kind: str, found: Iterable[Snapshot]) -> tuple[StandingShown, ...]:
+    return tuple(StandingShown.of(StandingKey(kind, read.id), Standing.from_record(read.data)) for read in found)
 
 
-def rank(ports: Ports, asked: RankRequest) -> dict[str, Any]:
+def rank(ports: Ports, asked: RankRequest) -> RankShown:
     """Return a standing's rank from 1, and its neighbours on both sides. Raises `NoStanding`."""
     key, order, neighbours = asked.key, asked.order, asked.neighbours
     declared, read = ports.store.read(DECLARED, key.path)
@@ -46,16 +46,14 @@ def rank(ports: Ports, asked: RankRequest) -> dict[str, Any]:
     collection, field = collection_of(key.kind), (order,)
     above = ports.store.count(Query(collection, (Condition(field, ">", value),)))
     ties = (Condition(field, "==", value), Condition(ID, ">", key.id))
-    ranked = {"rank": 1 + above + ports.store.count(Query(collection, ties)), "standing": _entry(key.kind, read)}
+    place = 1 + above + ports.store.count(Query(collection, ties))
+    [standing] = _entries(key.kind, [read])
     if not neighbours:
-        return ranked
+        return RankShown(place, standing)
     sides = {
         name: ports.store.query(
             Query(collection, order_by=(Order(field, descending),), limit=neighbours, after=(value, key.id))
         )
         for name, descending in (("above", False), ("below", True))
     }
-    return ranked | {
-        "above": [_entry(key.kind, other) for other in reversed(sides["above"])],
-        "below": [_entry(key.kind, other) for other in sides["below"]],
-    }
+    return RankShown(place, standing, _entries(key.kind, reversed(sides["above"])), _entries(key.kind, sides["below"]))

@@ -1,32 +1,16 @@
 """Read a standing, and begin walks and recounts."""
 
-from typing import Any
-
-from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.ports import Ports
 from signalbox.standings import machine
 from signalbox.standings.machine import RECOUNT_ATTEMPTS_MAX, recount_task
-from signalbox.standings.model.aggregates import Standing
+from signalbox.standings.model.aggregates import Standing, StandingView
 from signalbox.standings.model.declarations import Declarations
 from signalbox.standings.model.yokes import DECLARED, YOKES, StandingKey
 from signalbox.standings.service.declarations import read_declarations
 from signalbox.standings.storage import pending
 
 
-@dataclass(frozen=True, slots=True)
-class ShownStanding:
-    """A standing, and the number of its adjustments that are committed but not added yet. 0 means exact."""
-
-    key: StandingKey
-    standing: Standing
-    pending: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the standing as callers get it."""
-        return self.standing.shown(self.key) | {"pending": self.pending}
-
-
-def get_standing(ports: Ports, key: StandingKey) -> ShownStanding:
+def get_standing(ports: Ports, key: StandingKey) -> StandingView:
     """Return a standing, which is zero if nothing was counted. Raises `NoStanding` for an unknown kind.
 
     Adjustments are counted before the standing is read, so those that are not pending are included in it.
@@ -34,7 +18,7 @@ def get_standing(ports: Ports, key: StandingKey) -> ShownStanding:
     behind = pending(ports.store, key)
     declared, read = ports.store.read(DECLARED, key.path)
     Declarations.from_record(declared.data).check(key.kind)
-    return ShownStanding(key, Standing.from_record(read.data), behind)
+    return StandingView(key, Standing.from_record(read.data), behind)
 
 
 def begin_walk(ports: Ports, run: str) -> None:

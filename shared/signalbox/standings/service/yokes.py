@@ -5,25 +5,16 @@ from contextlib import suppress
 from typing import Any
 
 from signalbox.core.effects import Decision, name_of
-from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.paging import read_page_token, write_page_token
 from signalbox.core.perform import Writes, perform
 from signalbox.core.ports import AlreadyExists, Delete, Must, Ports, Put, Query, Snapshot
 from signalbox.core.problems import NotFound
 from signalbox.core.queries import Order
 from signalbox.core.record_values import same
-from signalbox.core.times import rfc3339
 from signalbox.standings import machine
 from signalbox.standings.model.yokes import COUNTED, Yoke, YokeKey
 from signalbox.standings.requests import ListRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of yokes or of standings, as callers get them; `next_page_token` is None on the last page."""
-
-    items: list[dict[str, Any]]
-    next_page_token: str | None
+from signalbox.standings.shown import ListedYokeShown, YokeShown, YokesShown
 
 
 def put_yoke(ports: Ports, yoke: Yoke) -> bool:
@@ -49,17 +40,16 @@ def delete_yoke(ports: Ports, key: YokeKey) -> None:
     ports.store.commit([Delete(key.path)])
 
 
-def get_yoke(ports: Ports, key: YokeKey) -> dict[str, Any]:
+def get_yoke(ports: Ports, key: YokeKey) -> YokeShown:
     """Return a yoke with its times. Raises `NotFound`."""
     [read] = ports.store.read(key.path)
     yoke = Yoke.from_record(key, read.data)
     if yoke is None or read.create_time is None or read.update_time is None:
         raise NotFound(f"User {key.user!r} has not yoked {key.item!r}.")
-    times = {"created_at": rfc3339(read.create_time), "updated_at": rfc3339(read.update_time)}
-    return yoke.to_json() | times
+    return YokeShown.of(yoke, read.create_time, read.update_time)
 
 
-def yokes_of_standing(ports: Ports, asked: ListRequest) -> Page:
+def yokes_of_standing(ports: Ports, asked: ListRequest) -> YokesShown:
     """Return the yokes that a standing counts, the newest or the largest value first. Raises `BadQuery`."""
     key, order, limit, token = asked.key, asked.order, asked.limit, asked.page_token
     field = ("values" if order == "value" else "times", key.field)
@@ -68,13 +58,12 @@ def yokes_of_standing(ports: Ports, asked: ListRequest) -> Page:
     found = ports.store.query(Query(COUNTED, order_by=(Order(field, descending=True),), limit=limit, after=after))
     more = len(found) == limit
     held = [snapshot.data for snapshot in found if snapshot.data is not None]
-    next_token = write_page_token(mark, [held[-1][field[0]][field[1]]], found[-1].id) if more else None
-    return Page([_listed(counted) for counted in held], next_token)
+    next_token = write_page_token(mark, [held[-1][field[0]][field[1]]], found[-1].id) if more else ""
+    return YokesShown(tuple(map(_listed, held)), next_token)
 
 
-def _listed(counted: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"user": counted["user"], "item": counted["item"], "value": counted["value"]}
-    return names | {"created_at": rfc3339(counted["since"])}
+def _listed(counted: Mapping[str, Any]) -> ListedYokeShown:
+    return ListedYokeShown(counted["user"], counted["item"], counted["value"], counted["since"])
 
 
 def begin_removal(ports: Ports, run: str, field: str, value: str) -> None:

@@ -1,4 +1,4 @@
-// What a person can do: buttons for the calls that the page's server permits, and the dialog that asks before each.
+// The actions of a person: buttons for the calls that the page's server permits, and the dialog that asks before each.
 
 import { address, get, Problem, send } from "./api.js";
 import { h, link } from "./dom.js";
@@ -40,7 +40,7 @@ export const buttons = ({ actions }, names, values, all = null, seen = null, fie
 const dialog = document.getElementById("action");
 let asked = null;
 
-/** Ask for what a button's action needs. `done` is called after it. */
+/** Ask for the values that a button's action needs. `done` is called after it. */
 export async function ask(button, { actions }, done) {
   const action = actions[button.dataset.action];
   const all = button.dataset.all ? JSON.parse(button.dataset.all) : null;
@@ -108,7 +108,7 @@ dialog.addEventListener("close", () => {
   if (asked) asked.stopped = true;
 });
 
-/** Send what the dialog asked for. Its answer may come when the dialog already asks for something else. */
+/** Send the action of the dialog. Its answer may come when the dialog already asks for something else. */
 export async function act(form) {
   const given = Object.fromEntries(new FormData(form));
   const mine = asked;
@@ -181,7 +181,7 @@ async function asBatch(form, mine, reason) {
   }
 }
 
-/** Act on each item of a list, a few at once. What a call refuses is counted, and the others continue. */
+/** Act on each item of a list, a few at once. Refusals are counted, and the others continue. */
 async function forEach(form, mine, one) {
   const { path, query, items } = mine.all;
   const bar = form.querySelector("progress");

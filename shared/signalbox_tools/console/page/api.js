@@ -1,7 +1,7 @@
 // Calls of the HTTP API, at the address that served this page: reads, and the actions that a person confirms.
 
 const RECONNECT_MILLISECONDS = 3_000;
-const KEY = "signalbox-console-key"; // of `make console`, whose program answers those alone who send it
+const KEY = "signalbox-console-key"; // of `signalbox console`, whose program answers those alone who send it
 
 const given = /^#key=([\w-]+)$/.exec(location.hash);
 if (given) {
@@ -147,7 +147,7 @@ export class Events {
 /** Return the fields of an event: its lines are `name: value`. */
 const fields = (event) => Object.fromEntries(event.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
 
-/** Return the time as the server knows it, in milliseconds. */
+/** Return the time of the server, in milliseconds. */
 export const now = () => Date.now() + (Math.abs(offset) > 1500 ? offset : 0);
 
 /** Return a moment as the time of day here, with its date if that is not today. */

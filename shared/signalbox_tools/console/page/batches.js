@@ -123,7 +123,7 @@ function squares({ size, succeeded, failed, remaining }, units) {
   );
 }
 
-/** Return the stream of a batch for as long as its page is shown; it is closed while nobody sees it. */
+/** Return the stream of a batch for as long as its page is shown; it is closed while the page is hidden. */
 function watched(id, visit) {
   visit.state.stream ??= new Stream(id, visit);
   if (document.hidden) visit.state.stream.close();

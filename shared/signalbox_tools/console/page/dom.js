@@ -5,7 +5,7 @@ import { clock, duration, since } from "./api.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Return an element with attributes and children; a child that is no node is text, and one that is null is left out. */
+/** Return an element with attributes and children; a child that is not a node is text, and one that is null is left out. */
 export const h = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
 
 /** Return an element of SVG. */
@@ -55,7 +55,7 @@ export function table(caption, heads, rows, empty = "none.") {
     rows.map((row) => h("tr", { class: row.class }, (row.cells ?? row).map(cell))),
   );
   const whole = h("table", {}, h("caption", {}, caption), head, body);
-  const reached = whole.querySelector("a, button"); // with the keyboard; what has neither is scrolled by itself
+  const reached = whole.querySelector("a, button"); // with the keyboard; an element with neither is scrolled by itself
   return h("div", { class: "scroll", ...(!reached && { tabindex: "0", role: "region", "aria-label": caption }) }, whole);
 }
 
@@ -68,7 +68,7 @@ const cell = (value) =>
     typeof value === "number" ? value.toLocaleString("en") : value,
   );
 
-/** Return a list of names with their values; what has no value is left out. */
+/** Return a list of names with their values; names without a value are left out. */
 export const facts = (pairs) =>
   h(
     "dl",

@@ -79,7 +79,7 @@ function box({ id, to, marked }, { x, y }) {
   return to ? svg("a", { href: place(to) }, drawn) : drawn;
 }
 
-/** Draw an edge; one that `returns`, too, is beside the line between the middles, so that both are seen. */
+/** Draw an edge. An edge that also `returns` is drawn next to the line between the middles, so that both are seen. */
 function arrow({ from, to, text, marked }, at, returns) {
   const aside = returns ? shifted(at.get(from), at.get(to)) : { x: 0, y: 0 };
   const [start, end] = [border(at.get(from), at.get(to)), border(at.get(to), at.get(from))].map(({ x, y }) => ({

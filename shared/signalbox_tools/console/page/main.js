@@ -1,4 +1,4 @@
-// Which page is shown, and when it is read again: while it is visible, until nobody has used it for a stated time.
+// Which page is shown, and when it is read again: while it is visible, until it has not been used for a stated time.
 
 import { clock, get, Problem } from "./api.js";
 import { h, morph, place, skeleton, sortable } from "./dom.js";

@@ -1,4 +1,4 @@
-// Overview: first what needs a person, then what runs and waits. Each line leads to its page.
+// Overview: first the problems, then running and waiting work. Each line links to its page.
 
 import { address, get, Problem, taskName } from "./api.js";
 import { alarm, h, link, svg, table } from "./dom.js";
@@ -173,5 +173,5 @@ function asked(visit) {
     }));
     visit.changed();
   };
-  return [again, gcloud && table("As make status shows it", ["what", "state"], gcloud.lines.map(status))];
+  return [again, gcloud && table("As signalbox status shows it", ["what", "state"], gcloud.lines.map(status))];
 }

@@ -4,7 +4,7 @@ import { duration, get } from "./api.js";
 import { buttons } from "./actions.js";
 import { badge, h, lasting, link, table } from "./dom.js";
 
-const LATE_MILLISECONDS = 60_000; // a task that should have been delivered so long ago
+const LATE_MILLISECONDS = 60_000; // a task that should have been delivered this long ago
 
 /** Return the queues {name, tasks, running, oldest_seconds, per_minute, state}, or why they cannot be read. */
 export const queuesNow = ({ has_queues }) =>

@@ -111,7 +111,7 @@ const circles = ({ deadlocks }) =>
     ),
   );
 
-/** Draw who waits for whom; what is part of a circle is marked. */
+/** Draw the wait-for graph; edges of a circle are marked. */
 function waitFor(details, deadlocks, count) {
   const inCircle = new Set(
     deadlocks.flat().map(({ holder, waits_for, held_by }) => JSON.stringify([holder, held_by, waits_for])),

@@ -97,7 +97,7 @@ function one(row, { from, length }, where) {
   );
 }
 
-/** Return what the row of a command says next to its name. */
+/** Return the text next to the name of a command in its row. */
 function more(row) {
   const said = [
     row.attempt > 1 && (row.outcome === "pending" ? `attempt ${row.attempt}` : `${row.attempt} attempts`),

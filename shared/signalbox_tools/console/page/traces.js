@@ -94,7 +94,7 @@ function row(span, { from, length }, about) {
   );
 }
 
-/** Return what the row of a span says next to its name. */
+/** Return the text next to the name of a span in its row. */
 const told = ({ name, attributes, error }) =>
   [
     attributes.writes !== undefined && (name === "commit" || name === "write each") && `${attributes.writes} ${attributes.writes === 1 ? "write" : "writes"}`,

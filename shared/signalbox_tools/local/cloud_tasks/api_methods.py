@@ -47,7 +47,8 @@ class QueueMethods:
     async def create_queue(self, request: Message) -> Message:
         queue = Queue()
         queue.CopyFrom(request.queue)
-        _clear_output_only(queue)
+        queue.ClearField("state")
+        queue.ClearField("purge_time")
         validate_queue(queue)
         if not queue.name.startswith(f"{request.parent}/queues/"):
             raise invalid_argument("The queue's name must begin with the request's parent")
@@ -158,7 +159,7 @@ class TaskMethods:
         )
 
     async def _check_free(self, queue: LocalQueue, name: str, now: float) -> None:
-        """Raise `RpcError` for a name that is or was in use. If its task exists, wait until that is on disk.
+        """Raise `RpcError` for a name that is or was in use. If a task has the name, wait until it is on disk.
 
         "Already exists" tells a caller that its task will run, so a crash must not lose the task afterwards.
         """
@@ -180,11 +181,6 @@ def _page(names: list[str], after: str, size: int, size_max: int) -> tuple[list[
     rest = sorted(name for name in names if name > after)
     page = rest[: min(size or size_max, size_max)]
     return page, page[-1] if len(page) < len(rest) else ""
-
-
-def _clear_output_only(queue: Message) -> None:
-    queue.ClearField("state")
-    queue.ClearField("purge_time")
 
 
 def _merge(queue: Message, request: Message) -> None:

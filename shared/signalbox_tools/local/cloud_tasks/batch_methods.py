@@ -1,4 +1,4 @@
-"""BatchCreateTasks and BatchDeleteTasks: many tasks a call, not atomic, as long-running operations.
+"""BatchCreateTasks and BatchDeleteTasks: many tasks in each call, not atomic, as long-running operations.
 
 The work is done before the response, so every operation is finished; `GetOperation` finds the last ones. A repeated
 request id returns its operation again (operations do not survive a restart).
@@ -67,7 +67,11 @@ class BatchMethods:
 
     def _finish(self, name: str, metadata_type: Message, outcomes: Sequence[Message], response: Message) -> Message:
         """Return the finished operation with the failures by index; if everything failed, it is an error."""
-        failed = {index: _status(outcome) for index, outcome in enumerate(outcomes) if isinstance(outcome, RpcError)}
+        failed = {
+            index: status_pb2.Status(code=outcome.code.value[0], message=outcome.message)
+            for index, outcome in enumerate(outcomes)
+            if isinstance(outcome, RpcError)
+        }
         operation = operations_pb2.Operation(name=name, done=True)
         operation.metadata.Pack(self._metadata(metadata_type, failed))
         if len(failed) == len(outcomes):
@@ -75,7 +79,9 @@ class BatchMethods:
             operation.error.message = "None of the requests succeeded, refer to the metadata's failed_requests"
         else:
             operation.response.Pack(response)
-        self._remember(operation)
+        self._operations[name] = operation
+        if len(self._operations) > OPERATIONS_MAX:
+            del self._operations[next(iter(self._operations))]
         return operation
 
     def _metadata(self, metadata_type: Message, failed: dict[int, Message]) -> Message:
@@ -87,14 +93,9 @@ class BatchMethods:
         set_seconds(metadata.end_time, self._queues.context.clock())
         return metadata
 
-    def _remember(self, operation: Message) -> None:
-        self._operations[operation.name] = operation
-        if len(self._operations) > OPERATIONS_MAX:
-            del self._operations[next(iter(self._operations))]
-
 
 async def _each(calls: Sequence[Awaitable[Message]]) -> list[Message]:
-    """Run calls concurrently; an `RpcError` is a result."""
+    """Run calls concurrently. An `RpcError` is returned as a result."""
     return await asyncio.gather(*(_outcome(call) for call in calls))
 
 
@@ -105,10 +106,6 @@ async def _outcome(call: Awaitable[Message]) -> Message:
         return refusal
     except sqlite3.Error:
         return not_stored()
-
-
-def _status(refusal: RpcError) -> Message:
-    return status_pb2.Status(code=refusal.code.value[0], message=refusal.message)
 
 
 def _operation_name(request: Message) -> str:

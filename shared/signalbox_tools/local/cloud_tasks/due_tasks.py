@@ -1,7 +1,7 @@
 """The pending tasks of a queue, ordered by their schedule times.
 
-A heap of tickets. Only a task's latest ticket is valid, so rescheduling and removing a task cost nothing: an old entry
-is dropped when it is popped. Equal times are popped in the order in which they were put.
+The heap contains tickets. Only a task's latest ticket is valid, so rescheduling and removing a task cost nothing: an
+old entry is dropped when it is popped. Equal times are popped in the order in which they were put.
 """
 
 import asyncio
@@ -57,13 +57,13 @@ class DueTasks:
         self._set_ticket(task, GONE)
 
     def next_due_at(self) -> float | None:
-        """Return the time of the first task; None if there is none."""
+        """Return the due time of the first task, or None if the heap is empty."""
         while self._heap and self._heap[0][1] != self._heap[0][2].ticket:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop(self) -> QueuedTask:
-        """Remove and return the first task. Call `next_due_at` before."""
+        """Remove and return the first task. Call `next_due_at` first: it drops old entries."""
         task = heapq.heappop(self._heap)[2]
         self.cancel(task)
         return task

@@ -25,7 +25,7 @@ Method = Callable[[Message], Awaitable[Message]]
 SERVICE = "google.cloud.tasks.v2.CloudTasks"
 OPERATIONS = "google.longrunning.Operations"
 REQUEST_BYTES_MAX = 10 * 1024 * 1024
-"""What Google's front ends take in one call; gRPC's own limit of 4 MiB is less than a batch of tasks."""
+"""The size of a call that Google's front ends accept. The default of gRPC, 4 MiB, is less than a batch of tasks."""
 
 
 async def serve(registry: QueueRegistry, port: int) -> Any:

@@ -17,7 +17,7 @@ from signalbox_tools.local.cloud_tasks.task_attempts import DEADLINE_EXCEEDED, U
 
 USER_AGENT = "Google-Cloud-Tasks"
 KEEP_ALIVE_SECONDS = 1.0
-"""Idle connections are closed before common servers do it (gunicorn after 2 s), or a request would meet the closing."""
+"""Idle connections are closed earlier than common servers close them (gunicorn: 2 s), so no request loses that race."""
 
 REPLACED = frozenset({"host", "content-length", "transfer-encoding", "connection", "user-agent"})
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudtasks-")
@@ -58,7 +58,7 @@ class Dispatcher:
             ) as response:
                 await response.read()
                 retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), time.time())
-                return DispatchResult(response.status, _reason(response.status), retry_after)
+                return DispatchResult(response.status, f"HTTP status code {response.status}", retry_after)
         except TimeoutError:
             return DispatchResult(None, DEADLINE_EXCEEDED)
         except (aiohttp.ClientError, OSError, ValueError):  # ValueError: an address that cannot be one
@@ -73,7 +73,7 @@ class Dispatcher:
 
 
 def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
-    """Return the headers of a delivery: the task's own, except those that Cloud Tasks replaces, and Cloud Tasks'."""
+    """Return the headers of a delivery: those of the task that Cloud Tasks does not replace, and its own."""
     signed = bool(spec.http_request.oidc_token.service_account_email)
     kept = {name: value for name, value in spec.http_request.headers.items() if not _replaced(name.lower(), signed)}
     queue_name, _, task_id = spec.name.rpartition("/tasks/")
@@ -94,7 +94,3 @@ def headers_of(spec: Message, progress: Progress) -> dict[str, str]:
 
 def _replaced(name: str, signed: bool) -> bool:
     return name in REPLACED or name.startswith(REPLACED_PREFIXES) or (signed and name == "authorization")
-
-
-def _reason(status: int) -> str:
-    return f"HTTP status code {status}"

@@ -32,7 +32,7 @@ def queue_stats(queue: LocalQueue) -> dict[str, int | float | None]:
 
 
 def queue_now(queue: LocalQueue, now: float) -> dict[str, object]:
-    """Return what a queue does now. `oldest_seconds` is negative if the first task is due later."""
+    """Return the state of a queue. `oldest_seconds` is negative if the first task is due later."""
     due_at = queue.next_due_at
     return {
         "tasks": queue.waiting + queue.running,

@@ -23,7 +23,7 @@ HALVING_SECONDS = 1.0
 """The rate is halved at most this often, so that one overload answered by many running tasks counts once."""
 
 DOUBLING_SECONDS = 5.0
-"""Without throttling responses the rate doubles in this time, until it is the queue's own again."""
+"""Without throttling responses the rate doubles in this time, until it is again the configured rate."""
 
 DOUBLINGS_MAX = 64
 """Beyond this a doubled interval exceeds any task's lifetime, and would overflow a float."""
@@ -31,7 +31,7 @@ DOUBLINGS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The dispatches that a queue may begin each second, in a burst, and run concurrently."""
+    """The number of dispatches that a queue may begin each second, in a burst, and concurrently."""
 
     dispatches_per_second: float
     burst: int
@@ -40,7 +40,7 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed task is retried or given up. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
+    """The times of retries, and the end of retrying. `attempts_max` -1 and `retry_seconds_max` 0 set no limit."""
 
     attempts_max: int
     retry_seconds_max: float

@@ -2,7 +2,7 @@
 
 Group commit: writes that arrive during a commit go together into the next one, so that concurrent creates share one
 fsync. The event loop's thread executes the rows, which takes microseconds; only the commit, which waits for the disk,
-runs in a thread of its own. Executed there, each row would contend for the interpreter's lock.
+runs in a separate thread. Executed there, each row would contend for the interpreter's lock.
 
 A write returns a future that is done when the write is on disk. If a caller ignores it, a crash loses at most a
 completion or a count. This causes a redelivery, which at-least-once delivery allows.
@@ -133,18 +133,15 @@ class TaskStorage:
             return
         rows, self._rows, self._collecting = self._rows, [], None
         try:
-            self._execute(rows)
+            self._database.execute("BEGIN")
+            for statement, values in rows:
+                self._database.execute(statement, values)
         except sqlite3.Error as error:
             self._failed(done, error)
             return
         self._committing = True
         committed = asyncio.get_running_loop().run_in_executor(self._committer, self._database.execute, "COMMIT")
         committed.add_done_callback(lambda future: self._committed(done, future))
-
-    def _execute(self, rows: list[Row]) -> None:
-        self._database.execute("BEGIN")
-        for statement, values in rows:
-            self._database.execute(statement, values)
 
     def _committed(self, done: asyncio.Future[None], committed: "asyncio.Future[Any] | ThreadFuture[Any]") -> None:
         self._committing = False

@@ -1,4 +1,4 @@
-"""The attempts of one task so far, and what follows an attempt.
+"""The attempts of one task so far, and the consequences of an attempt.
 
 Two counts travel with every delivery. `X-CloudTasks-TaskRetryCount` is the number of attempts before this one, whatever
 their result. `X-CloudTasks-TaskExecutionCount` is the number of earlier attempts that were executions, which has two
@@ -15,7 +15,7 @@ from signalbox_tools.local.cloud_tasks.queue_rules import RETENTION_SECONDS, Ret
 
 THROTTLING_STATUSES = frozenset({429, 503})
 DEADLINE_EXCEEDED, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
-"""Why there was no response, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
+"""The reasons for a missing response, as names of `google.rpc.Code`: the deadline passed, or the connection failed."""
 
 
 class Executions(Enum):
@@ -51,7 +51,7 @@ class DispatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One task's attempts so far. Times are seconds since 1970, or None for what has not happened."""
+    """One task's attempts so far. Times are seconds since 1970, or None if the event has not happened."""
 
     due_at: float
     dispatches: int = 0

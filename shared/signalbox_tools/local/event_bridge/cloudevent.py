@@ -25,7 +25,7 @@ CLOUDS_SOURCE = "//firestore.googleapis.com/projects/"
 
 
 class NotAnEventError(ValueError):
-    """The body is not one that the emulator sends."""
+    """The emulator does not send such a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def parsed(message: bytes) -> Any:
 
 
 def changed_something(data: Any) -> bool:
-    """Return whether the cloud would send this: not a write of equal content, nor a create and delete in one."""
+    """Return False for events that the cloud does not send: a write of equal content, a create and delete in one."""
     had, has = data.HasField("old_value"), data.HasField("value")
     if had and has:
         return bool(data.old_value.fields != data.value.fields)
@@ -62,7 +62,7 @@ def changed_something(data: Any) -> bool:
 
 
 def event(trigger: str, headers: Mapping[str, str], message: bytes, data: Any) -> Event:
-    """Return the event that Eventarc would deliver. `headers` are the emulator's; `data` is the parsed message."""
+    """Return the event that Eventarc would deliver. `headers` come from the emulator; `data` is the parsed message."""
     given = {name.lower(): value for name, value in headers.items() if name.lower().startswith("ce-")}
     given.pop("ce-datacontenttype", None)  # in binary mode the content type says it
     given["ce-source"] = given.get("ce-source", "").replace(EMULATORS_SOURCE, CLOUDS_SOURCE)

@@ -2,9 +2,9 @@
 
 Unordered, at least once, up to `CONCURRENT_MAX` at a time (fewer while events keep coming): an event is deleted after
 its function responded 2xx, so a crash in between delivers it again. With a backlog, the newest and the oldest event are
-delivered alternately: a developer's latest change does not wait for everything that was loaded before, and no event
-starves. Failures are retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the
-cloud's 10, because a developer waits for it.
+delivered alternately: a developer's latest change does not wait for a bulk load, and no event starves. Failures are
+retried with exponential backoff for 24 hours. The first backoff is 0.1 seconds instead of the cloud's 10, because a
+developer waits for it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from signalbox_tools.local.injected_faults import Chaos
 CONCURRENT_MAX = 16
 CONCURRENT_WHILE_RECEIVING = min(CONCURRENT_MAX, max(1, (os.cpu_count() or 1) - 1))
 """Deliveries at once while events keep coming: one fewer than the processors, but at least one. The emulator sends one
-event after the other. With a processor for itself it sends a bulk load's events sooner, and the change after them."""
+event after the other. With a separate processor it sends the events of a bulk load sooner, and then the next change."""
 
 RECEIVING_SECONDS = 0.05
 BUSY_SECONDS = 0.5  # a longer delivery does not count against the limit while receiving: it would block the others
@@ -110,7 +110,7 @@ class Deliverer:
             task.add_done_callback(functools.partial(self._free, event_id))
 
     async def _pause(self) -> None:
-        """Wait until an event came, a delivery ended, or the next event is due."""
+        """Wait until an event arrives, a delivery ends, or the next event is due."""
         seconds = self._later[0][0] - time.monotonic() if self._later else POLL_SECONDS
         if self._due:
             seconds = min(seconds, RECEIVING_SECONDS)  # more may be delivered when no more come

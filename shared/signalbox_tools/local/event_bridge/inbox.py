@@ -1,4 +1,4 @@
-"""The events that are received and not yet delivered, in a SQLite file that both halves of the bridge share.
+"""Events that have been received and not delivered, in a SQLite file that both halves of the bridge share.
 
 Every event that `add` has stored survives the death of any process (a write-ahead log, flushed to the operating system;
 a power cut may lose events). Writes of one turn of the event loop share one transaction, which takes 60 microseconds:
@@ -79,7 +79,7 @@ class Inbox:
         await self._write(ADD, event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
 
     def add_now(self, event: Event) -> None:
-        """Store an event in a transaction of its own, without the event loop."""
+        """Store an event in a separate transaction, without the event loop."""
         values = (event.trigger, json.dumps(dict(event.headers)), event.body, time.time())
         self._commit([(ADD, values)])
 
@@ -97,7 +97,7 @@ class Inbox:
         return [row[0] for row in found]
 
     def event(self, event_id: int) -> tuple[Event, float]:
-        """Read an event, and when it was received (seconds since 1970)."""
+        """Return an event and the time at which it was received, in seconds since 1970."""
         select = "SELECT trigger, headers, body, received_at FROM events WHERE id = ?"
         trigger, headers, body, received_at = self._reading.execute(select, (event_id,)).fetchone()
         return Event(trigger, json.loads(headers), body), received_at
@@ -144,7 +144,7 @@ def _settle(future: asyncio.Future[None], error: sqlite3.Error | None) -> None:
 
 
 def _pipe(path: Path) -> int:
-    """Open a named pipe for reading and writing; unlike a socket's, its name may be long."""
+    """Open a named pipe for reading and writing. Its name may be long, unlike the name of a socket."""
     with suppress(FileExistsError):
         os.mkfifo(path)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -158,7 +158,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may switch, too."""
+    """Switch to write-ahead logging; SQLite does not wait for a lock here, and the other half may also switch."""
     deadline = time.monotonic() + LOCKED_SECONDS_MAX
     while True:
         try:

@@ -10,7 +10,7 @@ takes an eighth of a fan-out's processor time; reading HTTP without a library wo
 Two kinds of event are lost: the one in flight when this half is killed, and those of documents whose key contains a
 control character, which the emulator writes into its headers unescaped.
 
-One trigger is the stack's own. A *marker* is a document written only to see its event: the emulator sends events in
+One trigger belongs to the stack. A *marker* is a document written only for its event: the emulator sends events in
 commit order, so when a marker has arrived, the events of all earlier commits are stored.
 """
 
@@ -67,7 +67,7 @@ class Receiver:
 
 @web.middleware
 async def _closing(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Close the connection after its response: before the emulator reuses one, it waits on it for 1 ms."""
+    """Close the connection after its response: the emulator waits 1 ms before it reuses one."""
     response = await handler(request)
     response.force_close()
     return response

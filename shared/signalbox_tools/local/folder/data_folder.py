@@ -1,4 +1,4 @@
-"""Keep what a local stack stores in a folder, so that the next stack continues from there (``DATA=folder``).
+"""Keep the data of a local stack in a folder, so that the next stack continues from there (``DATA=folder``).
 
 Queues and events are on disk anyway. Documents are in the memory of Google's emulator, so they are exported when the
 stack ends, after everything that could change them, and imported when the next one starts. The emulator gives imported
@@ -35,7 +35,7 @@ IN_ORDER = ("waiters", "releases", "mailbox")
 """Collections whose records are ordered by their create times while they have a `since`."""
 
 HEADER = "!"
-"""The id of a mailbox's header, which no order concerns."""
+"""The id of a mailbox's header, which needs no order."""
 
 OF_A_SEMAPHORE = ("waiters", "releases")
 """Collections below a semaphore whose records name its create time, as their `incarnation`."""

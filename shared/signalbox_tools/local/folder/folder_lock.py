@@ -1,7 +1,7 @@
 """Refuse a second local stack in a folder: it would delete the first one's databases and logs.
 
-The lock is the operating system's (``flock``): it ends with the process that holds it, however that ends. The file
-contains the process's id, for the message, and is not deleted.
+The operating system holds the lock (``flock``): it ends with the process that holds it, however the process ends.
+The file contains the process's id, for the message, and is not deleted.
 """
 
 import contextlib
@@ -25,13 +25,11 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise FolderInUse(_in_use(folder)) from error
+            process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
+            raise FolderInUse(
+                f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."
+            ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
-
-
-def _in_use(folder: Path) -> str:
-    process = (folder / LOCK_FILE).read_text("utf-8").strip() or "unknown"
-    return f"Another local stack (process {process}) uses {folder}. End it, or start this one in another clone."

@@ -20,7 +20,7 @@ class NoStack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunningStack:
-    """A running stack. `environment` is that of its functions, with what a client of its store needs."""
+    """A running stack. `environment` is that of its functions, with the variables for a client of its store."""
 
     folder: str
     pid: int
@@ -61,5 +61,5 @@ class RunningStack:
             stack = cls(**json.loads((folder / FILE).read_text("utf-8")))
             os.kill(stack.pid, 0)
         except (OSError, ValueError, TypeError) as error:
-            raise NoStack("No local stack runs here. Start one: make dev") from error
+            raise NoStack("No local stack runs here. Start one: signalbox dev") from error
         return stack

@@ -1,6 +1,6 @@
 """The description of the HTTP API and its documentation page, on this machine only.
 
-    GET {base}openapi.yaml    the kit's openapi.yaml, with this stack as its server
+    GET {base}openapi.yaml    the openapi.yaml of the kit, with this stack as its server
     GET {base}docs            Swagger UI on it: every call, and a form that sends it
 
 Swagger UI (Apache-2.0) comes with the package flask-swagger-ui (MIT), a package of the development environment; nothing
@@ -19,6 +19,7 @@ from werkzeug.wrappers import Request, Response
 
 from signalbox.adapters.http.routes import Route
 from signalbox.catalogue.project import KIT
+from signalbox.core.given import given
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 PAGE = """<!doctype html>
@@ -40,14 +41,14 @@ OwnRoutes = Mapping[str, Iterable[Route]]
 """The routes of the functions, by the first segment of their addresses."""
 
 OF_THE_KIT = frozenset({"flows", "objects", "tasks", "turns"})
-"""The first segments below a function's address that are the kit's: the file describes them for all functions."""
+"""The first segments of routes that the kit adds to functions: the file describes them for all functions."""
 
 JSON_BODY: Mapping[str, Any] = {"content": {"application/json": {"schema": {}}}}
 WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 
 
 def api_page(request: Request, own: OwnRoutes) -> Response | None:
-    """Return the answer to a GET of these pages; None for any other address."""
+    """Return the answer to a GET of these pages, or None for any other address."""
     match request.path.split("/")[1:]:
         case ["openapi.yaml"]:
             return Response(_description(request.host_url, own), content_type="application/yaml")
@@ -80,10 +81,10 @@ def _operations(own: OwnRoutes) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 def _operation(segment: str, route: Route) -> Mapping[str, Any]:
     names = [part[1:-1] for part in route.pattern if part.startswith("{")]
     title = inspect.getdoc(route.handler) or str(getattr(route.handler, "__name__", ""))
-    body = {"requestBody": JSON_BODY} if route.method in WITH_BODY else {}
+    body = given(requestBody=JSON_BODY if route.method in WITH_BODY else None)
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     parameters += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in sorted(route.query or ())]
-    answered = {"default": {"description": "What the function answers."}}
+    answered = {"default": {"description": "The answer of the function."}}
     described = {"tags": [segment], "summary": title.partition("\n")[0], "parameters": parameters}
     return {**described, **body, "responses": answered}
 

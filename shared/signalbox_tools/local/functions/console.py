@@ -65,7 +65,7 @@ class LocalQueues:
 
 
 def actions_logged(app: "WSGIApplication") -> "WSGIApplication":
-    """Log each of the console's actions: who did it, why, and the status of the answer.
+    """Log each action of the console: its user, its reason and the status of the answer.
 
     The caller is the user of this machine who runs the stack: there is no sign-in here.
     """

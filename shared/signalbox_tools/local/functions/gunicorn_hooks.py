@@ -16,7 +16,7 @@ EXIT_CODE = 3
 
 
 def load_error(file: Path, pid: int) -> str | None:
-    """Return an empty text if process `pid` has loaded its functions, or why it cannot; None if it has not reported."""
+    """Return an empty text if process `pid` has loaded its functions, or why it cannot, or None without a report."""
     try:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Enforce what IAM and ingress enforce in the cloud: a function's callers, its queues, and the functions that it calls.
+"""Enforce the rules of IAM and ingress: a function's callers, its queues, and the functions that it may call.
 
 Both follow from its entry in the catalogue. The headers that queues, schedules and events send identify the caller; the
 function verifies them itself, as in the cloud. All functions share one process, so the current one is in a context
@@ -65,9 +65,9 @@ class AuthorizedQueue(MeteredQueue):
         self._log = log
 
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
-        """Enqueue all permitted tasks; return the names that were taken.
+        """Enqueue all permitted tasks. Return the names that have already been used.
 
-        Raises `DeploymentCannotEnqueue` if a task is not permitted, and what the queue raises.
+        Raises `DeploymentCannotEnqueue` if a task is not permitted, and the errors of the queue.
         """
         refused = [effect for effect in effects if not _may_enqueue(effect)]
         permitted = [effect for effect in effects if effect not in refused]

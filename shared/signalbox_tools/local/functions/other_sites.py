@@ -1,10 +1,10 @@
 """Protection of the local stack from other sites' pages and other host names.
 
-A browser sends the requests of any web page to this machine, too. Three headers, which a page cannot choose, identify
+A browser also sends the requests of any web page to this machine. Three headers, which a page cannot choose, identify
 the sender:
 
 - `Host` names another machine if a page's own host name resolves to this machine (DNS rebinding);
-- `Sec-Fetch-Site` says whether the page has the same origin;
+- `Sec-Fetch-Site` states whether the page has the same origin;
 - `Origin`, where an older browser sends no `Sec-Fetch-Site`, is the page's origin.
 
 Pages of the origins in a function's `cors` may call that function, as in the cloud, where IAM refuses the others. A
@@ -55,7 +55,7 @@ def _refused_host(request: Request) -> str:
 
 
 def _refused_page(request: Request, permitted: frozenset[str]) -> str:
-    """Return why the page that sends a request is refused; empty if it is not, or if no page sends it."""
+    """Return the reason for refusing the page that sends a request, or an empty text if it may send it."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
     own = site in OWN_SITE if site else origin in (None, f"{request.scheme}://{request.headers['Host']}")
     if own or _is_link(request) or ANY_ORIGIN in permitted or origin in permitted:

@@ -26,7 +26,7 @@ CONSOLE = "console"
 """The page whose reads, one every two seconds, the terminal does not show."""
 
 ID_FIELDS = ("semaphore", "key", "id", "batch", "source")
-"""Of a task's payload: what it is about, the first that is there."""
+"""The members of a payload that can name the subject of a task. The first that exists is shown."""
 
 _labels: ContextVar[dict[str, Any] | None] = ContextVar("request_labels", default=None)
 
@@ -94,7 +94,7 @@ def _about(envelope: Mapping[str, Any]) -> str:
         return flow
     if isinstance(unit := envelope.get("unit"), dict):
         return f"{unit.get('batch')}/{unit.get('index')}"
-    work = payload.get("work")  # of the kit's own link tasks
+    work = payload.get("work")  # a task of the kit for links
     for about in (envelope.get("lease"), envelope.get("batch"), payload, work if isinstance(work, dict) else {}):
         if isinstance(about, dict) and (named := next((str(about[name]) for name in ID_FIELDS if name in about), "")):
             return named

@@ -4,7 +4,7 @@ Each function is loaded by functions-framework, as in the cloud, and mounted at 
 is made for one function in each process: it leaves the function's name in the environment, keeps a registry by name,
 and imports the modules of the function's folder under top-level names. `signalbox.testing.simulated_cloud` removes
 these traces after each function, so functions must not import their own files while they handle a request. `iam`
-refuses what the cloud would refuse, and `door` the requests of other sites' pages.
+refuses requests that the cloud would refuse, and `door` the requests of other sites' pages.
 
 Gunicorn serves `application`, with threads, as in the cloud: loaded once and then forked into the worker processes, so
 each worker connects by itself, when it starts or at its first request.
@@ -93,7 +93,7 @@ def connect() -> None:
 
 
 def mounted(catalogue: Catalogue) -> "WSGIApplication":
-    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, all else is 404.
+    """Load all functions, each at its address; ``/`` lists them, ``/docs`` describes their calls, others are 404.
 
     ``/console`` shows the state, by these calls.
     """

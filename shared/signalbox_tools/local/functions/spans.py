@@ -31,7 +31,7 @@ VARIABLE = "SIGNALBOX_SPANS"
 FILE = "functions.spans"
 
 FILE_BYTES_MAX = 16 * 2**20
-"""A file that has grown to that is emptied."""
+"""A file of this size is emptied."""
 
 TRACES_MAX = 2_000
 COMMITS_MAX = 20_000
@@ -76,7 +76,7 @@ class SpanFile:
 
     @contextmanager
     def request(self, name: str, parent: str, attributes: Mapping[str, object]) -> Iterator[tracing.Span]:
-        """Return the span of a request; none for what the console reads."""
+        """Return the span of a request, or None for a request of the console."""
         labels = current_labels()
         if labels.get("page") == CONSOLE and labels.get("method") == "GET":
             with _as_current(None):
@@ -174,7 +174,7 @@ Span = Mapping[str, Any]
 
 
 class SpanReader:
-    """Reads what the file has that it has not read. It keeps the latest traces, and counts of the last hour."""
+    """Reads the new lines of the file. It keeps the latest traces, and counts of the last hour."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._offset, self._lock = file, 0, Lock()
@@ -185,8 +185,8 @@ class SpanReader:
     def recent(self, search: str = "") -> list[Mapping[str, Any]]:
         """Return summaries of the latest traces, the newest first. With `search`: those with a span that has this text.
 
-        What is shown with another trace is left out: that of a commit's event, and that of a run. So are the sweeper's
-        visits that enqueued nothing, unless the search finds them.
+        Traces that are shown with another one are left out: those of a commit's events, and of runs. So are visits of
+        the sweeper that enqueued nothing, unless the search finds them.
         """
         with self._lock:
             below = self._read()
@@ -208,9 +208,9 @@ class SpanReader:
             return {**_summary(trace, spans), "spans": spans[:SPANS_MAX], "complete": len(spans) <= SPANS_MAX}
 
     def minutes(self) -> Mapping[str, Any]:
-        """Return how many requests each function had in each minute of the last hour, and how many of them failed.
+        """Return the numbers of requests and of failed requests of each function in each minute of the last hour.
 
-        `until` is when the last minute ends, in seconds from 1970.
+        `until` is the end of the last minute, in seconds since 1970.
         """
         with self._lock:
             self._read()
@@ -257,13 +257,13 @@ class SpanReader:
             counts.update({(function, "requests"): 1, (function, "failed"): int(bool(span["error"]))})
 
     def _above(self, trace: str, spans: Iterable[Span]) -> str:
-        """Return the trace with which one is shown: an event's with that of its commit, a run's with its request's."""
+        """Return the trace that shows another one: the trace of its commit for an event, of its request for a run."""
         linked = (link[0] for span in spans for link in span.get("links", ())[:1])
         written = (self._commit_of(span)[0] for span in spans)
         return next((above for above in chain(written, linked) if above in self._traces and above != trace), "")
 
     def _commit_of(self, span: Span) -> tuple[str, str]:
-        """Return the trace and the id of the commit whose event a span is of, if that is known."""
+        """Return the trace and the id of the commit that caused the event of a span, if they are known."""
         return self._commits.get(span["attributes"].get("written_at", ""), ("", ""))
 
     def _whole(self, trace: str, below: Mapping[str, Sequence[str]]) -> list[Span]:

@@ -12,7 +12,7 @@ SUMMED = ("reads", "writes", "deletes", "round_trips", "tasks")
 class LogStats:
     """Reads a growing log file; every line is counted once. Other lines are ignored.
 
-    `functions` names those whose calls count; None: all.
+    `functions` names the functions whose calls count. None means all.
     """
 
     def __init__(self, log_file: Path, functions: Collection[str] | None = None) -> None:
@@ -51,7 +51,7 @@ class LogStats:
 
 
 def _object(line: bytes) -> Mapping[str, object]:
-    if b'"handled"' not in line:  # cheaper than parsing what is not meant anyway
+    if b'"handled"' not in line:  # most lines are of another kind: do not parse them
         return {}
     try:
         said = json.loads(line)

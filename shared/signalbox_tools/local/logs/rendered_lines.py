@@ -25,7 +25,7 @@ from signalbox_tools.terminal_text import visible, visible_lines
 
 SHOWN_OF_A_KIND = 3
 KIND_FOLDED = 10
-"""Lines of one kind that come at once and all went well: beyond so many, the first few stand for them."""
+"""If more successful lines of one kind arrive together, only the first few are shown."""
 
 TRACES_REMEMBERED = 50
 
@@ -51,7 +51,7 @@ class Terminal:
         self._lock = threading.Lock()
 
     def announce(self, text: str, trace: str = "") -> None:
-        """Write a line of the stack's own, and a traceback below it."""
+        """Write a line of the stack, and a traceback below it."""
         with self._lock:
             if self._machine:
                 self._raw(json.dumps({"severity": "NOTICE", "message": text, "exception": trace}))
@@ -109,7 +109,7 @@ class Terminal:
         self._traceback("" if earlier else trace)
 
     def _shown_before(self, entry: Mapping[str, Any], trace: str) -> str:
-        """Return when this traceback of the same function was shown, or an empty text; then it is shown now."""
+        """Return the time at which the function's traceback has been shown, or an empty text if it is new."""
         if not trace or self._full:
             return ""
         key, now = (str(entry.get("function", "")), trace), _clock(entry)
@@ -136,7 +136,7 @@ class Terminal:
 
 
 def parsed(service: str, line: str) -> dict[str, Any] | None:
-    """Return a line's values; a line that is not JSON is a message of its service. None: nothing to show."""
+    """Return a line's values, or None if it is not shown. A line that is not JSON is a message of its service."""
     if line.startswith("{"):
         try:
             return {"service": service, **json.loads(line)}
@@ -150,7 +150,7 @@ def parsed(service: str, line: str) -> dict[str, Any] | None:
 
 
 def is_idle(entry: Mapping[str, Any]) -> bool:
-    """Return whether a line only says that the sweeper found nothing to do, or that the stack checked itself."""
+    """Return whether a line is of a visit of the sweeper that found nothing to do, or of a check by the stack."""
     if str(entry.get("path", "")).endswith(f"/{READY}"):
         return True
     well = entry.get("message") in ("handled", "not handled") and entry.get("status", 500) < 400
@@ -173,7 +173,7 @@ def request_line(entry: Mapping[str, Any]) -> Text:
 
 
 def _subject(entry: Mapping[str, Any]) -> str:
-    """Return what wrote a message: the request, task or event that ran, and its attempt; else a function or service."""
+    """Return the source of a message: the request, task or event and its attempt, or else a function or service."""
     if "kind" not in entry:
         return str(entry.get("function") or entry.get("service", ""))
     what = f"{entry.get('method', '')} {_what(entry, str(entry['kind']))}".strip()
@@ -190,7 +190,7 @@ def _what(entry: Mapping[str, Any], kind: str) -> str:
 
 
 def _fold_key(entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return the key of lines that may be folded into one; empty: never folded."""
+    """Return the key of lines that may be folded into one, or an empty text if the line is never folded."""
     if entry.get("message") != "handled" or entry.get("status", 500) >= 400 or entry.get("attempt", 1) > 1:
         return ()
     return tuple(entry.get(name) for name in ("kind", "function", "task_name", "method", "status"))

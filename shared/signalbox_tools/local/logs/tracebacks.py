@@ -1,4 +1,4 @@
-"""Cut a traceback, given as text, to the frames of the user's own code.
+"""Cut a traceback, given as text, to the frames of the user's code.
 
 Frames of the kit, of installed packages and of Python's library do not help the author of a function. A traceback
 without a frame of the user's code is an error of the kit or of the project's setup, and is not cut.
@@ -17,11 +17,11 @@ OF_THE_KIT = ("shared/signalbox/", "shared/signalbox_tools/", "functions/", ".ve
 """The kit's folders in its repository."""
 
 NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python3\.\d+/|^/workspace/signalbox/")
-"""Files outside the repository that are not the user's: modules without a file, packages, a container's library."""
+"""Files outside the repository that users did not write: modules without a file, packages, a container's library."""
 
 
 def is_own(file: str) -> bool:
-    """Return whether a file is the user's own code."""
+    """Return whether a file is code of users."""
     inside = file.removeprefix(f"{KIT.root}/")
     return not inside.startswith(OF_THE_KIT) if inside != file else not NOT_OWN.search(file)
 
@@ -43,7 +43,7 @@ def cut(trace: str) -> str:
 
 
 def has_own_frame(trace: str) -> bool:
-    """Return whether a frame of a traceback is the user's."""
+    """Return whether a frame of a traceback is in code of users."""
     return any(map(is_own, _files(trace.splitlines())))
 
 
@@ -52,7 +52,7 @@ def _files(lines: list[str]) -> list[str]:
 
 
 def summary(trace: str) -> str:
-    """Return the last line of a traceback, after the last place in the user's code, else in any of the project's."""
+    """Return the last line of a traceback, after the last place in users' code, or else in the project."""
     lines = trace.rstrip().splitlines() or ["unknown error"]
     frames = [found for line in lines if (found := FRAME.match(line))]
     root = Project.find().root
@@ -62,7 +62,7 @@ def summary(trace: str) -> str:
 
 
 def _own_lines(lines: list[str]) -> Iterator[str]:
-    """Iterate over the lines without those of other frames, nor the start of a traceback that has no frame left."""
+    """Iterate over the lines of users' frames, without the start of a traceback that has none."""
     pending, is_kept = "", True
     for line in lines:
         if line == START:

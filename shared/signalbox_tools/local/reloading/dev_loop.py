@@ -33,7 +33,7 @@ class DevLoop:
         self._failed = self._stopped = False
 
     def watch(self) -> None:
-        """Begin to watch, also folders that are new. Later changes are reloaded after `start`."""
+        """Watch all folders, including new ones. Later changes are reloaded after `start`."""
         try:
             self._watch()
         except OSError as error:
@@ -53,7 +53,7 @@ class DevLoop:
         self._watcher.watch(trees=trees, folders=[root, self._catalogue.parent])
 
     def _named_folders(self) -> Iterable[Path]:
-        """Return the folders that the catalogue names now, if it can be read: one may be the next to be corrected."""
+        """Return the folders that the catalogue names, if it can be read. The next correction may be in one of them."""
         try:
             return [function.folder for function in catalogues.load(self._catalogue).functions.values()]
         except (catalogues.CatalogueError, OSError):
@@ -78,7 +78,7 @@ class DevLoop:
             self._announce(f"reloaded in {time.monotonic() - started:.1f} s: {_named(paths, self._project.root)}", "")
 
     def _counts(self, path: Path) -> bool:
-        """Return whether a file is part of what is served."""
+        """Return whether a file belongs to the served functions."""
         if path.is_relative_to(LIBRARY_FOLDER):
             return path.suffix == ".py" or not path.exists()
         if is_test(path):
@@ -87,7 +87,7 @@ class DevLoop:
 
 
 def _top(folder: Path, root: Path) -> Path:
-    """Return the folder of the project that a function's lies in: a watched one takes an inotify instance, of few."""
+    """Return the top folder around a function's folder: each watched one takes an inotify instance, of few."""
     return root / folder.relative_to(root).parts[0] if folder.is_relative_to(root) and folder != root else folder
 
 

@@ -1,7 +1,7 @@
 """Bring a running stack up to date with the catalogue and the code, without losing a request.
 
-The new version is checked first: the catalogue, what the cloud would refuse, syntax and undefined names. Then it is
-loaded in a process of its own, next to the one that serves, and takes over its port once it has loaded. If anything is
+The new version is checked first: the catalogue, code that the cloud would refuse, syntax, undefined names. Then it is
+loaded in a separate process, next to the one that serves, and takes over its port once it has loaded. If anything is
 wrong, the last good version continues to serve.
 
 The other services restart only if the new catalogue changes their settings. Their queues and events are on disk, so
@@ -24,7 +24,7 @@ FUNCTIONS = "functions"
 
 
 class NotReloaded(Exception):
-    """The new version cannot run. The message says why, with file and line; `trace` is the traceback or empty."""
+    """The new version cannot run. The message has the reason, file and line; `trace` is the traceback or empty."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FATAL = "E9,F821,F822,F823"
-"""Ruff's names of what cannot run: syntax errors, and names that nothing defines."""
+"""The rules of Ruff for code that cannot run: syntax errors and undefined names."""
 
 SECONDS_MAX = 30
 """On a busy machine Ruff may need longer. Then later checks find syntax errors, and an undefined name is noticed when
@@ -18,7 +18,7 @@ its line runs."""
 
 
 def source_errors(folders: Iterable[Path], root: Path) -> list[str]:
-    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: what is wrong``.
+    """Return the errors in all Python files of the folders, each as ``FILE:LINE:COLUMN: error``.
 
     The list is empty if Ruff takes too long.
     """

@@ -9,14 +9,14 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 QUIET_SECONDS = 0.08
-"""A change is reported when none has followed for so long: an editor may save a file in several steps."""
+"""A change is reported if no other follows for this time: an editor may save a file in several steps."""
 
 CHANGES = frozenset({"created", "modified", "moved", "deleted"})
 IGNORED_SUFFIXES = (".pyc", ".swp", ".swx", ".tmp", "~")
 
 
 class Watcher(FileSystemEventHandler):
-    """Calls `changed` with the paths that have changed, in a thread of its own, one call at a time.
+    """Calls `changed` with the paths that have changed, in a separate thread, one call at a time.
 
     Changes are noticed from `watch` on, and reported from `start` on.
     """
@@ -37,7 +37,7 @@ class Watcher(FileSystemEventHandler):
         self._paths.put(None)
 
     def watch(self, trees: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
-        """Watch folders, `trees` with all below them. Those that are watched or that do not exist are left out."""
+        """Watch folders, and `trees` with all subfolders. Skip folders that are watched or do not exist."""
         if not self._observer.is_alive():
             self._observer.start()
         for recursive, paths in ((True, trees), (False, folders)):
@@ -60,7 +60,7 @@ class Watcher(FileSystemEventHandler):
             self._changed(paths)
 
     def _next_change(self) -> list[Path]:
-        """Wait for a change and those that follow at once; return nothing when stopped."""
+        """Return the next changes, collected until a pause, or an empty list when stopped."""
         path, paths = self._paths.get(), set[Path]()
         while path is not None:
             paths.add(path)

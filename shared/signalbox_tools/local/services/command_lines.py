@@ -27,10 +27,10 @@ THREADS = os.environ.get("THREADS", "16")  # requests handled at once, by all fu
 OF_THE_STORE = frozenset(
     (*(f"SIGNALBOX_{name}" for name in ("DATABASE", "EVENTS_URL", "LOCATION", "PROJECT", "TRIGGERS")), ADDRESS, KEY)
 )
-"""The settings that the embedded store reads: a change of another one does not restart it."""
+"""The settings that the embedded store reads. Changes of other settings do not restart it."""
 
 READY = "?ready"
-"""Of the address at which the functions are asked whether they are up; the terminal does not show it."""
+"""A parameter of health checks of the functions, whose lines the terminal does not show."""
 
 SERVER_OPTIONS = (
     "--workers=1",
@@ -42,7 +42,7 @@ SERVER_OPTIONS = (
     "--no-control-socket",
     "--limit-request-line=0",
 )
-"""Of gunicorn, which serves the functions. functions-framework bounds no address either."""
+"""The options of gunicorn, which serves the functions. Like functions-framework, it does not limit addresses."""
 
 
 def services(layout: StackLayout) -> list[Service]:

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
 
 from signalbox.adapters.settings import SPANS_ENDPOINT, Settings, from_environment
-from signalbox.catalogue.reading import Catalogue, Queue
+from signalbox.catalogue.reading import Catalogue
 from signalbox.core.composite_indexes import Index
 from signalbox.core.effects import Backoff
 
 CHOSEN = ("SIGNALBOX_PROJECT", "SIGNALBOX_LOCATION", SPANS_ENDPOINT)
-"""What the local stack takes from the environment: all else there may be meant for the cloud."""
+"""The variables that the local stack reads from the environment. Others there may be meant for the cloud."""
 
 TASKS_ACCOUNT = "{queue}-queue@signalbox.invalid"
 SCHEDULER_ACCOUNT = "scheduler@signalbox.invalid"
@@ -45,7 +45,10 @@ def declared_by(catalogue: Catalogue, settings: Settings) -> Settings:
         flow_functions=catalogue.flow_functions,
         history=json.dumps([rule.to_json() for rule in catalogue.history_rules]),
         document_writers=catalogue.document_writers,
-        queue_backoffs={name: _backoff(queue) for name, queue in catalogue.queues.items()},
+        queue_backoffs={
+            name: Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
+            for name, queue in catalogue.queues.items()
+        },
         timeouts={name: function.timeout_seconds for name, function in catalogue.functions.items()},
         origins=catalogue.origins,
         auth=catalogue.auth,
@@ -91,10 +94,6 @@ def environment_of(settings: Settings) -> dict[str, str]:
         "CLOUD_TASKS_EMULATOR_HOST": settings.tasks_emulator,
         **({SPANS_ENDPOINT: settings.spans_endpoint} if settings.spans_endpoint else {}),
     }
-
-
-def _backoff(queue: Queue) -> Backoff:
-    return Backoff(queue.backoff_min_seconds, queue.backoff_max_seconds, queue.doublings_max)
 
 
 def _sorted_names(names: Mapping[str, Collection[str]]) -> dict[str, list[str]]:

@@ -35,7 +35,7 @@ class StackLayout:
     functions_socket: socket.socket
     events_socket: socket.socket
     store_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    """Of an embedded store: callers without it are refused."""
+    """The key of an embedded store, which refuses callers without it."""
 
     @property
     def workers(self) -> int:

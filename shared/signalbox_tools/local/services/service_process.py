@@ -23,7 +23,7 @@ FALSE_STARTS_MAX = 3
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 2.0
 RETIRED_SECONDS_MAX = 10.0
-"""How long a replaced process may finish what it has begun."""
+"""The time in which a replaced process may finish its requests."""
 
 log = logging.getLogger("signalbox")
 
@@ -48,8 +48,8 @@ class Service:
     """A process to keep running.
 
     `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
-    `load_error` is for a service that can be replaced while it runs: of the process with this id it returns None while
-    it loads, an empty text when it has loaded, or the reason why it cannot.
+    `load_error` is for a service that can be replaced while it runs: for a process id it returns None while the process
+    loads, an empty text when it has loaded, or the reason why it cannot.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Service:
     inherits: tuple[int, ...] = ()
     prepare: Callable[[], None] = lambda: None
     loses: str = ""
-    """What is lost when it exits, for the log message."""
+    """The data that are lost when it exits, for the log message."""
     load_error: Callable[[int], str | None] = _serving
     after: tuple[str, ...] = ()
     """The services that must be ready before its first start."""
@@ -165,7 +165,7 @@ class Child:
             self._end_replacement(newer, outcome)
             return
         if self.process and self.process.poll() is None:
-            self.process.terminate()  # it finishes what it has begun
+            self.process.terminate()  # it finishes its requests
             self.retired.append((self.process, time.monotonic() + RETIRED_SECONDS_MAX))
         self.service, self.process, self.prepared, self.replacement = newer.service, newer.process, True, None
         newer.result.set_result("")
@@ -184,7 +184,7 @@ class Child:
             raise StackError(self._with_log("was not ready in time"))
 
     def _died(self, process: Popen[bytes]) -> None:
-        child_processes.kill(process)  # what it started may still run
+        child_processes.kill(process)  # its child processes may still run
         if not self.prepared and (error := self.service.load_error(process.pid)):
             raise StackError(f"not started: {summary(error)}", error)  # it would be the same the next time
         self.false_starts += not self.prepared

@@ -19,7 +19,7 @@ __all__ = ["Service", "StackError", "Supervisor"]
 
 CHECK_SECONDS = 0.03
 CHECK_SECONDS_STEADY = 0.2
-"""When all services are ready: a stack that does nothing should cost nothing."""
+"""The pause between checks when all services are ready: an idle stack should cost nothing."""
 
 
 class Supervisor:
@@ -65,7 +65,7 @@ class Supervisor:
     def replace(self, service: Service) -> str:
         """Start a newer version of a service next to the one that serves, and switch to it once it has loaded.
 
-        Returns an empty text, or why the older version continues to serve.
+        Returns an empty text, or the reason why the older version continues to serve.
         """
         return self._request(self._children[service.name].replace, service)
 

@@ -1,6 +1,6 @@
 """The in-memory store for a machine without Google's emulator, with its events.
 
-In a local stack, it runs in a process of its own (`embedded_store_process`).
+In a local stack, it runs in a separate process (`embedded_store_process`).
 
 The store reports every change in commit order. One thread posts them in that order to the local event bridge,
 in the emulator's own form (base64 text labelled protobuf, the same ``ce-*`` headers), and retries each until it is
@@ -34,7 +34,7 @@ DATA_SCHEMA = (
 )
 
 RETRY_SECONDS = 0.2
-"""Between attempts: about as long as the supervisor takes to restart a bridge."""
+"""The pause between attempts: about the time in which the supervisor restarts a bridge."""
 
 Records = dict[str, dict[str, Record]]
 

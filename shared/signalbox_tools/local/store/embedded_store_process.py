@@ -1,4 +1,4 @@
-"""The in-memory store in a process of its own, so that its data is kept when functions are reloaded or killed.
+"""The in-memory store in a separate process, so that its data is kept when functions are reloaded or killed.
 
     python -m signalbox_tools.local.store.embedded_store_process --port P [--file documents.pickle]
 
@@ -30,7 +30,7 @@ METHODS = frozenset({"read", "read_some", "query", "count", "commit", "write_eac
 
 
 def address() -> tuple[str, int] | None:
-    """Return the address of the stack's store, or None if this process embeds its own."""
+    """Return the address of the stack's store, or None if this process embeds a store."""
     host, _, port = os.environ.get(ADDRESS, "").rpartition(":")
     return (host, int(port)) if host else None
 

@@ -157,7 +157,7 @@ def find() -> Emulator | None:
 
 
 def find_installed() -> Emulator | None:
-    """Find an emulator that this machine's Java can run: the Cloud SDK's, else the newest of Firebase's."""
+    """Find an emulator that this machine's Java can run: that of the Cloud SDK, or else the newest one of Firebase."""
     java = _java()
     if java is None:
         return None
@@ -184,7 +184,7 @@ def _wait_until_ready(running: Running, log: Path) -> None:
 
 
 def _load_classes(host: str) -> None:
-    """Write and query a record: for that, the emulator loads nearly all classes that it ever needs."""
+    """Write and query a record, which makes the emulator load nearly all the classes that it needs."""
     documents = f"http://{host}/v1/projects/demo-classes/databases/(default)/documents"
     name = documents.partition("/v1/")[2] + "/a/b"
     write = {"writes": [{"update": {"name": name, "fields": {"n": {"integerValue": "1"}}}}]}

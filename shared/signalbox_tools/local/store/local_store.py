@@ -11,10 +11,8 @@ from signalbox_tools.local.store.embedded_store_process import RemoteStore, addr
 
 def local_store(settings: Settings) -> Store:
     """Return the store that the settings name. Queries without a declared index are refused, as in the cloud."""
-    store = _embedded(settings) if settings.firestore_emulator == EMBEDDED else runtime.firestore(settings)
+    if settings.firestore_emulator != EMBEDDED:
+        store = runtime.firestore(settings)
+    else:
+        store = RemoteStore(place) if (place := address()) else embedded_store(settings)
     return store if settings.indexes is None else IndexedStore(store, (*settings.indexes, *INDEXES))
-
-
-def _embedded(settings: Settings) -> Store:
-    place = address()
-    return RemoteStore(place) if place else embedded_store(settings)

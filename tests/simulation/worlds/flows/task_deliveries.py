@@ -111,7 +111,7 @@ class FlowDeliveries:
             archives.archive(ports, effect.payload, self.archive.write)
         elif effect.task in steps.OWN_TASKS:
             steps.run_own_task(ports, attempt)
-        elif steps.is_step(effect.context):
+        elif "step" in effect.context:
             looks = before > 0 or late or effect.context["step"]["attempt"] > 1
             begins = not looks or self.history.is_awaited(effect.context["step"])
             code = lambda _, __: self._step(effect, begins=begins)  # noqa: E731  what the step runs
@@ -168,7 +168,7 @@ class FlowDeliveries:
         """
         self._deliveries[effect.name] = 0
         repeated = effect.name in self.purged or effect.payload.get("act") in REPEATED
-        if steps.is_step(effect.context):
+        if "step" in effect.context:
             repeated |= effect.name in names_in_old_records(self.world)
         if effect.function == FUNCTION and effect.task != WAKE_UP_TASK and not repeated:
             allow_from_an_old_outbox_record(self.world, effect)
@@ -176,7 +176,7 @@ class FlowDeliveries:
 
 def _is_found_again(effect: Effect) -> bool:
     """Return whether a silent flow enqueues the task again."""
-    if effect.task == WAKE_UP_TASK or steps.is_step(effect.context):
+    if effect.task == WAKE_UP_TASK or "step" in effect.context:
         return True
     return effect.payload.get("act") in (*REPEATED[1:], "archive") or (
         effect.task == FLOW_RESULT_TASK and "outcome" in effect.context

@@ -29,7 +29,6 @@ from signalbox.semaphores.model.waiters import NOT_ACQUIRED, WaitAnswer
 from signalbox.semaphores.problems import BadSemaphore
 from signalbox.semaphores.requests import RenewRequest, SignalRequest, WaitRequest
 from signalbox.semaphores.service import leases, settings, waits
-from signalbox.testing.manual_clock import budget_of
 from signalbox.testing.replaced_limits import replaced
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.faulty_ports import SimulatedStore
@@ -52,6 +51,7 @@ from tests.simulation.worlds.semaphores.lane_shares import (
 )
 from tests.simulation.worlds.semaphores.lost_tasks import ABANDONED_SHARE, IDS, abandon
 from tests.simulation.worlds.semaphores.promptness import LATE_SECONDS, HeadWatch
+from tests.sweeper_budgets import budget_of
 
 NAME = "s"
 RECORD = semaphore.path_of(NAME)

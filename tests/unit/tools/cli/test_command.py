@@ -20,6 +20,7 @@ from signalbox_tools.cli.main import cli, main
 from signalbox_tools.deploy import plan_summary
 from signalbox_tools.deploy.terraform import Terraform
 from signalbox_tools.setup import new_project
+from signalbox_tools.setup.own_requirements import inputs
 
 
 @pytest.fixture
@@ -133,6 +134,7 @@ import sys
 sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "rich", "yaml", "pytest")))
 from signalbox_tools.cli.main import main
 from signalbox_tools.setup import new_project
+from signalbox_tools.setup.own_requirements import inputs
 new_project._wheel = lambda: None
 sys.exit(main(["new", "my-shop"]) or main(["--help"]))
 """
@@ -217,6 +219,21 @@ def test_semaphores_and_rates_that_the_catalogue_declares_are_there_in_tests_and
         assert harness.get("semaphores/other").status == 404
         semaphore("other").ensure(permits=1)
         assert harness.get("semaphores/other").json["permits"] == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "locked"),
+    [(True, ["functions/a"]), (False, ["examples/b", "functions/a", "own/parts/c", "printers"])],
+    ids=["a project", "a clone"],
+)
+def test_the_requirements_of_functions_are_found_where_functions_may_be(
+    tmp_path: Path, own: bool, locked: list[str]
+) -> None:
+    for folder in ("functions", "functions/a", "examples/b", "own/parts/c", "printers", ".venv/d"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "requirements.in").touch()
+    found = [str(path.parent.relative_to(tmp_path)) for path in inputs(projects.Project(tmp_path, own=own))]
+    assert found == locked
 
 
 def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`make console PROJECT=…`: it forwards only reads, with gcloud's identity, and only for its own page."""
+"""`signalbox console -p …`: it forwards only reads, with gcloud's identity, and only for its own page."""
 
 import json
 import socket
@@ -338,8 +338,8 @@ def docs() -> str:
 def test_the_security_table_of_the_docs_is_what_was_tested() -> None:
     table = docs().partition("<!-- security -->")[2].partition("\n\n")[0]
     others = {
-        "| without `ACT=1` | 405 |",
-        "| that edits or deletes a document without the `If-Match` of what was shown | 428 |",
+        "| without `--act` | 405 |",
+        "| that edits or deletes a document without the `If-Match` of the version shown | 428 |",
         "| that is not one of the calls above | 404 or 405 |",
         "| whose address is not encoded, has a `#` or does not begin with `/` | 400 |",
     }
@@ -517,4 +517,4 @@ def test_without_a_project_the_console_is_that_of_the_stack_of_this_clone(
 ) -> None:
     monkeypatch.setattr(Project, "state", tmp_path)
     assert main(["console"]) == 1
-    assert "make dev" in capsys.readouterr().err
+    assert "signalbox dev" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`make dev`: its variables are checked before anything starts; a change during the start is not lost."""
+"""`signalbox dev`: its variables are checked before anything starts; a change during the start is not lost."""
 
 import threading
 from collections.abc import Callable

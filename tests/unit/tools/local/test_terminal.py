@@ -1,4 +1,4 @@
-"""What `make dev` shows of a log, to people and to machines."""
+"""What `signalbox dev` shows of a log, to people and to machines."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`make new` makes a function that passes every check, and refuses names that cannot be one."""
+"""`signalbox add` makes a function that passes every check, and refuses names that cannot be one."""
 
 import os
 import subprocess
@@ -91,13 +91,13 @@ def test_code_of_ones_own_needs_no_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("", "Name the function: make new NAME=printers"),
+        ("", "Name the function: signalbox add printers"),
         ("My-Printers", "must be lower case words"),
         ("documents", "the catalogue already has a function of this name"),
         ("tests", "a folder of this name exists"),
         ("../x", "must be lower case words"),
-        ("flask", "NAME=flask: the package Flask has a module flask, .* choose another"),
-        ("queue", "NAME=queue: Python has a module queue"),
+        ("flask", "flask: the package Flask has a module flask, .* choose another"),
+        ("queue", "queue: Python has a module queue"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_made(project: Path, name: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""`make failures`: what was given up is listed, and events are delivered again by their own triggers."""
+"""`signalbox failures`: what was given up is listed, and events are delivered again by their own triggers."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ def test_the_list_names_tasks_and_events_and_what_to_do() -> None:
         "Events that were given up: 1",
         "  2026-11-20T10:00:00Z  link_fan_out  documents/d7  after 100 deliveries",
     ]
-    assert lines[5].endswith("make failures PROJECT=demo-project ENV=dev REPLAY=1")
+    assert lines[5].endswith("signalbox failures -p demo-project -e dev --replay")
     assert list(failures.lines_of(lambda _: {"failures": []}, None)) == ["Tasks and calls that were given up: 0"]
 
 

@@ -1,4 +1,4 @@
-"""`make flow`: a run of a flow in text."""
+"""`signalbox flow`: a run of a flow in text."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

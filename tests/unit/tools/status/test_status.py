@@ -1,4 +1,4 @@
-"""`make status`: what a deployment and a local stack say of themselves, and that a part that fails hides no other."""
+"""`signalbox status`: what a deployment and a local stack report, and that a part that fails hides no other."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -272,7 +272,7 @@ def test_the_log_of_a_deployment_is_of_its_functions_and_the_newest_comes_last()
 
 
 def test_a_stack_that_has_ended_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NoStack, match="make dev"):
+    with pytest.raises(NoStack, match="signalbox dev"):
         RunningStack.of(tmp_path)
 
 

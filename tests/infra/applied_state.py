@@ -24,6 +24,7 @@ from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.entries import History, Index, Queue, Schedule, Trigger
 from signalbox.catalogue.function_entries import EGRESS, RESERVED_BEGINNINGS, RESERVED_VARIABLES, Function
 from signalbox.catalogue.reading import Catalogue
+from signalbox.core.given import given
 from signalbox.core.kit_names import CALL_OBJECT, DOCUMENT_EVENTS_PATH, FLOWS_QUEUE, OBJECTS_QUEUE
 from signalbox.flows.storage.listings import INDEXES
 
@@ -168,8 +169,8 @@ def _function(state: _State, name: str, folder: Path) -> Function:
 def _vpc(service: Resource) -> dict[str, str]:
     """Return the network of a function; `egress` only if it is not the default."""
     for interface in service.get("direct_vpc_network_interface") or ():
-        egress = {"egress": EGRESS[1]} if service["direct_vpc_egress"] == "VPC_EGRESS_ALL_TRAFFIC" else {}
-        return {key: interface[key] for key in ("network", "subnetwork") if interface[key]} | egress
+        egress = EGRESS[1] if service["direct_vpc_egress"] == "VPC_EGRESS_ALL_TRAFFIC" else None
+        return {key: interface[key] for key in ("network", "subnetwork") if interface[key]} | given(egress=egress)
     return {}
 
 

@@ -1,6 +1,6 @@
 """Measure documents and links on Google's Firestore emulator, with queue and events running, and print one table.
 
-python -m tests.bench --copies 5000
+python -m tests.bench.documents --copies 5000
 
 Numbers of a laptop compare with each other, not with the cloud: the ratio is to the same fan-out by bare client calls
 in the same run. "shown": from the put to the last copy; "idle": until the events of the refreshed copies were handled.
@@ -47,16 +47,17 @@ def sizes(copies_max: int) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.documents", description=str(__doc__).splitlines()[0])
     parser.add_argument("--copies", type=int, default=SIZES[-1], help="of the largest fan-out (default: %(default)s)")
     parser.add_argument("--calls", type=int, default=500, help="of each short kind (default: %(default)s)")
     chosen = parser.parse_args()
     if firestore_emulator.find_installed() is None:
-        print(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}", file=sys.stderr)
+        sys.stderr.write(f"no Firestore emulator on this machine: {firestore_emulator.HOW_TO_GET_IT}\n")
         return 1
     with tempfile.TemporaryDirectory() as folder, Stack(folder=Path(folder)) as stack, Stage(stack) as stage:
         for line in lines(stage, chosen.copies, chosen.calls):
-            print(line, flush=True)
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
     return 0
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from signalbox.adapters.settings import Settings, from_environment
 from signalbox.catalogue.catalogue_errors import refuse
 from signalbox.catalogue.writing import written
-from signalbox_tools.applied_state import AppliedState
 from signalbox_tools.local.services.function_settings import declared_by
 from signalbox_tools.local.stack import Stack
+from tests.infra.applied_state import AppliedState
 
 OF_ONE_FUNCTION = (
     "SIGNALBOX_REVISION",
