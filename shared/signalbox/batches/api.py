@@ -21,10 +21,10 @@ from signalbox.batches.problems import BadBatch
 from signalbox.batches.requests import BatchSpec, UnitsQuery
 from signalbox.batches.service import lifecycle, lists, population, units
 from signalbox.batches.shown import BatchShown, unit_shown
+from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.calls import Call, check_arguments, declared_parameters
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.shown import RetriedTaskShown
-from signalbox.tasks.storage import last_error_of_batch
 
 Status = Mapping[str, Any]
 """``{"id", "state", "size", "succeeded", "failed", "remaining"}``; `state` is open, sealed, completed or cancelled."""

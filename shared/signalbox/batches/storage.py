@@ -15,10 +15,12 @@ from signalbox.batches.model.headers import REPLACED, Counts, Header, header_of,
 from signalbox.batches.model.tree import COMPLETIONS, BatchRun, PageNode, header_path
 from signalbox.batches.model.units import PlacedUnit, UnitRecord, UnitState
 from signalbox.core.effects import Effect
+from signalbox.core.error_notes import ATTEMPTS, BATCH, retried_task
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import Change, Delete, Must, Ports, Put, Query, Snapshot, is_full
 from signalbox.core.problems import NotFound, Unavailable
 from signalbox.core.queries import Condition, Order
+from signalbox.core.shown import RetriedTaskShown
 
 LAST_PAGE_FIRST = Order(("first",), descending=True)
 """In the collection of counters only pages' nodes have a `first` index, so the query finds no other record."""
@@ -238,3 +240,9 @@ def repeat_completion(ports: Ports, record: Snapshot) -> None:
     due_at = record.read_time + timedelta(seconds=LIMITS.end_silent_seconds)
     ports.store.commit([Change(record.path, {("due_at",): due_at}, record.guard or Must.EXIST)])
     ports.queue.create([Effect.from_record(record.data["task"])])
+
+
+def last_error_of_batch(ports: Ports, batch: str) -> RetriedTaskShown | None:
+    """Return the last error of a unit of a batch that is being retried, or None if there is none."""
+    counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
+    return next((error for one in counted if (error := retried_task(one.id, one.data))), None)

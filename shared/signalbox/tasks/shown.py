@@ -8,7 +8,8 @@ from signalbox.core.field_rules import Described, Range
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.shown import RetriedTaskShown
 from signalbox.tasks.limits import LIMITS
-from signalbox.tasks.model import Failure
+from signalbox.tasks.model.contexts import OfLease
+from signalbox.tasks.model.failures import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class FailureShown:
             task=failure.call.task,
             payload=failure.call.payload,
             queue=failure.call.queue,
-            semaphore=failure.context["lease"]["semaphore"] if "lease" in failure.context else "",
+            semaphore=failure.context.granted.semaphore if isinstance(failure.context, OfLease) else "",
             problem=failure.problem,
             detail=failure.detail,
             error=failure.text.error,

@@ -34,10 +34,10 @@ from signalbox.batches.shown import (
     UnitsShown,
     unit_shown,
 )
+from signalbox.batches.storage import last_error_of_batch
 from signalbox.core.field_rules import KEY, Described
 from signalbox.core.ports import Ports
 from signalbox.core.problems import BadQuery, NotFound, OtherBody
-from signalbox.tasks.storage import last_error_of_batch
 
 routes = Routes("batches")
 LINES = "application/x-ndjson"
