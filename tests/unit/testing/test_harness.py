@@ -281,8 +281,8 @@ class Book:
         self.pages += pages
 
 @app.flow
-def year(n: int):
-    yield flow.sleep(n)
+async def year(n: int):
+    await flow.sleep(n)
 
 def flow_key():
     from signalbox.adapters import runtime
