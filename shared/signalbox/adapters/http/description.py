@@ -17,6 +17,7 @@ A class has one schema in each role, because JSON leaves out different fields:
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from uuid import UUID
 from signalbox.adapters.http.json_bodies import member_name
 from signalbox.adapters.http.route_declarations import Answer, Parameter
 from signalbox.adapters.http.routes import Route
-from signalbox.core.field_rules import MAY_BE_ABSENT, accepted_fields, bare, metadata_of, rules_of
+from signalbox.core.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
 from signalbox.core.json_types import is_union
 from signalbox.core.problems import Problem
 from signalbox.core.settings_patch import SettingsPatch
@@ -132,33 +133,34 @@ class Description:
 
     def _query(self, route: Route) -> Iterator[Json]:
         for parameter in route.parameters:
-            schema = self._schemas.of(parameter.type, "argument")
-            if "enum" in schema:
-                schema = {**schema, "enum": [*schema["enum"], ""]}
-            elif schema.get("type") not in ("string", "array"):
-                schema = {"anyOf": [schema, {"const": ""}]}
-            yield _parameter(parameter, "query", schema)
+            yield _parameter(parameter, "query", self._or_empty(self._schemas.of(parameter.type, "argument")))
+
+    def _or_empty(self, schema: Json) -> Json:
+        """Return a schema that also permits the empty text, which stands for an absent parameter."""
+        found = self._schemas.resolved(schema)
+        if "enum" in found:
+            return {**found, "enum": [*found["enum"], ""]}
+        return schema if found.get("type") == "array" or _permits_empty(found) else {"anyOf": [schema, {"const": ""}]}
 
     def _headers(self, route: Route) -> Iterator[Json]:
         for parameter in route.headers:
             yield _parameter(parameter, "header", self._schemas.of(parameter.type, "argument"))
 
     def _body(self, route: Route) -> Json:
-        schema, example = self._schemas.of(route.body, "body"), route.example
-        content = {"schema": schema} | ({} if example is None else {"example": example})
-        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(
-            schema
-        )
-        return {"required": required, "content": {"application/json": content}}
+        bodies = route.body if isinstance(route.body, Mapping) else {"application/json": route.body}
+        content: Json = {each: {"schema": self._schemas.of(body, "body")} for each, body in bodies.items()}
+        first: Json = next(iter(content.values()))
+        found = self._schemas.resolved(first["schema"])
+        if route.example is not None:
+            first["example"] = route.example
+        return {"required": bool(found.get("required")) or "properties" not in found, "content": content}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
         common = OF_EVERY_ROUTE | ({} if route.body is None else OF_BODIES)
         refusals = {status: {"$ref": f"#/components/responses/{name}"} for status, name in common.items()}
-        responses = answers | {
-            status: found for status, found in _refusals(route.refuses).items() if status not in common
-        }
-        return {str(status): response for status, response in sorted((responses | refusals).items())}
+        responses = _refusals(route.refuses) | refusals | answers
+        return {str(status): response for status, response in sorted(responses.items())}
 
     def _answer(self, answer: Any) -> Json:
         if not isinstance(answer, Answer):
@@ -167,7 +169,9 @@ class Description:
         described: Json = {"description": says}
         if answer.headers:
             described["headers"] = {each.name: self._header(each) for each in answer.headers}
-        if answer.type is not None:
+        if isinstance(answer.type, type) and issubclass(answer.type, Problem):
+            described["content"] = _CONTENT
+        elif answer.type is not None:
             described["content"] = {answer.media_type: {"schema": self._schemas.of(answer.type, "answer")}}
         return described
 
@@ -230,7 +234,16 @@ class Schemas:
         schema = self._of_type(bare(annotation), role)
         for rule in rules_of(annotation):
             schema = _with(schema, rule.schema())
+            if isinstance(rule, Described) and rule.component:
+                schema = self._component(rule.component, schema)
         return schema
+
+    def _component(self, name: str, schema: Json) -> Json:
+        if "$ref" in schema:
+            schema = {"allOf": [{"$ref": schema.pop("$ref")}, schema]}
+        if self.components.setdefault(name, schema) != schema:
+            raise TypeError(f"two types are called {name}")
+        return {"$ref": f"#/components/schemas/{name}"}
 
     def resolved(self, schema: Json) -> Json:
         """Return a schema, or the component that it refers to."""
@@ -257,7 +270,8 @@ class Schemas:
             items = [self.of(each, role) for each in inner]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if isinstance(origin, type) and issubclass(origin, Collection):
-            return {"type": "array", "items": self.of(inner[0], role)}
+            each = self.of(inner[0], role)
+            return {"type": "array"} | ({"items": each} if each else {})
         if isinstance(kind, type):
             return self._class(kind, role)
         raise TypeError(f"{kind!r} has no schema")
@@ -416,6 +430,12 @@ def _or_null(schema: Json) -> Json:
         options = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return {**schema, **options, "type": [*_types(schema), "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _permits_empty(schema: Json) -> bool:
+    """Return whether a schema without alternatives permits the empty text."""
+    is_bounded = "minLength" in schema or "format" in schema
+    return schema.get("type") == "string" and not is_bounded and re.search(schema.get("pattern", ""), "") is not None
 
 
 def _types(schema: Json) -> list[str]:
