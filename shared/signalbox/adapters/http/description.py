@@ -17,7 +17,6 @@ A class has one schema in each role, because JSON leaves out different fields:
 import ast
 import dataclasses
 import inspect
-import re
 import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -133,14 +132,12 @@ class Description:
 
     def _query(self, route: Route) -> Iterator[Json]:
         for parameter in route.parameters:
-            yield _parameter(parameter, "query", self._or_empty(self._schemas.of(parameter.type, "argument")))
-
-    def _or_empty(self, schema: Json) -> Json:
-        """Return a schema that also permits the empty text, which stands for an absent parameter."""
-        found = self._schemas.resolved(schema)
-        if "enum" in found:
-            return {**found, "enum": [*found["enum"], ""]}
-        return schema if found.get("type") == "array" or _permits_empty(found) else {"anyOf": [schema, {"const": ""}]}
+            schema = self._schemas.of(parameter.type, "argument")
+            if "enum" in schema:
+                schema = {**schema, "enum": [*schema["enum"], ""]}
+            elif schema.get("type") != "array" and schema != {"type": "string"}:
+                schema = {"anyOf": [schema, {"const": ""}]}
+            yield _parameter(parameter, "query", schema)
 
     def _headers(self, route: Route) -> Iterator[Json]:
         for parameter in route.headers:
@@ -430,12 +427,6 @@ def _or_null(schema: Json) -> Json:
         options = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return {**schema, **options, "type": [*_types(schema), "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _permits_empty(schema: Json) -> bool:
-    """Return whether a schema without alternatives permits the empty text."""
-    is_bounded = "minLength" in schema or "format" in schema
-    return schema.get("type") == "string" and not is_bounded and re.search(schema.get("pattern", ""), "") is not None
 
 
 def _types(schema: Json) -> list[str]:
