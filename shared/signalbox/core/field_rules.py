@@ -165,7 +165,8 @@ KEY = Described(
         **key_schema(LIMITS.key_bytes_max),
         "description": f"1 to {LIMITS.key_bytes_max:,} bytes of UTF-8 without `/` and control characters, "
         "percent-encoded in an address; not `.`, `..` or `__…__`.",
-    }
+    },
+    "Key",
 )
 """A key that users choose, in an address or an answer. `check_key` checks it."""
 

@@ -17,7 +17,6 @@ A class has one schema in each role, because JSON leaves out different fields:
 import ast
 import dataclasses
 import inspect
-import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -117,7 +116,7 @@ class Description:
         summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
         described: Json = {"operationId": route.handler.__name__, "tags": [tag], "summary": _one_line(summary)}
         if more:
-            described["description"] = _unwrapped(more)
+            described["description"] = more
         if parameters := [*self._path(route), *self._query(route), *self._headers(route)]:
             described["parameters"] = parameters
         if route.body is not None:
@@ -193,7 +192,7 @@ def _refusals(problems: Iterable[type[Problem]]) -> dict[int, Json]:
     for problem in problems:
         titles.setdefault(problem.status, []).append(problem.title)
     return {
-        status: {"description": f"{'; '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
+        status: {"description": f"{'. '.join(sorted(each))}.", "content": _CONTENT} for status, each in titles.items()
     }
 
 
@@ -369,7 +368,7 @@ def strings_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             text = after.value.value if isinstance(after.value, ast.Constant) else None
             if isinstance(text, str):
-                yield field.target.id, _unwrapped(text)
+                yield field.target.id, inspect.cleandoc(text)
 
 
 def _class_body(kind: type) -> Iterator[ast.ClassDef]:
@@ -395,12 +394,6 @@ def _own_docstring(kind: type) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _unwrapped(text: str) -> str:
-    """Return a text with each paragraph on one line; lists and tables stay."""
-    paragraphs = textwrap.dedent(text).strip().split("\n\n")
-    return "\n\n".join(each if "\n " in each or each.startswith(("-", "|")) else _one_line(each) for each in paragraphs)
 
 
 # --- schemas ---

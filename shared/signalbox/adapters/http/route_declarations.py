@@ -43,11 +43,11 @@ FLAG = Literal["true"]
 """The type of a query parameter that can only be set."""
 
 PAGE_TOKEN = Parameter("page_token", str, "The `next_page_token` of the page before, of the same search.")
-PREFIX = Parameter("prefix", str, "Only what begins with this.")
+PREFIX = Parameter("prefix", str, "Only names or ids that begin with this text.")
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     str,
-    "What makes two calls the same one where the body names no id; for a wait or a batch it is the id.",
+    "Identifies repeats of a call whose body names no id. For a wait or a batch, it is the id.",
 )
 
 IF_MATCH = Parameter(
