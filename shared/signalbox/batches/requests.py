@@ -30,12 +30,16 @@ _CALLS = ("task", "on_complete", "on_failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpec:
-    """The definition of a batch. `units` are payloads; without `task` they are completed from outside.
+    """The definition of a batch.
 
-    `then` is the batch that follows if this one succeeds. Otherwise `on_failure` is called, with the batch's end. The
-    batch that follows has the same `on_failure`, unless it has its own. With `semaphore`, each unit runs under a permit
-    of the semaphore of this name. With `rate`, each takes `weight` permits of the rate of this name when it starts: a
-    number, or the name of the argument that has it. With `per_task`, one task runs that many units, one after another.
+    - `units`: their payloads
+    - `task`: the call that runs a unit; without it, units are completed from outside
+    - `then`: the batch that follows if this one succeeds
+    - `on_failure`: the call after any other end; also that of `then`, unless `then` names another one
+    - `semaphore`: the name of a semaphore; each unit runs under one of its permits
+    - `rate`: the name of a rate; each unit takes `weight` of its permits when it starts
+    - `weight`: a number, or the name of the argument with the number
+    - `per_task`: how many units one task runs, one after another
 
     Raises `BadBatch` or `TooLarge` if a field has a value that is not allowed.
     """

@@ -278,7 +278,7 @@ class Module:
         return found
 
     def _decorated(self, names: frozenset[str]) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call]]:
-        """Iterate over the functions with a call of one of these decorators, each with that call."""
+        """Iterate over the functions with one of these decorators, each with the call of the decorator."""
         for node in self._nodes:
             if isinstance(node, FUNCTIONS):
                 calls = (each for each in node.decorator_list if isinstance(each, ast.Call))

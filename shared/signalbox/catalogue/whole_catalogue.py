@@ -1,7 +1,7 @@
-"""The catalogue as a whole, and what must fit among its entries.
+"""The catalogue as a whole, and the rules that its entries must keep together.
 
-Every queue that a function enqueues to exists, something calls a function in each way that it declares, a function has
-at most one trigger without a handler, and a class of objects or a flow has one function.
+Every queue that a function enqueues to must exist. Each kind of caller that a function declares must call it. A
+function has at most one trigger without a handler, and a class of objects or a flow belongs to one function.
 """
 
 import difflib

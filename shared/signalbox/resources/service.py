@@ -185,7 +185,7 @@ def _changed(request: ItemWrite, own: Found) -> tuple[Item | None, Surveyed]:
 
 
 def _check_references(request: ItemWrite, before: Item | None, read: Loaded, embedded: Content) -> None:
-    """Check new references by their targets or, if these were too large to hold, by their copies."""
+    """Check new references against their targets, or against their copies if the targets were too large for memory."""
     model = request.resource.model
     values = {name: embedded[name] for name in model.fields if name in embedded}
     changes = machine.changes_between(before.values if before else {}, values)

@@ -1,6 +1,6 @@
-"""What an upgrade of the kit changes for a project: names that its code imports, indexes, and the last saved plan.
+"""The changes that an upgrade of the kit makes to a project: imported names, indexes, and the last saved plan.
 
-Nothing of the project is imported or run: a removed name would end the examination.
+The project's code is parsed and never imported, because an import would fail at the first name that was removed.
 """
 
 import ast

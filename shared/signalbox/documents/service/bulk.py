@@ -165,7 +165,7 @@ class BulkPut:
         return HISTORY.rule_of(key, self._contents[key].content) is not None or bool(before and before.history)
 
     def _put_alone(self, key: str) -> None:
-        """Put a document by a separate operation, which reads in groups what it needs."""
+        """Put a document by a separate operation, which reads the inputs of its links in groups."""
         try:
             self._outcomes[key] = self._result(put(self._ports, PutRequest(key, self._contents[key])))
         except (Problem, Unavailable) as error:

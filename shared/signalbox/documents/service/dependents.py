@@ -181,7 +181,7 @@ def _deletion(ports: Ports, found: Found) -> Deletion:
 
 
 def deletions_of(ports: Ports, keys: Sequence[str]) -> Iterator[Deletion]:
-    """Iterate over the deletions of documents. Only those that may have versions, or without an event, are read."""
+    """Iterate over the deletions of documents. Read only those that may have versions, or all without events."""
     needed = [path_of(key) for key in keys if HISTORY.may_apply(key) or WRITERS.only_the_kit]
     records = ports.store.read(*needed) if needed else ()
     read = {record.id: Found.of(record) for record in records if record.data is not None}

@@ -127,7 +127,7 @@ class _DeletionRead:
 
 
 def restore(ports: Ports, key: str, reference: Reference, precondition: Precondition = UNCONDITIONAL) -> StoredDocument:
-    """Store the content of a version again, as a new version. Its links embed what their targets are now.
+    """Store the content of a version again, as a new version. Its links embed the targets' current content.
 
     Raises `NotFound` if the version does not exist or is a deletion, and `PreconditionFailed`.
     """

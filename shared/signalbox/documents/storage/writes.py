@@ -136,7 +136,10 @@ def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
 
 
 def _end_of_log(before: Found) -> tuple[Write, ...]:
-    """Return the writes that record a deletion in a log that is no longer kept. Otherwise its event records it."""
+    """Return the writes that record a deletion in a log that is no longer kept.
+
+    There are none if documents have events, since the deletion's event records it.
+    """
     mark = before.document.history if before.document else None
     if mark is None or not WRITERS.only_the_kit:
         return ()

@@ -51,7 +51,7 @@ EVENT_HANDLER = "document_written"
 
 
 def event_attempt(function: str, event_id: str, path: str, trace: str) -> Attempt:
-    """Return a delivery of the event of a record's write as an attempt. Its operation is the same in every delivery."""
+    """Return the attempt that handles the event of a record's write. All deliveries of the event have one operation."""
     operation, payload = name_of("event", function, event_id), {"event": event_id, "path": path}
     return Attempt(operation, {"event": event_id}, function=function, task=EVENT_HANDLER, payload=payload, trace=trace)
 

@@ -85,7 +85,7 @@ def _failed(read: Snapshot) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class FailuresList:
-    """A list of failures: the records of `collection` that have the field of `newest`, as `shown`."""
+    """A list of failures: the records of `collection` that have the field of `newest`, rendered by `shown`."""
 
     collection: str
     newest: Order
