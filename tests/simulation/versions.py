@@ -55,7 +55,7 @@ DEPLOYED_AFTER = (10, 40, 160, 10**9)
 
 WORLDS = "tests.simulation.worlds"
 
-RAW = {("tasks.machine.code_contents", "content_of_code")}
+RAW = {("core.code_contents", "content_of_code")}
 """Functions that look into the code that they are given: it must not be wrapped."""
 
 METHODS = (
@@ -165,13 +165,25 @@ MOVED = {
     ),
     "standings.tasks": ("standings.machine",),
     "tasks.machine": (
+        "core.code_contents",
+        "core.idempotency_keys",
         "tasks.machine.attempts",
-        "tasks.machine.code_contents",
         "tasks.machine.failures",
-        "tasks.machine.idempotency_keys",
         "tasks.machine.waits",
     ),
-    "tasks.model": ("tasks.machine.attempts", "tasks.machine.failures"),
+    "tasks.model": (
+        "tasks.machine.attempts",
+        "tasks.machine.failures",
+        "tasks.model.attempts",
+        "tasks.model.contexts",
+        "tasks.model.failures",
+    ),
+    "tasks.service.runs": (
+        "tasks.service.group_runs",
+        "tasks.service.lease_runs",
+        "tasks.service.starts",
+        "tasks.service.unit_runs",
+    ),
     "transforms.model": ("transforms.requests",),
 }
 """Modules of the last release, with those of today that have what is in them. Keeping a new release empties this."""

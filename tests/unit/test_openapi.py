@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import pytest
 import schemathesis
 
+from signalbox.adapters.http.description import component_name
 from signalbox.adapters.http.routes import Route
+from signalbox.client import model as client_model
+from signalbox.semaphores.shown import LeaseShown, WaitedShown
 from signalbox.testing import Harness
 from signalbox.testing.fixtures import harness as harness
 from signalbox_tools.setup.api_description import routes, text
@@ -63,6 +67,16 @@ def members_of_body(method: str, path: str) -> set[str]:
     schema = DESCRIPTION["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
     schema = resolve(schema["$ref"]) if "$ref" in schema else schema
     return set(schema["properties"]) if schema.get("additionalProperties") is False else set()
+
+
+@pytest.mark.parametrize(("of_client", "shown"), [(client_model.Lease, LeaseShown), (client_model.Waited, WaitedShown)])
+def test_a_type_of_the_client_has_the_members_of_the_answer(of_client: Any, shown: type) -> None:
+    schema = resolve(f"#/components/schemas/{component_name(shown)}")
+    required = set(schema["required"])
+    assert (of_client.__required_keys__, of_client.__optional_keys__) == (
+        required,
+        schema["properties"].keys() - required,
+    )
 
 
 def query_parameters(method: str, path: str) -> set[str]:

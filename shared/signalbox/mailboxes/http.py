@@ -1,17 +1,17 @@
 """Functions that the routes and the tasks of objects and flows share."""
 
 from signalbox.adapters.http.routes import Request
-from signalbox.adapters.http.task_deliveries import TaskDelivery
+from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.problems import BadQuery
 from signalbox.core.wake_ups import WakeUp
 from signalbox.mailboxes.limits import LIMITS
 from signalbox.mailboxes.model.messages import Delivery
 
 
-def delivery_of(request: TaskDelivery) -> Delivery:
+def delivery_of(delivered: Delivered[Members]) -> Delivery:
     """Return the delivery of a wake-up. Raises `BadTaskEnvelope`."""
-    earlier = max(request.executions, request.retries)  # a delivery that was answered can count in both
-    return Delivery(WakeUp.from_payload(request.payload), request.operation, earlier)
+    earlier = max(delivered.executions, delivered.retries)  # a delivery that was answered can count in both
+    return Delivery(WakeUp.from_payload(delivered.payload), delivered.operation, earlier)
 
 
 def wait_seconds(request: Request, default: float = LIMITS.call_wait_seconds_max) -> float:

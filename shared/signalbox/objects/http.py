@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from signalbox.adapters import runtime
 from signalbox.adapters.grouped_requests import Gathering
 from signalbox.adapters.http.open_function_access import Access, AccessRules, check_calls
 from signalbox.adapters.http.responses import Response
 from signalbox.adapters.http.routes import Request, Routes
-from signalbox.adapters.http.task_deliveries import TaskDelivery
 from signalbox.adapters.system_clock import time_budget
 from signalbox.core.calls import Call
+from signalbox.core.deliveries import Delivered, Members
 from signalbox.core.keys import check_key
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.paging import check_prefix
@@ -213,13 +212,13 @@ class ObjectHost:
         finally:
             local_classes.reset(token)
 
-    def run_turn(self, request: TaskDelivery) -> None:
+    def run_turn(self, ports: Ports, delivered: Delivered[Members]) -> None:
         """Run an object's mailbox. Raises `BadObjectCall` for a class of another function, and the errors of a run."""
-        delivery = delivery_of(request)
+        delivery = delivery_of(delivered)
         class_name = ObjectAddress.of_base(delivery.wake.mailbox).name
         if class_name not in self._classes:
             raise BadObjectCall(f"{self._function} has no class {class_name!r}. Is this an older deployment?")
-        service.run(runtime.ports(), self._local.code, delivery, time_budget(LIMITS.turn_seconds))
+        service.run(ports, self._local.code, delivery, time_budget(LIMITS.turn_seconds))
 
     @property
     def _local(self) -> LocalClasses:

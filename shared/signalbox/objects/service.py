@@ -49,7 +49,7 @@ from signalbox.objects.machine.deadly_calls import Mark, failure_of, leads
 from signalbox.objects.machine.turns import Turn
 from signalbox.objects.model import AT_ONCE, Apply, CallPlace, CallRecord, Kind, Message, Timing, deletion, targets_of
 from signalbox.objects.storage import FunctionOf, TurnWrites, effects_of, kept_posts, state_of, wake_object
-from signalbox.tasks.model import failure_path
+from signalbox.tasks.model.failures import failure_path
 
 TURN_PAUSES_SECONDS = (0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
 """The pauses after which a waiting caller checks whether its call was applied, or whether it has to apply it itself."""

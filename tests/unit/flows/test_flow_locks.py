@@ -14,6 +14,7 @@ from signalbox.flows.model.addresses import FlowAddress
 from signalbox.flows.service import messages, suspensions
 from signalbox.semaphores import sweep as semaphore_sweep
 from signalbox.semaphores import tasks as semaphore_tasks
+from signalbox.semaphores.model.leases import Granted
 from signalbox.semaphores.model.settings import SemaphoreSettings
 from signalbox.semaphores.requests import WaitRequest
 from signalbox.semaphores.service import leases, settings, views, waits
@@ -388,7 +389,7 @@ def test_a_flow_receives_the_error_of_a_lease_that_an_operator_has_ended_before_
     if posted:
         shop.deliver(granted)
     [lease] = views.get(shop.ports, "printer").semaphore.leases
-    assert leases.release(shop.ports, {"semaphore": "printer", "id": lease.lease_id})
+    assert leases.release(shop.ports, Granted("printer", lease.lease_id))
     shop.deliver(granted, int(posted))
     shop.settle()
     assert shop.status("two_pages")["result"] == ("printed" if posted else ENDED)

@@ -27,7 +27,6 @@ from signalbox.flows.problems import CannotFork, FlowEnded, FlowRunning, TooMany
 from signalbox.flows.service import messages, reads, starts, suspensions
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.semaphores.problems import NoSemaphore
-from signalbox.tasks.model import Attempt
 from signalbox.tasks.storage import count_start
 from signalbox.testing.replaced_limits import replaced
 from tests.unit.flows.random_flows import BEGIN, done
@@ -120,7 +119,7 @@ class Case:
             self.shop.deliver(wake)
             return
         for _ in range(LIMITS.flow_starts_max):
-            count_start(self.shop.ports, Attempt(wake.name, {}))
+            count_start(self.shop.ports, wake.name)
         self.shop.deliver(wake, LIMITS.flow_careful_deliveries)
 
     def run(self, command: str) -> None:

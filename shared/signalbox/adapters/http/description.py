@@ -135,7 +135,7 @@ class Description:
             schema = self._schemas.of(parameter.type, "argument")
             if "enum" in schema:
                 schema = {**schema, "enum": [*schema["enum"], ""]}
-            elif schema.get("type") not in ("string", "array"):
+            elif schema.get("type") != "array" and schema != {"type": "string"}:
                 schema = {"anyOf": [schema, {"const": ""}]}
             yield _parameter(parameter, "query", schema)
 

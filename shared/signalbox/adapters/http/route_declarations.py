@@ -7,31 +7,36 @@ A request reads only the names of the parameters. The rest is for the descriptio
 from typing import Annotated, Any, Literal
 
 from signalbox.core.field_rules import Range
-from signalbox.core.lazy_dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
 class Parameter:
     """A query parameter or a header: its name, the type of its value with its rules, and its sentence."""
 
-    name: str
-    type: Any
-    says: str = ""
-    default: object = None
-    required: bool = False
+    __slots__ = ("default", "name", "required", "says", "type")
+
+    def __init__(self, name: str, type: Any, says: str = "", default: object = None, *, required: bool = False) -> None:
+        self.name = name
+        self.type = type
+        self.says = says
+        self.default = default
+        self.required = required
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer under a status: the type of its body (None: no body), a sentence, and its headers.
 
     Without a sentence, the first line of the type's docstring is taken.
     """
 
-    type: Any
-    says: str = ""
-    headers: tuple[Parameter, ...] = ()
-    media_type: str = "application/json"
+    __slots__ = ("headers", "media_type", "says", "type")
+
+    def __init__(
+        self, type: Any, says: str = "", headers: tuple[Parameter, ...] = (), media_type: str = "application/json"
+    ) -> None:
+        self.type = type
+        self.says = says
+        self.headers = headers
+        self.media_type = media_type
 
 
 FLAG = Literal["true"]

@@ -44,7 +44,7 @@ from signalbox.flows.machine.tree import Handle, earliest
 from signalbox.flows.model.headers import FlowContext
 from signalbox.flows.problems import AllFailed, BadFlow, CommandCancelled, TimedOut
 from signalbox.semaphores.model.lanes import Priority
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.requests.signatures import result_codec
 
 if TYPE_CHECKING:

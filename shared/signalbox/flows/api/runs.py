@@ -22,6 +22,7 @@ from signalbox.core.calls import Call
 from signalbox.core.codec.annotations import encode_unannotated
 from signalbox.core.codec.json_forms import WrongValue
 from signalbox.core.effects import Json
+from signalbox.core.idempotency_keys import content_of, idempotency_key
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.flows import http, sweep
 from signalbox.flows.machine.commands import SubFlow
@@ -32,7 +33,6 @@ from signalbox.flows.model.headers import RUNNING, STUCK, SUSPENDED, FlowHeader
 from signalbox.flows.model.labels import NO_LABELS
 from signalbox.flows.problems import BadFlow
 from signalbox.flows.service import messages, queries, reads, starts, suspensions
-from signalbox.tasks.machine.idempotency_keys import content_of, idempotency_key
 
 P = ParamSpec("P")
 R = TypeVar("R")

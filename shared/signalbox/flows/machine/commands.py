@@ -37,7 +37,7 @@ from signalbox.semaphores.limits import LIMITS as SEMAPHORE_LIMITS
 from signalbox.semaphores.model.lanes import Priority
 from signalbox.semaphores.problems import BadSemaphore, NoSemaphore
 from signalbox.semaphores.requests import check_lane_key, check_priority
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 
 T = TypeVar("T")
 

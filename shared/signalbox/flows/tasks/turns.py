@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from signalbox.core.effects import Effect, name_of
 from signalbox.core.flow_hooks import check_ran
+from signalbox.core.idempotency_keys import idempotent_calls
 from signalbox.core.limits import LIMITS as CORE_LIMITS
 from signalbox.core.ports import AlreadyExists, Conflict, Ports, Snapshot
 from signalbox.core.problems import Problem, Unavailable
@@ -40,8 +41,7 @@ from signalbox.mailboxes.model.messages import Delivery
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.service import run
 from signalbox.mailboxes.storage import Mailbox, message_put, read_mailbox
-from signalbox.tasks.machine.idempotency_keys import idempotent_calls
-from signalbox.tasks.model import Attempt, TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from signalbox.tasks.storage import count_start, uncount_start
 
 Code = Callable[[], CallOutcome]
@@ -135,15 +135,14 @@ class FlowDelivery:
             return advance(self.ports, self.flows, read)
         self.flows.check_revision(header.written_by)
         self.flows.of(header.address.name)
-        attempt = Attempt(self.delivery.id, {})
-        if count_start(self.ports, attempt).number > LIMITS.flow_starts_max:
+        if count_start(self.ports, self.delivery.id).number > LIMITS.flow_starts_max:
             detail = f"The code ended the process, or took too long, in {LIMITS.flow_starts_max} starts of one turn."
             mark_stuck(self.ports, read, header, Stuck("flow-failed", detail))
             return Advanced(complete=False)
         try:
             return advance(self.ports, self.flows, read)
         except (Conflict, Unavailable):
-            uncount_start(self.ports, attempt)  # the code returned
+            uncount_start(self.ports, self.delivery.id)  # the code returned
             raise
 
     def _carrier(self) -> Carrier:

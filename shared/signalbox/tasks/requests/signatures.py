@@ -22,12 +22,13 @@ from signalbox.core.flow_hooks import check_plain
 from signalbox.core.json_types import is_union, type_name
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.problems import BadArgument
-from signalbox.tasks.model import KINDS, TaskContext, TaskSubject
+from signalbox.tasks.model.attempts import TaskContext
+from signalbox.tasks.model.contexts import SUBJECTS, TaskSubject
 
 UNITS = list[Unit]
 """The annotation of a parameter that receives several units."""
 
-_FILLED = (*KINDS.values(), TaskContext, UNITS)
+_FILLED = (*SUBJECTS, TaskContext, UNITS)
 _PASSED_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from signalbox.core import outbox
+from signalbox.core.deliveries import Delivered
 from signalbox.core.ports import REMOVE, Conflict, Delete, Ports, Snapshot, Write
 from signalbox.core.problems import TooLarge, Unavailable
 from signalbox.core.wake_ups import complete_wake_ups
@@ -33,7 +34,7 @@ from signalbox.mailboxes.limits import LIMITS as MAILBOXES_LIMITS
 from signalbox.mailboxes.model.messages import header_path
 from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfStep
 from tests.simulation.faults.fault import Fault
 from tests.simulation.faults.flows.planting import in_nested_flows
 from tests.simulation.faults.points import original
@@ -70,9 +71,9 @@ def _knows_held_leases_only(turn: FlowTurn, log: Sequence[Message]) -> FlowTurn:
 # --- wake-ups ---
 
 
-def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
+def _over_without_wake_up(ports: Ports, step: steps.StepOfFlow, delivered: Delivered[OfStep]) -> bool:
     quiet = Ports(ports.store, _NoQueue(), ports.clock, ports.log)
-    return bool(is_over(quiet, step, attempt))
+    return bool(is_over(quiet, step, delivered))
 
 
 class _NoQueue:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from signalbox.core.deliveries import Delivered
 from signalbox.core.effects import Effect
 from signalbox.core.ports import Conflict, Ports
 from signalbox.core.problems import Problem, Unavailable
@@ -36,7 +37,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 from signalbox.mailboxes.storage import read_mailbox
 from signalbox.semaphores.machine.decision_types import unit_task
 from signalbox.semaphores.model.waiters import Waiter
-from signalbox.tasks.model import Attempt
+from signalbox.tasks.model.contexts import OfStep
 from tests.simulation.faults.flows.planting import in_flows
 from tests.simulation.faults.points import original
 from tests.simulation.worlds.flows.world import FlowsWorld
@@ -116,21 +117,21 @@ def _any_revision(_: Flows, __: int) -> None:
     """Let older code run a turn on the header of newer code."""
 
 
-def _as_the_first_time(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
-    run_step(ports, flows, replace(attempt, executions=0, retries=0), *others)
+def _as_the_first_time(ports: Ports, flows: Flows, delivered: Delivered[OfStep], *others: Any) -> None:
+    run_step(ports, flows, replace(delivered, executions=0, retries=0), *others)
 
 
-def _begins_later(ports: Ports, flows: Flows, attempt: Attempt, *others: Any) -> None:
+def _begins_later(ports: Ports, flows: Flows, delivered: Delivered[OfStep], *others: Any) -> None:
     """Look first only in deliveries after the first one."""
-    step = {name: value for name, value in attempt.context["step"].items() if name != "delayed"}
+    step = {name: value for name, value in delivered.context.step.items() if name != "delayed"}
     with patch.object(steps.StepOfFlow, "is_later", False):
-        run_step(ports, flows, replace(attempt, context={"step": step}, is_late=False), *others)
+        run_step(ports, flows, replace(delivered, context=OfStep({"step": step}, step), is_late=False), *others)
 
 
-def _any_attempt(ports: Ports, step: steps.StepOfFlow, attempt: Attempt) -> bool:
+def _any_attempt(ports: Ports, step: steps.StepOfFlow, delivered: Delivered[OfStep]) -> bool:
     """Begin a step whose path is pending, whichever attempt the flow waits for."""
     wait = replace(step.wait, attempt=LIMITS.flow_step_attempts_max)
-    return is_over(ports, replace(step, wait=wait), attempt)
+    return is_over(ports, replace(step, wait=wait), delivered)
 
 
 COLLECTED: list[Branch] = []

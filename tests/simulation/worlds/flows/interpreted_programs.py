@@ -23,7 +23,7 @@ from signalbox.flows.model.definitions import FlowDefinition, Flows
 from signalbox.flows.model.retention import AS_LONG_AS_NEEDED, Keeping
 from signalbox.mailboxes.model.addresses import ObjectAddress
 from signalbox.tasks.api import Call
-from signalbox.tasks.model import TaskContext
+from signalbox.tasks.model.attempts import TaskContext
 from tests.simulation.processes import Killed
 from tests.simulation.worlds.objects.remembering_class import CLASS
 
