@@ -72,7 +72,7 @@ OF_THE_INSTALLATION = (
     google.FailedPrecondition,
     google.MethodNotImplemented,
 )
-"""Errors that a deployment or a right corrects, perhaps before the next attempt."""
+"""Errors that end with a deployment or a granted permission, perhaps before the next attempt."""
 
 
 OF_THE_TASK = (google.InvalidArgument,)
@@ -203,7 +203,7 @@ class CloudTasksQueue:
         return taken
 
     def _with_addresses(self, functions: Set[str]) -> Settings:
-        """Return settings with the addresses of functions: another user's function may be deployed twice."""
+        """Return settings with the addresses of functions: other functions of users may be deployed twice."""
         others = functions - CALLED_BY_QUEUES_ONLY - {served_name()}
         has = lambda known: others <= known.calling_queues.keys()  # noqa: E731 (a line)
         return catalogue_settings(self._settings, has) if others else self._settings

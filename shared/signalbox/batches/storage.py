@@ -243,7 +243,7 @@ def repeat_completion(ports: Ports, record: Snapshot) -> None:
 
 
 def last_error_of_batch(ports: Ports, batch: str) -> dict[str, Any]:
-    """Return `last_error`, that of a unit which is being retried; an empty mapping if there is none."""
+    """Return the last error of a unit that is being retried, as `last_error`, or an empty mapping if there is none."""
     counted = ports.store.query(Query(ATTEMPTS, (Condition((BATCH,), "==", batch),), limit=1))
     errors = [error for one in counted if (error := retrying_json(one.id, one.data)) is not None]
     return {"last_error": errors[0]} if errors else {}

@@ -24,7 +24,7 @@ def record_path(operation: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """The texts of an exception that are stored: one line, and the end of its traceback."""
+    """The stored texts of an exception: one line, and the end of its traceback."""
 
     error: str
     traceback: str = ""

@@ -140,7 +140,7 @@ def type_name(annotation: Any) -> str:
 
 
 def copied(value: Any) -> Any:
-    """Return JSON with lists and objects of its own."""
+    """Return a deep copy of JSON."""
     if type(value) is list:
         return [copied(item) if type(item) in (list, dict) else item for item in value]
     if type(value) is dict:

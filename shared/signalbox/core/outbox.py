@@ -62,8 +62,8 @@ def commit(ports: Ports, writes: Sequence[Write], effects: Sequence[Effect] = ()
 def keep(ports: Ports, writes: Sequence[Write], effect: Effect, id_: str) -> Committed:
     """Commit the writes with an effect, and leave it in the record `id_`. Raises as `Store.commit` does.
 
-    The record is for an effect that a later commit may make unnecessary, which deletes the record. Otherwise
-    `enqueue_or_leave` enqueues it; if the process dies, the sweeper does.
+    Use it for an effect that a later commit may make unnecessary: that commit deletes the record. Otherwise
+    `enqueue_or_leave` enqueues the effect; if the process dies, the sweeper does.
     """
     return ports.store.commit([*writes, Put(path_of(id_), to_record([effect]), Must.NOT_EXIST)])
 

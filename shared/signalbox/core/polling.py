@@ -1,4 +1,4 @@
-"""Polling: read a value until it is what the caller waits for, with pauses of at most a second."""
+"""Polling: read a value until it meets the caller's condition, with pauses of at most a second."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence

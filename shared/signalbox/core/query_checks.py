@@ -101,7 +101,7 @@ def full_order(query: Query) -> tuple[Order, ...]:
 
 
 def is_descending(query: Query) -> bool:
-    """Return whether fields that `order_by` does not name are descending, as the last field that it names is."""
+    """Return whether fields that `order_by` does not name are descending: they follow the last field that it names."""
     return bool(query.order_by) and query.order_by[-1].descending
 
 

@@ -24,10 +24,12 @@ from signalbox.core.times import microseconds, rfc3339, slot_end
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """A delivered wake-up: the run of `mailbox` must read at `at` or later; `until` is the time that was requested.
+    """A delivered wake-up.
 
-    `of_slot`: `at` is the end of a slot, so its messages were committed before. `repeats`: tasks that
-    the mailbox's owner waits for may be lost, so it schedules them again.
+    - `at`: the run of `mailbox` must read at this time or later.
+    - `until`: the time that was requested.
+    - `of_slot`: whether `at` is the end of a slot. The slot's messages were committed before that.
+    - `repeats`: whether tasks that the mailbox's owner waits for may be lost, so that it schedules them again.
     """
 
     mailbox: str

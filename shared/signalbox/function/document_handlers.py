@@ -1,4 +1,4 @@
-"""The handlers of `on_document`: which events one takes, and the code of its task."""
+"""The handlers of `on_document`: the events that each takes, and the code of its task."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class DocumentHandler:
     in_order: bool
 
     def takes(self, path: str, kind: str) -> bool:
-        """Return whether an event is for the handler. One whose kind is unknown is: its trigger has selected it."""
+        """Return whether an event is for the handler. An event of unknown kind is: its trigger has selected it."""
         return self.pattern.match(path) is not None and self.on in (WRITTEN, kind or self.on)
 
 
@@ -97,7 +97,7 @@ def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable
 
 
 def _check_parameters(handler: Callable[..., Any], pattern: DocumentPattern) -> str:
-    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError`, with what to write."""
+    """Return the name of the parameter that is a `TaskContext`, if any. Raises `TypeError` with the form to write."""
     declared = inspect.signature(handler).parameters
     try:
         hints, parameters = get_type_hints(handler), list(declared)

@@ -64,7 +64,7 @@ NOT_CREATED = "admit run not created, left to the sweeper"
 
 @dataclass(frozen=True, slots=True)
 class Changed(Generic[Answer]):
-    """The transition that was committed, or that had nothing to commit (`committed` is None), and what it rests on."""
+    """The transition that was committed, or had nothing to commit (`committed` is None), and the records behind it."""
 
     loaded: Loaded
     transition: Transition[Answer]
@@ -133,22 +133,26 @@ def nudge(ports: Ports, loaded: Loaded, moment: datetime) -> None:
 
 
 def no_reads(_: Loaded) -> QueueReads:
-    """Choose to decide by the record alone."""
+    """Choose no reads: the decision needs the semaphore's record alone."""
     return QueueReads()
 
 
 def no_lease(_: Loaded) -> None:
-    """Choose to read no release."""
+    """Choose no lease: no release is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreReads:
     """The read plan: the semaphore's record, together with a wait's; then `releases`; then the queue by `queue_reads`.
 
-    The record of `wait_id` is read from the attempt `wait_from_attempt` on: the first attempts rely on a create, whose
-    precondition fails if the record exists. If `lease_of` finds a lease, all records are read again together with the
-    release of that lease: only a read at one instant shows whether the lease is held. Before the attempt
-    `lease_from_attempt` they are not: those commits require that there is no release.
+    - `wait_id`: the wait whose record is read.
+    - `wait_from_attempt`: the first attempt that reads it. Earlier attempts rely on a create, whose precondition fails
+      if the record exists.
+    - `lease_of`: if it finds a lease, all records are read again together with the release of that lease, because only
+      a read at one instant shows whether the lease is held.
+    - `lease_from_attempt`: the first attempt that does so. The commits of earlier attempts require that there is no
+      release.
+    - `releases`: the number of releases to read.
     """
 
     name: str
@@ -382,7 +386,7 @@ def _change(path: str, fields: dict[str, Any], guard: datetime | None) -> Change
 
 
 def _notes(name: str, transition: Transition[Any], written: set[str]) -> list[Write]:
-    """Note evicted leases in their waiters' records, except in records that are written anyway, as of later waits."""
+    """Note evicted leases in their waiters' records, except in records that this commit writes anyway."""
     evicted = {waiter_path(name, lease.id): lease for lease in transition.evicted}
     return [_lost(path, evicted[path]) for path in sorted(evicted.keys() - written)]
 

@@ -1,10 +1,9 @@
 """The sweeper's part, and the removal of semaphores and of the records below them.
 
-The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or that granted
-permits to a task which has not come for an hour: its wait returns to its place in the wait queue. One field,
-`sweep_at`, is the time by which a semaphore must be visited for any of these reasons, so a sweep that finds none due
-costs one read. Every visit moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit
-postpones it.
+The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or whose grant no
+task has claimed for an hour: that wait returns to its place in the wait queue. One field, `sweep_at`, is the time by
+which a semaphore must be visited for any of these reasons, so a sweep that finds none due costs one read. Every visit
+moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit postpones it.
 
 The kit deletes receipts itself, under a precondition, and not by a time-to-live policy: a receipt is deleted only if
 the semaphore's record has no lease of its wait.
@@ -32,7 +31,7 @@ FAILURES = (Conflict, Unavailable, Problem)
 
 
 def sweep(ports: Ports, budget: Budget = unlimited) -> int:
-    """Visit the semaphores that are due, those that are due longest first; return the number of visits."""
+    """Visit the semaphores that are due, the longest due first; return the number of visits."""
     visits = 0
     for snapshot in due_records(ports.store, COLLECTION, "sweep_at", LIMITS.semaphores_sweep_page, budget()):
         _visit(ports, snapshot)

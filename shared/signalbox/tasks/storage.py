@@ -47,7 +47,7 @@ def read_starts(ports: Ports, operations: Sequence[str]) -> dict[str, int]:
 
 
 def uncount_start(ports: Ports, operation: str) -> None:
-    """Take back the count of a start. If that fails, the start stays counted."""
+    """Undo the count of a start. If that fails, the start stays counted."""
     with suppress(Unavailable, Conflict):
         ports.store.commit([Change(record_path(operation), {STARTS: Increment(-1)}, Must.EXIST)])
 

@@ -71,7 +71,7 @@ def _fill_update(message: Any, write: Put | Change) -> None:
         if is_server_value(value):
             _fill_transform(message.update_transforms.add(field_path=field_path(field)), value)
             continue
-        if value is not REMOVE:  # what the mask names and the data lacks is removed
+        if value is not REMOVE:  # fields that the mask names and the data lacks are removed
             _fill_field(stored, field, value)
         masked.append(field)
     if isinstance(write, Change):

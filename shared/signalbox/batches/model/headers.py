@@ -49,15 +49,21 @@ def _is_rated(then: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header. `pages` and `size` are None until the seal. `succeeded` and `failed` are counted at the end.
+    """The header.
 
-    `first_pages` is the number of pages of the creating call, which no other call may load. `due_at` is when the
-    sweeper handles the batch next. `parent` is the unit whose work this batch is. At most `concurrency` units run at
-    once (None: all), through each of `queues` in turn (none: through the queue of `task`). `then` is the JSON of the
-    batch that follows if this one succeeds; otherwise `on_failure` is called. `missing` names units without an outcome
-    at the deadline. With `semaphore`, each unit runs under a permit of the semaphore of this name. With `rate`, each
-    takes `weight` permits of the rate of this name when it starts, a number or the name of the argument that has it.
-    With `per_task`, one task runs that many units; `concurrency` then limits these tasks.
+    - `first_pages`: the number of pages of the creating call, which no other call may load.
+    - `pages`, `size`: None until the seal.
+    - `succeeded`, `failed`: counted at the end.
+    - `due_at`: the time at which the sweeper handles the batch next.
+    - `missing`: indexes of units without an outcome at the deadline.
+    - `parent`: the unit whose work this batch is.
+    - `concurrency`: the number of units that run at once; None: all.
+    - `queues`: the queues that the units use in turn; without any, they use the queue of `task`.
+    - `then`: the JSON of the batch that follows if this one succeeds. Otherwise `on_failure` is called.
+    - `semaphore`: the name of a semaphore. Each unit runs under one of its permits.
+    - `rate`: the name of a rate. Each unit takes `weight` of its permits when it starts: a number, or the name of the
+      argument that has it.
+    - `per_task`: the number of units that one task runs. `concurrency` then limits these tasks.
     """
 
     incarnation: str
@@ -120,7 +126,7 @@ class Header:
 
     @property
     def _grouped_elsewhere(self) -> int | None:
-        """A number if the batch that follows, or that of the parent's unit, has grouped units."""
+        """A number if the batch that follows, or the batch of the parent, has grouped units."""
         if '"per_task":' in self.then:
             return 1
         return self.parent.per_task if self.parent else None

@@ -157,7 +157,7 @@ def _missing_children(node: Node, read: Snapshot, pages: int) -> list[Node]:
 
 
 def _unpropagated_counters(ports: Ports, run: BatchRun, nodes: Sequence[Node]) -> list[Counter]:
-    """Return the counters that were not propagated to these pages' nodes; propagate a node that misses none."""
+    """Return the counters that were not propagated to these pages' nodes; propagate a node that lacks none."""
     missing: list[Counter] = []
     for node, read in _existing_nodes(nodes, ports.store.read(*map(run.node_path, nodes)) if nodes else ()):
         assert read.data is not None, "only existing nodes"

@@ -33,7 +33,7 @@ from signalbox.core.queries import Condition
 def cancel_sub_batches(ports: Ports, run: BatchRun, after: str, rate: str = "") -> None:
     """Cancel a page of a batch's sub-batches, by id, once the task for the next page is enqueued.
 
-    If its units wait for a `rate`, the task that ends their waits is enqueued, too.
+    If its units wait for a `rate`, the task that ends their waits is also enqueued.
     """
     if rate:
         ports.queue.create([lifecycle.drop_task(run, rate)])

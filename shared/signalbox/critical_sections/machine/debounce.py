@@ -1,4 +1,4 @@
-"""Calls under one key share the next run: what it is called with, and when it starts.
+"""Calls under one key share the next run: its arguments, and the time of its start.
 
 The run has the arguments of the last call and the items of all calls. A debounced call postpones it, at most until
 `debounce_max_seconds` after the first one. A call without a debounce never does: the run starts at the earlier of the

@@ -1,7 +1,7 @@
 """The outcome of a call or a step: its result or its error, and the exception that its caller receives.
 
 A stored error names the class of its problem by the slug. The caller's process raises the class that it has under that
-slug, which can be a user's own.
+slug, which can be a user's class.
 """
 
 import json

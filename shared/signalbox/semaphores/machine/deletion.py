@@ -1,4 +1,4 @@
-"""What the sweeper deletes (old receipts, unused semaphores), and when it visits a semaphore again.
+"""The deletions of the sweeper (old receipts, unused semaphores), and the time of its next visit to a semaphore.
 
     command  clean-up   receipt                               then
     -------  ---------  ------------------------------------  -------
@@ -94,7 +94,7 @@ def clean_up_due(semaphore: Semaphore, now: datetime) -> bool:
 
 
 def _next_clean_up(loaded: Loaded) -> datetime | None:
-    """Return the time when the next receipt is old. Waits and leases that exist now may leave one, too."""
+    """Return the time when the next receipt is old. Waits and leases that exist now may also leave one."""
     times = [receipt.expires_at for receipt in loaded.receipts if receipt.expires_at]
     later = [time for time in times if time > loaded.now]
     if len(later) < len(times) and len(loaded.receipts) == LIMITS.receipts_page_max:

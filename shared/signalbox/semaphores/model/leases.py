@@ -65,7 +65,7 @@ class Granted:
     key: str = ""
     priority: str | None = None
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The JSON that was parsed, to store it or to send it again as it was."""
+    """The JSON that was parsed, to store it or to send it again unchanged."""
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
@@ -84,7 +84,7 @@ class Granted:
 
 
 REPEATED = ("permits", "lease_seconds", "release_on_return", "release_on_failure", "holder", "unit", "key", "priority")
-"""The options of a wait that its repeat has."""
+"""The options of a wait that are the same in its repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class EndedLease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The end of a token, stored as a record of its own that an admit run applies.
+    """The end of a token, stored as a separate record that an admit run applies.
 
     `operation` identifies the signal. It is empty if another delivery of the task has created the release.
     `created_at` is the commit time of the record, or None before the commit.
