@@ -35,9 +35,8 @@ class Batch:
         """Create the batch with these units, in pages, and seal it. A repeat with the same arguments changes nothing.
 
         `task` runs once for each unit, whose fields are added to its payload; without a task, units are completed from
-        outside. `on_complete` runs once, when all units have ended. `fields` are the others of ``POST batches``:
-        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then,
-        on_failure.
+        outside. `on_complete` runs once, when all units have ended. `fields` are the other fields of ``POST batches``:
+        failures_max, deadline_seconds, concurrency, queues, semaphore, rate, weight, per_task, then, on_failure.
         """
         self.create(task=task, on_complete=on_complete, **fields)
         rest, page = iter(units), 0
@@ -54,7 +53,7 @@ class Batch:
     def add(self, units: list[Json], page: int = 0) -> int:
         """Add units to an open batch from a page's number on; pages have 100 units and are numbered from 0.
 
-        Returns the number that follows the last page, from which more can be added, and with which `seal` closes.
+        Returns the number after the last page. Pass it to `add` for more units, or to `seal`.
         """
         found = self._transport.send(
             "POST",
@@ -173,5 +172,5 @@ class Failures:
         self._transport.json("POST", "failures", id, "retry", headers=keyed(str(uuid.uuid4())))
 
     def delete(self, id: str) -> None:
-        """Delete what is kept of the task."""
+        """Delete the content of the failure."""
         self._transport.json("DELETE", "failures", id)
