@@ -1,4 +1,4 @@
-"""What a user's function imports: HTTP, tasks, semaphores, batches, documents, objects, flows, standings.
+"""The names that a user's function imports: HTTP, tasks, semaphores, batches, documents, objects, flows, standings.
 
     from signalbox import Function, Lease, semaphore
 

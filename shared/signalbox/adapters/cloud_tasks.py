@@ -1,6 +1,6 @@
 """The task queue on Cloud Tasks: an effect becomes a named task that POSTs an envelope to a function.
 
-A task has its effect's name, followed by digits of the database, and Cloud Tasks accepts a name once: "already exists"
+A task has its effect's name, followed by digits of the database. Cloud Tasks accepts a name once: "already exists"
 means enqueued, so a retry is always safe. A restored database has other digits, so none of its names is taken by an
 earlier task. Errors are classified by their cause:
 
@@ -192,7 +192,7 @@ class CloudTasksQueue:
     def create(self, effects: Sequence[Effect]) -> Collection[str]:
         """Enqueue all tasks, even if one fails; return the names that were taken.
 
-        Raises what `raise_for` and `catalogue_settings` raise.
+        Raises as `raise_for` and `catalogue_settings` do.
         """
         trace = current_trace()
         chosen = self._with_addresses({effect.function for effect in effects})

@@ -48,7 +48,7 @@ STORAGE_URL = "https://storage.googleapis.com"
 TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 (an address)
 
 Has = Callable[[Settings], bool]
-"""Return whether the settings contain what a caller needs."""
+"""Return whether the settings contain the entries that a caller needs."""
 
 
 def catalogue_settings(own: Settings, has: Has) -> Settings:

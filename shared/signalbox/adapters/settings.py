@@ -181,7 +181,7 @@ class Settings:
         return frozenset(filter(None, [self.scheduler_account]))
 
     def task_callers(self, function: str) -> frozenset[str]:
-        """Return the accounts that may call a function's tasks: those of its queues. Empty if none is configured."""
+        """Return the accounts that may call a function's tasks: those of its queues, or none if none is configured."""
         if self.tasks_account and QUEUE not in self.tasks_account:
             return frozenset((self.tasks_account,))
         return frozenset(filter(None, map(self.account_of, self.calling_queues.get(function, ()))))

@@ -45,7 +45,7 @@ class Index:
 
 
 def parse(collection: str, fields: Sequence[str]) -> Index:
-    """Parse an index as the catalogue declares it. Raises `ValueError` with what to change."""
+    """Parse an index as the catalogue declares it. Raises `ValueError` with the change to make."""
     index = Index(collection, tuple(map(_field, fields)))
     if not 2 <= len(fields) <= INDEX_FIELDS_MAX:
         raise ValueError(f"an index has 2 to {INDEX_FIELDS_MAX} fields: Firestore keeps those of one field by itself")

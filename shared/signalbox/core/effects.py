@@ -7,8 +7,8 @@ accepts a name once.
 The JSON body of every task is its envelope: ``{"operation": id, "task": name, "payload": {…}}``, plus ``"lease"``,
 ``"unit"`` or another member if the task runs for one.
 
-A receipt records what was done under an id, or by a task that may be delivered again. Firestore deletes it 32 days
-after `written_at`: Cloud Tasks delivers a task for up to 31 days.
+A receipt records an operation that was done under an id, or by a task that may be delivered again. Firestore deletes it
+32 days after `written_at`: Cloud Tasks delivers a task for up to 31 days.
 
 A wake-up is an effect that is committed without a name (`wake_ups.py`).
 """

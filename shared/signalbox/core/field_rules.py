@@ -31,7 +31,7 @@ Kind = Callable[..., T]
 
 
 class Mark(Enum):
-    """Whether a body has a field, if that does not follow from its default."""
+    """Whether a body has a field, if its default does not determine that."""
 
     KIT_ONLY = "No body has the field: only the kit sets it."
     MAY_BE_ABSENT = "A body may leave the field out, although the request has no default: the handler adds it."

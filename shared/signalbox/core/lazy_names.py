@@ -39,7 +39,7 @@ class LazyPackage(ModuleType):
 
 
 def make_lazy(package: str) -> None:
-    """Let a package import its public names on first use: those that its file imports under ``if TYPE_CHECKING:``."""
+    """Let a package import on first use the public names that its file imports under ``if TYPE_CHECKING:``."""
     sys.modules[package].__class__ = LazyPackage
 
 

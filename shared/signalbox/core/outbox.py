@@ -141,7 +141,7 @@ def _behind(ports: Ports, after: tuple[str, ...]) -> Iterator[Snapshot]:
 
 
 def _is_left_behind(snapshot: Snapshot) -> bool:
-    """Return whether the operation that wrote the record must be over, by the server's clock."""
+    """Return whether, by the server's clock, the operation that wrote the record must have ended."""
     assert snapshot.create_time is not None, "a query finds only records that exist"
     return snapshot.read_time - snapshot.create_time >= timedelta(seconds=LIMITS.outbox_patience_seconds)
 

@@ -29,7 +29,7 @@ Writes = tuple[Write, ...]
 
 
 class ReadPlan(Protocol[Loaded_co]):
-    """What an attempt loads: some records first, then follow-up queries that depend on those records."""
+    """The reads of an attempt: some records first, then follow-up queries that depend on those records."""
 
     @property
     def path(self) -> str:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def poll(clock: Clock, read: Callable[[], T], is_there: Callable[[T], bool], seconds: float) -> T:
-    """Read until `is_there` holds, for at most `seconds`; return the last value read. Raises what `read` raises."""
+    """Read until `is_there` holds, for at most `seconds`; return the last value read. Raises the errors of `read`."""
     return poll_again(clock, read(), read, is_there, seconds)
 
 

@@ -1,7 +1,7 @@
 """Errors: a `Problem` is permanent, `Unavailable` is transient.
 
 A queue must not retry a permanent error and must retry a transient one. The slug and the title of a problem come from
-its class, so callers can rely on them; the detail names what to change in this request. A problem that one subject
+its class, so callers can rely on them; the detail names the change to make in this request. A problem that one subject
 alone raises is in that subject's `problems.py`. `adapters/http/responses.py` renders problems as RFC 9457.
 """
 
@@ -15,7 +15,7 @@ from signalbox.core.lazy_dataclasses import dataclass
 class Problem(Exception):
     """A permanent error: the same request would fail again.
 
-    ``detail`` names what to change; ``field`` names the part of the request that is wrong, if it is a single part;
+    ``detail`` names the change to make; ``field`` names the part of the request that is wrong, if it is a single part;
     ``headers`` are those of the response (``Allow`` with 405).
     """
 

@@ -60,7 +60,7 @@ def _check_ids(collection: str, condition: Condition) -> None:
 
 
 def operands(condition: Condition) -> Sequence[Any]:
-    """Return the values a condition compares with: several for `in`, else one. Raises `BadQuery`."""
+    """Return the values that a condition compares with: several for `in`, otherwise one. Raises `BadQuery`."""
     if condition.operator != "in":
         return (condition.value,)
     if not isinstance(condition.value, list | tuple) or not condition.value:

@@ -39,7 +39,7 @@ def check_claims(claims: Mapping[str, Any], expected: Expected, now_seconds: flo
 
 
 def account_of(claims: object) -> str | None:
-    """Return the account of a verified Google token: its address, else its number; None if it has neither."""
+    """Return the account of a verified Google token: its address, or else its number, or else None."""
     match claims:
         case {"iss": issuer, "email": str(email), "email_verified": True} if issuer in ISSUERS and email:
             return email

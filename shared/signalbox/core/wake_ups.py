@@ -1,9 +1,9 @@
 """Wake-ups: tasks that run a mailbox, whose names and times follow from the time of their commit.
 
 A wake-up contains no message, since messages are records. All messages posted in one time slot share one wake-up, and
-the slot must be that of the post's commit. A slot chosen before the commit may be over when the message lands; its name
-would be taken by a task that has already run, and the message would not be read. So a wake-up is committed without a
-name. The process that enqueues it derives name and time from the commit's time, which is the create time of the outbox
+the slot must be that of the post's commit. A slot chosen before the commit may be over when the message lands. Its name
+would belong to a task that has already run, so the message would not be read. So a wake-up is committed without a name.
+The process that enqueues it derives name and time from the commit's time, which is the create time of the outbox
 record, so the sweeper derives the same name.
 
 A wake-up for a later time is named after that time. If the time is further ahead than the queue allows, the wake-up is

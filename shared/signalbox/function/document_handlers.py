@@ -23,7 +23,7 @@ BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 
 EVENT_MARGIN_BYTES = 8 * 1024
-"""Bytes of a task's payload for what an event has in addition to its data: a path of at most 6 KiB, and an id."""
+"""Bytes of a task's payload for the parts of an event other than its data: a path of at most 6 KiB, and an id."""
 
 
 class PatternChanged(Problem):

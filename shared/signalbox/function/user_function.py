@@ -139,7 +139,7 @@ class Function:
         The handler's return value is sent as JSON with 200, None as 204, a `Response` unchanged. `query` names the
         allowed query parameters, any other is refused with 400; None allows all.
 
-        Raises `ValueError` for a pattern without a leading slash, or under one of the kit's own paths.
+        Raises `ValueError` for a pattern without a leading slash, or under a path that the kit itself serves.
         """
         if f"{pattern}/".startswith(RESERVED):
             raise ValueError(f"{', '.join(RESERVED)} are the kit's own: choose another pattern than {pattern!r}")

@@ -135,7 +135,7 @@ def free(rate: Rate, now: datetime) -> int:
 
 
 def free_to_acquire(rate: Rate, now: datetime) -> int:
-    """Return the permits that an acquire could be granted now: none while there are waits, or while it is paused."""
+    """Return the permits that an acquire could be granted now: 0 while there are waits, or while the rate is paused."""
     return 0 if rate.alarm_at is not None or rate.paused_at is not None else free(rate, now)
 
 

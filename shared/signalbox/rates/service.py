@@ -143,7 +143,7 @@ class RatesPage:
 
 
 def find(ports: Ports, listing: Listing) -> RatesPage:
-    """Return a page of the rates; of those that may have waits, also their number."""
+    """Return a page of the rates. Those that may have waits also have their number."""
     found = ports.store.query(Query(COLLECTION, with_prefix(listing.prefix), limit=listing.limit, after=listing.after))
     views = (RateView(snapshot.id, rate_of(snapshot.id, snapshot), snapshot.read_time) for snapshot in found)
     counted = tuple(_with_count(ports, view) for view in views)

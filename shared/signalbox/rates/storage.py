@@ -60,7 +60,7 @@ class AdmitReads:
         return path_of(self.name)
 
     def load(self, store: Store, attempt: int) -> tuple[Snapshot, Loaded]:  # noqa: ARG002  each attempt reads the same
-        """Return the rate's snapshot, and what was loaded."""
+        """Return the rate's snapshot and the loaded records."""
         [snapshot] = store.read(self.path)
         now, incarnation = snapshot.read_time, incarnation_of(snapshot)
         rate = None if snapshot.data is None else Rate.from_record(snapshot.data)

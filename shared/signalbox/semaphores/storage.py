@@ -5,8 +5,8 @@
       └─────────────────────────── jittered pause ──────────────────────────┘
 
 `change` runs this loop with `perform`. It is always safe to decide again: from the wait's id, its lease or the
-operation's name, a decision recognises what an earlier commit of the same operation has done. If the answer of a commit
-was lost, the record is read again before anything is concluded.
+operation's name, a decision recognises an earlier commit of the same operation. If the answer of a commit was lost, the
+record is read again before anything is concluded.
 
 Alarm and nudge need no outbox: `alarm_at` and `sweep_at` in the record lead the sweeper to tasks that were not created.
 """
@@ -257,7 +257,7 @@ def read_queue(store: Store, loaded: Loaded, reads: QueueReads) -> Loaded:
 
 
 def read_releases(store: Store, loaded: Loaded, limit: int) -> Loaded:
-    """Read the releases that were left for an admit run, always before the wait queue; with a limit of 0, none."""
+    """Read the releases that were left for an admit run, always before the wait queue. A limit of 0 reads none."""
     if not limit:
         return loaded
     found = store.query(Query(f"{path_of(loaded.name)}/releases", limit=limit))

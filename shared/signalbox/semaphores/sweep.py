@@ -3,7 +3,7 @@
 The sweeper finds semaphores whose alarm was lost, that have old receipts, that are no longer used, or whose grant no
 task has claimed for an hour: that wait returns to its place in the wait queue. One field, `sweep_at`, is the time by
 which a semaphore must be visited for any of these reasons, so a sweep that finds none due costs one read. Every visit
-moves `sweep_at` past now: the commit of what it changed does so, and otherwise the visit postpones it.
+moves `sweep_at` past now: its commit does so if it changed the semaphore, and otherwise it postpones the time.
 
 The kit deletes receipts itself, under a precondition, and not by a time-to-live policy: a receipt is deleted only if
 the semaphore's record has no lease of its wait.

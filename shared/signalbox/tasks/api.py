@@ -84,9 +84,9 @@ class Task(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return a call of this task, for `wait`, `populate` and the like. Arguments are sent as JSON (docs/tasks.md).
 
-        The code of a flow awaits the call; the result is what the task returns. Raises `WrongArguments` (a `TypeError`)
-        if the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not repeat the
-        checks of an earlier turn, until a call is refused.
+        The code of a flow awaits the call, which returns the task's result. Raises `WrongArguments` (a `TypeError`) if
+        the arguments do not fit the signature, `TooLarge` over 100 KiB. A replay of a flow does not repeat the checks
+        of an earlier turn, until a call is refused.
         """
         signature, replayed = self._signature, flow_hooks.is_replayed()
         arguments: Mapping[str, Any] = signature.named(args, kwargs)
@@ -123,7 +123,7 @@ class Task(Generic[P, R]):
     def run(
         self, payload: Mapping[str, Any], subject: TaskSubject | Sequence[Unit] | None, context: TaskContext
     ) -> Any:
-        """Run the code with arguments from a request. Raises `BadArgument`, and what the code raises.
+        """Run the code with arguments from a request. Raises `BadArgument`, and the errors of the code.
 
         Raises `TypeError` if the code returns a coroutine or a generator, so that the task is not acknowledged.
         """

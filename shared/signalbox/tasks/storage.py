@@ -53,7 +53,7 @@ def uncount_start(ports: Ports, operation: str) -> None:
 
 
 def note_error(ports: Ports, delivered: Delivered[Context], begun: Start, text: ErrorText) -> None:
-    """Note what the code raised, and count a first start. A failed write has no effect on the task."""
+    """Note the code's error, and count a first start. A failed write has no effect on the task."""
     note = ErrorNote.of(delivered, begun.number, text).to_record()
     batch = {BATCH: delivered.context.unit.batch} if isinstance(delivered.context, OfUnit) else {}
     noted = note | {ERRED_AT: SERVER_TIME} | batch

@@ -39,7 +39,7 @@
     sweep            completed, cancelled                no parent exists         removed    same       remove
     sweep            removed                             no parent exists         removed    same       remove
 
-`then` names the tasks that the commit enqueues, and for `sweep` what the sweeper does after its commit. The tasks of an
+`then` names the tasks that the commit enqueues, and for `sweep` the sweeper's action after its commit. The tasks of an
 `end` depend on the header's options, as follows. A batch succeeded if it completed with no failed unit, or with
 failures that `failures_max` tolerates.
 
@@ -266,7 +266,7 @@ def has_succeeded(header: Header) -> bool:
 
 
 class SweepAction(Enum):
-    """What the sweeper does with a batch that is due, after it has written the header's next `due_at`."""
+    """The sweeper's action on a batch that is due, after it has written the header's next `due_at`."""
 
     KEEP = "it has ended, but its parent batch exists: a redelivery of the parent's unit would create it again"
     REMOVE = "it ended long ago"

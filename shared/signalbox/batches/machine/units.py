@@ -1,4 +1,4 @@
-"""Every decision about a unit: whether its task runs, which outcome is recorded, and what is enqueued.
+"""Every decision about a unit: whether its task runs, which outcome is recorded, and which tasks are enqueued.
 
 `start` is a delivery of a unit's task, by its batch and attempt. `complete` is an outcome that arrives, by the outcome
 recorded so far.

@@ -208,5 +208,5 @@ class BatchStatus:
 
 
 def then_id(batch: str, header: Header) -> str:
-    """Return the id of the batch that follows, which exists once this one has succeeded; empty if none follows."""
+    """Return the id of the batch that follows, if any. That batch exists once this one has succeeded."""
     return BatchRun(batch, header.incarnation).then_id if header.then else ""

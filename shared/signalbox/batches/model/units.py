@@ -10,7 +10,7 @@ enqueued. So at most one unit of a chain runs at a time. No shared record tracks
 In a batch with grouped units, groups are dealt to the chains instead, each as one unit of the picture above. A unit of
 such a batch identifies its group, so that the unit whose outcome completes the group enqueues the next group.
 
-Retries run in chains, too. A chain of named units contains their indexes. A chain of all failed units is a range of the
+Retries also run in chains. A chain of named units contains their indexes. A chain of all failed units is a range of the
 ids of units' records, which `spread` scatters over all batches' indexes; its next unit is the next failed one there.
 """
 

@@ -1,8 +1,8 @@
 """Enqueue groups of units, and record the outcomes of a group's units in one commit.
 
 If all units of a group end in one commit, it marks the page's node, and the group's counter stays at 0. Otherwise it
-increments the counter by the outcomes that it creates, as the commit of a single unit does. No outcome may exist
-before: if a commit fails because one does, the units with an outcome are read, and the outcomes of the others are
+increments the counter by the outcomes that it creates, as the commit of a single unit does. The commit requires that
+none of its outcomes exists. If one does, the units with an outcome are read, and the outcomes of the others are
 committed.
 
 In a batch that limits its `concurrency`, a group is enqueued when the group `concurrency` before it is complete: by the

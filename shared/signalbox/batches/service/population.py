@@ -6,7 +6,7 @@
 This module creates a batch with its first units. `pages` loads further ones, `lifecycle` seals, shows and cancels,
 `sub_batches` populates batches that belong to others, `retries` retries failed units, `lists` reads pages of batches
 and units, `units` enqueues units and records outcomes, and `propagation` walks up the tree and ends batches. No step
-relies on running once: if a process dies, a repeat of its step or the sweeper completes what it left unfinished.
+relies on running once: if a process dies, a repeat of its step or the sweeper completes the rest.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@
 
 To propagate a child, its place is written in its parent: without a guard and always with the same value, so a repeat
 has no effect. The header is read only *after* that write. If it is not sealed at that time, the right edge is left to
-the seal's check, which reads the edge after the seal. So at least one of the two sees what the other wrote.
+the seal's check, which reads the edge after the seal. So at least one of the two sees the other's write.
 
 Every write requires its record to exist. `RecordMissing` from here means that the batch was removed.
 """

@@ -83,7 +83,7 @@ class Batch:
         return found.shaped(BatchShown)
 
     def units(self, state: str | None = None) -> AsyncIterator[UnitShown]:
-        """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
+        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones."""
         parameters = {"state": state}
         return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
 
@@ -111,7 +111,7 @@ class Batch:
         return found
 
     async def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
-        """Run failed units again, the named ones or all, perhaps with other arguments."""
+        """Retry failed units: the named ones or all, with changed arguments if `payload` is given."""
         body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
         await self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 

@@ -82,7 +82,7 @@ class Batch:
         return found.shaped(BatchShown)
 
     def units(self, state: str | None = None) -> Iterator[UnitShown]:
-        """Iterate over the units with an outcome, perhaps only the ``succeeded`` or ``failed`` ones."""
+        """Iterate over the units with an outcome, or only the ``succeeded`` or ``failed`` ones."""
         parameters = {"state": state}
         return pages(self._transport, "units", "batches", self.id, "units", parameters=parameters)
 
@@ -110,7 +110,7 @@ class Batch:
         return found
 
     def retry(self, units: list[int] | None = None, payload: dict[str, Json] | None = None) -> None:
-        """Run failed units again, the named ones or all, perhaps with other arguments."""
+        """Retry failed units: the named ones or all, with changed arguments if `payload` is given."""
         body, key = given(units=units, payload=payload), keyed(str(uuid.uuid4()))
         self._transport.json("POST", "batches", self.id, "retry", body=body, headers=key)
 

@@ -114,7 +114,7 @@ class Object:
         return self._transport.send("POST", *self._address, method, body=dict(arguments), **options)
 
     def show(self) -> dict[str, Json]:
-        """Return whether the object exists, its revision, and how many messages wait for it."""
+        """Return whether the object exists, its revision, and the number of messages that wait for it."""
         found = self._transport.send("GET", *self._address)
         return found.shaped(dict)
 

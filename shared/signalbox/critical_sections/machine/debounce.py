@@ -44,7 +44,7 @@ def _check_same_task(next_: NextRun, request: SectionRequest) -> None:
 
 
 def _concatenate(call: Call, argument: str, items: list[Any]) -> Call:
-    """Return the call with `items` in front of its own. Raises `Unavailable` if they exceed a limit."""
+    """Return the call with `items` in front of its items. Raises `Unavailable` if they exceed a limit."""
     all_items = [*items, *call.payload[argument]]
     full = Unavailable("the next run has collected as many items as it can hold; it must start first")
     if len(all_items) > LIMITS.collected_items_max:

@@ -84,7 +84,8 @@ class CallOutcome:
 def _problem_class(slug: str) -> type[Problem]:
     """Return the class of problems that has a slug.
 
-    If several have it, for instance the kit's `TooLarge` and a user's, return one that an `except` of each catches.
+    If several classes have it, for instance the kit's `TooLarge` and one of a user, return a class that an `except` of
+    each catches.
     """
     kinds = [kind for kind in _problem_classes() if kind.slug() == slug]
     bases = {base for kind in kinds for base in kind.__mro__[1:]}

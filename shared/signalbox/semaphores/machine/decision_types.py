@@ -5,7 +5,7 @@ preconditions on the loaded records. The decisions are in the other modules of t
 
     waits        acquire, wait, confirm, cancel, time out
     leases       claim, renew, end
-    wait_queue   who is granted next; the admit run
+    wait_queue   the next waiters to grant; the admit run
     lanes        whose turn it is among the waits of several keys and priorities
     settings     create, change, pause, resume
     deletion     delete old receipts and unused semaphores

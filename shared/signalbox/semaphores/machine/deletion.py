@@ -48,8 +48,8 @@ def is_unused(semaphore: Semaphore, now: datetime, update_time: datetime) -> boo
 def postponed(semaphore: Semaphore, pause: timedelta, now: datetime) -> datetime:
     """Return the time of the next visit to a semaphore that this visit did not change. `pause` came before this visit.
 
-    The pause doubles up to a limit, and ends no later than a lease. If only the leases of an open semaphore keep it
-    from being unused, the next visit is when that can have changed.
+    The pause doubles up to a limit, and ends no later than a lease. If an open semaphore is in use only because of its
+    leases, the next visit is at the earliest time at which it can be unused.
     """
     lease_ends = [lease.ends_at for lease in semaphore.leases if lease.is_live(now)]
     unused_seconds = semaphore.settings.delete_after_seconds

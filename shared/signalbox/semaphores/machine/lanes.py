@@ -78,7 +78,7 @@ def weight_of(semaphore: Semaphore, lane: Lane) -> int:
 
 
 def is_closed(semaphore: Semaphore, lane: str) -> bool:
-    """Return whether the record says that a lane may have waiters, so that a wait can join it alone."""
+    """Return whether a lane may have waiters by the record, so that a wait can join it alone."""
     if not semaphore.lanes:
         return semaphore.mode == "closed" and lane == PLAIN
     listed = semaphore.lane(lane)

@@ -4,7 +4,7 @@ One function grants, whatever frees the permits: a signal grants its own in the 
 run grants all that are free. Both also end the waits that need more permits than the semaphore has, because these would
 block all waiters behind them.
 
-**The admit run.** Under contention, waits and signals are records of their own, whose commits cannot conflict. One run,
+**The admit run.** Under contention, waits and signals are separate records, whose commits cannot conflict. One run,
 named after a slot of the server's time, applies up to a hundred of each in one guarded commit. The alarm of an expiring
 lease is also such a run.
 

@@ -140,9 +140,9 @@ class LeaseRecord:
 class EndedLease:
     """A lease that has ended, kept for a while so that a repeated call is recognised.
 
-    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was already too late
-    when it was decided. `in_time` means that the signal is known to have come before the end of the lease; if it is
-    false, the time of the commit decides.
+    `operation` is the signal that ended it. It is empty if the lease expired, or if the signal was decided too late.
+    `in_time` means that the signal is known to have come before the end of the lease; if it is false, the time of the
+    commit decides.
     """
 
     id: str

@@ -34,7 +34,7 @@ def text_of(error: BaseException) -> ErrorText:
 
 
 def _cut(error: str, traceback: str) -> ErrorText:
-    """Return the beginning of an error's line and the end of its traceback, cut to what a record can hold."""
+    """Return the beginning of an error's line and the end of its traceback, cut to the size that a record can hold."""
     return ErrorText(
         _readable(error)[: CORE_LIMITS.error_letters_max], _readable(traceback)[-LIMITS.traceback_letters_max :]
     )

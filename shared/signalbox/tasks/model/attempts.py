@@ -1,6 +1,6 @@
 """The attempts of a user's task: the starts of its code that were counted, and its last error while it is retried.
 
-attempts/{operation}    both of them
+attempts/{operation} the starts, and the last error
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The context of a task: what it runs for, parsed once from the JSON that travels with its payload.
+"""The context of a task: its unit, lease or other subject, parsed once from the JSON that travels with its payload.
 
     member                 parsed        a task receives
     ---------------------  ------------  ---------------
@@ -12,8 +12,8 @@
     outcome                OfOutcome     Outcome
     reason, event, none    Plain         -
 
-The first of these members that a context has decides. No other code reads a context by its members' names, but for the
-parts that another subject parses: a flow parses its step.
+The first of these members that a context has decides. No other code reads a context by its members' names, except for a
+flow, which parses its step.
 """
 
 import json

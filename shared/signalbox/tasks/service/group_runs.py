@@ -26,7 +26,7 @@ UnitCode = Callable[[Delivered[OfUnit], TaskSubject | list[Unit] | None, Start],
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """The time of one delivery of a group: `is_over` for all of it, `hold` for the results that it holds in memory."""
+    """The time of one delivery of a group: `is_over` limits all of it, `hold` the time that results are in memory."""
 
     is_over: OutOfTime
     hold: Budget
