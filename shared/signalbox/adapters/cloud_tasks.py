@@ -48,8 +48,8 @@ DATABASE_DIGITS = 8
 
 
 DISPATCH_SECONDS_MAX = 600
-"""How long a function may take to respond to a task. Cloud Tasks' default, set explicitly because the task is delivered
-again after it."""
+"""The time in which a function must respond to a task. It is the default of Cloud Tasks, and set explicitly because the
+task is delivered again after it."""
 
 
 AT_ONCE_MAX = 100
@@ -138,7 +138,7 @@ class TaskCreator:
         return [_translated(future.exception()) for future in sent]
 
     def _attempt(self, request: dict[str, Any]) -> Exception | None:
-        """Send one request directly: the result of a future would pass through another thread."""
+        """Send one request directly. The result of a future would pass through another thread."""
         try:
             self._create(*self._message(request), metadata=_headers(request))
         except grpc.RpcError as error:

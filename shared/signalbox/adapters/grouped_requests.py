@@ -40,7 +40,7 @@ class _Request(Generic[Item, Answer]):
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[Item, Answer]):
-    """The requests of a key: the first one of the group being handled, and those that wait."""
+    """The requests of a key: the first request of the group that is being handled, and the requests that wait."""
 
     first: _Request[Item, Answer]
     waiting: list[_Request[Item, Answer]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Gathering(Generic[Item, Answer]):
             member.ready.set()
 
     def _next_group(self, key: Hashable, waiting: "list[_Request[Item, Answer]]") -> "_Line[Item, Answer] | None":
-        """Form a key's next group from the requests that wait; the thread of its first one handles it."""
+        """Form a key's next group from the requests that wait. The thread of its first request handles it."""
         if not waiting:
             del self._lines[key]
             return None

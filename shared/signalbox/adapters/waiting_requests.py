@@ -1,4 +1,4 @@
-"""Requests of one process that wait for the same thing, in a line: only the first of each line looks for it.
+"""Requests of one process that wait in a line for the same thing. Only the first of each line looks for it.
 
 So any number of waiting requests cost little more than one, are served in the order of their arrival, and do not race.
 A repeat of a request whose answer was lost may already have its result. It finds that result at any place in line.

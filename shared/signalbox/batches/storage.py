@@ -116,7 +116,7 @@ def read_counts(ports: Ports, run: BatchRun) -> Counts:
 
 
 def read_counts_of(ports: Ports, run: BatchRun, size: int) -> Counts:
-    """Count the units with an outcome of a batch of at least `size` units. More may have been loaded meanwhile."""
+    """Count the units with an outcome in a batch of at least `size` units. More may have been loaded meanwhile."""
     succeeded = count_units(ports, run, "succeeded")
     failed = count_units(ports, run, "failed")
     return Counts(max(size, succeeded + failed), succeeded, failed)

@@ -172,7 +172,7 @@ def _delay(value: Any, field: str) -> float:
 
 
 Parameters = Mapping[str, Mapping[str, Sequence[str]]]
-"""The arguments of tasks, by the names of function and task; an optional one has a question mark: ``["size?"]``."""
+"""The arguments of tasks, by the names of function and task. An optional one has a question mark: ``["size?"]``."""
 
 
 def check_arguments(known: Parameters, call: Call, field: str) -> None:

@@ -44,7 +44,7 @@ def make_lazy(package: str) -> None:
 
 
 def homes_of(tree: ast.Module) -> dict[str, str]:
-    """Return the modules (or the packages of submodules) that a file imports names from under ``if TYPE_CHECKING:``."""
+    """Return, by name, the module (or the package of a submodule) that a file imports under ``if TYPE_CHECKING:``."""
     blocks = [node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}

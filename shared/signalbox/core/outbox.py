@@ -69,7 +69,7 @@ def keep(ports: Ports, writes: Sequence[Write], effect: Effect, id_: str) -> Com
 
 
 def enqueue_or_leave(ports: Ports, record: str, effects: Sequence[Effect], committed_at: datetime) -> None:
-    """Enqueue the effects of a record that was committed. If that fails, leave them to the sweeper."""
+    """Enqueue the effects of a committed record. If that fails, leave them to the sweeper."""
     try:
         enqueue(ports, record, complete_wake_ups(effects, committed_at))
     except Exception:  # noqa: BLE001  the commit has landed, and the record keeps the tasks

@@ -90,7 +90,7 @@ def _within_degrees(number: Any, most: float) -> bool:
 
 
 LEVELS_MAX = 20
-"""Maps and lists inside each other, the record itself not counted; also the names of a `Field`."""
+"""The most maps and lists inside each other, without the record itself. It also limits the names of a `Field`."""
 
 
 PATH_BYTES_MAX = NAME_BYTES_MAX

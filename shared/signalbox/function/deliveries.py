@@ -50,7 +50,7 @@ def group_time(function: str) -> GroupTime:
 
 
 def task_context(delivered: Delivered[Context], start: Start, limits: RetryLimits, received_at: float) -> TaskContext:
-    """Return the context of an attempt that was received at a time of this process's monotonic clock."""
+    """Return the context of an attempt. `received_at` is a time of this process's monotonic clock."""
     context = delivered.context
 
     def seconds_left() -> float:

@@ -66,7 +66,7 @@ def receive(function: str, handlers: Mapping[str, DocumentHandler], name: str, e
 
 
 def task_code(handler: Callable[..., Any], pattern: DocumentPattern) -> Callable[..., None]:
-    """Return the code of the task that calls a handler with the event of its arguments. Raises `TypeError`."""
+    """Return the code of the task that calls a handler with the event from the task's arguments. Raises `TypeError`."""
     from signalbox.adapters.http.event_deliveries import event_of_arguments  # its protobuf is only for such functions
 
     if not handler.__name__.isidentifier():

@@ -72,7 +72,7 @@ class AdmitReads:
 
 
 def _head(store: Store, name: str, count: int) -> tuple[tuple[RateWait, ...], bool]:
-    """Read the first waits by create time; if it is not certain which is the first, read more at one instant."""
+    """Read the first waits by create time. If it is uncertain which one is the first, read more at one instant."""
     limit = count
     while True:
         page = [wait for snapshot in store.query(waits_query(name, limit)) if (wait := wait_of(snapshot))]

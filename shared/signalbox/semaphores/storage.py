@@ -295,7 +295,7 @@ def _read_known(store: Store, loaded: Loaded, known: KnownHead, count: int) -> H
 
 
 def _read_in_order(store: Store, loaded: Loaded, lane: str, known: KnownHead, count: int) -> Head:
-    """Read waiters; if it is not certain which is the first, read more of them at one instant."""
+    """Read waiters. If it is uncertain which one is the first, read more of them at one instant."""
     limit = known.page(count)
     while True:
         page = _waiters(store.query(waiters_query(loaded.name, limit, lane=lane)))

@@ -71,7 +71,7 @@ def _look_after(ports: Ports, snapshot: Snapshot) -> bool:
 
 
 def return_to_queue(ports: Ports, name: str, lease: LeaseRecord) -> None:
-    """Put a wait back whose grant no task has claimed, as its late task would. That task then runs under no grant."""
+    """Put back a wait whose grant no task has claimed. If the grant's task arrives after that, it does not run."""
 
     def rule(loaded: Loaded) -> Transition[Claimed]:
         found = loaded.semaphore.granted_as(lease.id, lease.grant)

@@ -19,7 +19,7 @@ def cut(units: Iterable[Any]) -> list[Sequence[Any]]:
 
 
 def cut_stream(units: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Cut payloads that are too many to hold into pages, as they arrive."""
+    """Cut payloads into pages as they arrive, because there are too many to hold in memory."""
     page: list[Any] = []
     page_bytes = 0
     for unit in units:

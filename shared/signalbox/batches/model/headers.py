@@ -53,7 +53,7 @@ def _is_rated(then: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header.
+    """The header of a batch: its options and its state.
 
     - `first_pages`: the number of pages of the creating call, which no other call may load.
     - `pages`, `size`: None until the seal.

@@ -50,7 +50,7 @@ def get(ports: Ports, batch: str) -> BatchStatus:
 
 
 def status_of(ports: Ports, run: BatchRun, header: Header) -> BatchStatus:
-    """Return the status of a run, with the counts of its end or the present ones."""
+    """Return the status of a run, with the present counts, or those of its end if it has ended."""
     if header.ended:
         return BatchStatus.of_ended(run.batch, header)
     if header.size is not None:

@@ -293,7 +293,7 @@ def follow(ports: Ports, unit: PlacedUnit) -> None:
 
 
 def _run_next(ports: Ports, unit: PlacedUnit, index: int) -> None:
-    """Enqueue a unit if its page is loaded. If not, the page's expansion will find that this one has an outcome."""
+    """Enqueue a unit if its page is loaded. If not, the page's expansion will enqueue it."""
     found = _page_with(ports, unit, index)
     if found is not None:
         number, page, read = found
@@ -392,7 +392,7 @@ def _named_units(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[
 
 
 def _units_in_range(ports: Ports, run: BatchRun, chain: Retries) -> Iterator[tuple[Snapshot, Retries]]:
-    """Query one failed unit, which is nearly always to be retried, and then as many at a time as a page has."""
+    """Query one failed unit, which nearly always must be retried, and after that a page of units at a time."""
     failed, limit = (Condition(("state",), "==", "failed"),), 1
     while page := ports.store.query(Query(run.units_path, failed, limit=limit, after=(chain.after,))):
         for snapshot in page:

@@ -128,7 +128,7 @@ class Batches:
         self._transport = transport
 
     def list(self, state: str | None = None, *, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the batches by id, perhaps only those in a state, or whose ids begin with `prefix`."""
+        """Iterate over the batches by id: all, or those in `state`, or those whose ids begin with `prefix`."""
         return pages(self._transport, "batches", "batches", parameters={"state": state, "prefix": prefix})
 
 
@@ -139,9 +139,10 @@ class Tasks:
         self._transport = transport
 
     async def enqueue(self, call: TaskCall, *, id: str | None = None, at: str | None = None) -> str:
-        """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339); once for an `id`.
+        """Run a task now, after its ``delay_seconds``, or `at` a time (RFC 3339).
 
-        Returns the operation, under which a failure of the task would be kept.
+        With an `id`, a repeat does not run it again. Returns the operation, under which a failure of the task would be
+        kept.
         """
         body = {**call, "id": id or str(uuid.uuid4()), **given(at=at)}
         found = await self._transport.send("POST", "tasks", body=body)

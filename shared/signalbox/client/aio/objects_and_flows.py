@@ -130,7 +130,7 @@ class Objects:
         self._address = (function, "objects", class_name)
 
     def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, str]]:
-        """Iterate over the objects by key, perhaps only those whose keys begin with `prefix`."""
+        """Iterate over the objects by key: all, or those whose keys begin with `prefix`."""
         return pages(self._transport, "objects", *self._address, parameters={"prefix": prefix})
 
 
@@ -284,7 +284,7 @@ class Flow:
         started_after: datetime | None = None,
         started_before: datetime | None = None,
     ) -> int:
-        """Return the number of the runs, perhaps only of those that `runs` would list."""
+        """Return the number of the runs that `runs` would list with these options."""
         parameters = _filter(state, label, prefix, started_after, started_before) | {"count": "true"}
         found = await self._transport.send("GET", self._function, "flows", self._name, parameters=parameters)
         return found.member("count", int)
@@ -298,7 +298,7 @@ class Flow:
         prefix: str | None = None,
         reason: str | None = None,
     ) -> Batch:
-        """Cancel, resume, terminate or delete all runs that match now (`count` says how many), at the function.
+        """Let the function cancel, resume, terminate or delete all runs that match now (`count` returns their number).
 
         Returns the batch that does it: a unit for each run, whose result is ``done`` or ``skipped``. Runs that begin to
         match later are not among them. Raises `Conflict` for more than 20,000 runs.
@@ -318,7 +318,7 @@ class Flow:
         *,
         newest_first: bool = False,
     ) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the runs by id, perhaps only those in a state, with a label (`name:value`), or a prefix.
+        """Iterate over the runs by id: all, or those in a state, with a label (`name:value`), or with a prefix.
 
         With `newest_first`, or with times between which they were started, they are sorted by their starts instead, the
         newest first; then `prefix` is not allowed. The times must have a time zone.

@@ -72,5 +72,5 @@ class Rates:
         self._transport = transport
 
     def list(self, *, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the rates by name, perhaps only those whose names begin with `prefix`."""
+        """Iterate over the rates by name: all, or those whose names begin with `prefix`."""
         return pages(self._transport, "rates", "rates", parameters={"prefix": prefix})

@@ -258,7 +258,7 @@ class Semaphores:
         self._transport = transport
 
     def list(self, *, waiting: bool = False, prefix: str | None = None) -> AsyncIterator[dict[str, Json]]:
-        """Iterate over the semaphores by name, perhaps only those that have waiters, or a prefix."""
+        """Iterate over the semaphores by name: all, or those that have waiters, or whose names begin with `prefix`."""
         parameters = {"waiting": waiting or None, "prefix": prefix}
         return pages(self._transport, "semaphores", "semaphores", parameters=parameters)
 

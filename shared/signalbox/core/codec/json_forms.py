@@ -68,7 +68,7 @@ def encode(codec: Codec, value: Any, at: str) -> Any:
 
 
 def decode(codec: Codec, value: Any, at: str, *, stored: bool = False) -> Any:
-    """Return the value of JSON; changing it does not change the JSON.
+    """Return the value of JSON. The two share no mutable part.
 
     Raises `WrongValue` with its place, below `at`. Fields of `stored` JSON that the type does not have are ignored.
     """

@@ -140,7 +140,7 @@ def end(key: str, section: Section, token: int, now: datetime) -> Decided:
 
 
 def advance(key: str, section: Section, now: datetime) -> Decided:
-    """Grant the next run if nothing runs and it is due; if it is due later, enqueue a wake task unless one exists."""
+    """Grant the next run if it is due and nothing runs. If it is due later, enqueue a wake task unless one exists."""
     run, next_ = section.run, section.next
     if run is not None and phase(run, now) is Phase.LOST:
         return _grant_again(key, section, run, now)

@@ -48,7 +48,7 @@ class CallOutcome:
         return self.object or self.result
 
     def exception(self) -> BaseException | None:
-        """Return the error as the exception that is raised where the outcome is waited for."""
+        """Return the error as the exception that is raised in the code that waits for the outcome."""
         return self.raised or self.problem()
 
     def problem(self) -> Problem | None:

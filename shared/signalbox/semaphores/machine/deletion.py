@@ -84,7 +84,7 @@ def clean_up(loaded: Loaded) -> Transition[None]:
 
 
 def is_needed(receipt: Waiter, loaded: Loaded) -> bool:
-    """Return whether the record has a lease of this wait, live or expired: its loss would be noted in the receipt."""
+    """Return whether the record has a lease of this wait, even an expired one. Its loss is noted in the receipt."""
     return any(lease.id == receipt.id for lease in loaded.semaphore.leases)
 
 

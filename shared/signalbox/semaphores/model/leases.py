@@ -121,7 +121,7 @@ class LeaseRecord:
         return self.ends_at + timedelta(seconds=LIMITS.grant_silent_seconds)
 
     def is_ended_by(self, release: "Release | None") -> bool:
-        """Return whether this release, left for an admit run, is of this lease under its current token."""
+        """Return whether a release that was left for an admit run ends this lease under its current token."""
         return release is not None and (release.id, release.token) == (self.id, self.token)
 
     def held(self, semaphore: str) -> Lease:
