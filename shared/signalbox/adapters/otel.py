@@ -1,7 +1,7 @@
-"""OpenTelemetry's SDK as an exporter of spans. Only `signalbox.adapters.tracing` imports it, where spans are asked for.
+"""OpenTelemetry's SDK as an exporter of spans. Only `signalbox.adapters.tracing` imports it, if spans are configured.
 
 The ids of a recorded span follow from its key by a hash. So a commit whose answer was lost, or a turn that another
-process repeats, exports the same span again, and no second one.
+process repeats, exports the same span again instead of a second one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -73,7 +73,7 @@ class OpenTelemetry:
             yield OpenSpan(span)
 
     def record(self, recorded: RecordedSpan) -> None:
-        """Export a span that a commit has recorded, with a link to the request whose commit it was."""
+        """Export a span that a commit has recorded, with a link to the request that made the commit."""
         trace_id = span_id(recorded.trace, 16)
         if self.provider.sampler.should_sample(Context(), trace_id, recorded.name).decision is Decision.DROP:
             return
@@ -110,7 +110,7 @@ class OpenSpan:
 
 
 def connect(endpoint: str) -> OpenTelemetry:
-    """Return an exporter to `endpoint`, which the SDK reads in the environment, too. It serves spans of users' code."""
+    """Return an exporter to `endpoint`, which the SDK also reads from the environment. It also exports users' spans."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     exporter = OTLPSpanExporter(session=_google_session()) if is_google(endpoint) else OTLPSpanExporter()
@@ -141,7 +141,7 @@ def _nanoseconds(at: datetime) -> int:
 
 
 def _attributes(values: Mapping[str, object]) -> dict[str, str | bool | int | float]:
-    """Return attributes under the kit's prefix; one of another type as text. Lists are left out: they can be long."""
+    """Return attributes with the prefix of the kit, and other types as text. Lists are left out: they can be long."""
     return {f"signalbox.{name}": _attribute(value) for name, value in values.items() if not isinstance(value, list)}
 
 

@@ -106,7 +106,7 @@ class FirestoreCalls:
         self._transport.close()
 
     def batch_get(self, request: Any, collect: Collect[Result]) -> Result:
-        """Return what `collect` returns for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
+        """Return the result of `collect` for the responses to a `BatchGetDocumentsRequest`. It may stop early."""
         where = self._headers("database", request.database)
         return _retried(lambda: _collected(self._batch_get, request, READ_SECONDS, where, collect), of_read)
 
