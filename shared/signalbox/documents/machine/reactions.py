@@ -1,8 +1,10 @@
-"""What a write of a document calls for: decided from its event or, if only the kit writes documents, with the write.
+"""The tasks that a write of a document causes, decided from its event or, if only the kit writes documents, with the
+write.
 
 The catalogue declares who writes documents (`WRITERS`). If other clients may, every write has an event, and `react`
-decides which tasks the event causes. If only the kit does, there are no events. A write knows what it replaces:
-`react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the write.
+decides which tasks the event causes. If only the kit does, there are no events. The process that writes has read the
+record that it replaces: `react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the
+write.
 
 Most writes call for nothing. The stamp distinguishes the writers: a user's write may have embedded targets that changed
 before its commit, a refresh has read its inputs again after its commit, and content that does not fit its stamp was
@@ -10,7 +12,7 @@ written by another client.
 
 A document, before or after a write, is in one of four states:
 
-    absent    there is no document under the key
+absent    there is no document under the key
     unlinked  written by the kit, and no document embeds it: `linked` is stored as false
     linked    written by the kit, and some document may embed it
     foreign   written by another client, without the kit's metadata; some document may embed it
@@ -20,18 +22,18 @@ The document is then foreign after this write, and before the next one it is lin
 
 An event calls for some of these:
 
-    normalize  store what a put of the document's present content would store
+normalize  store what a put of the document's present content would store
     verify     compare the copies that the write changed with their targets, or all copies if it replaced `foreign`
     check      read the wanted note: a document may have embedded this key before the document was created
     start      start the fan-out: refresh the copies in the documents that embed this one
 
-    before                     after     write               content  calls for
+before                     after     write               content  calls for
     -------------------------  --------  ------------------  -------  --------------------
     absent                     absent    delete              same     nothing
     unlinked                   absent    delete              changed  nothing
     linked, foreign            absent    delete              changed  start
 
-    absent                     unlinked  put                 changed  verify, check
+absent                     unlinked  put                 changed  verify, check
     absent                     linked    put                 changed  verify, start
     unlinked                   unlinked  put                 changed  verify
     unlinked, linked, foreign  linked    put                 changed  verify, start
@@ -39,17 +41,17 @@ An event calls for some of these:
     unlinked, linked           linked    put                 same     nothing
     foreign                    linked    put                 same     verify
 
-    unlinked                   unlinked  refresh             changed  nothing
+unlinked                   unlinked  refresh             changed  nothing
     unlinked, linked, foreign  linked    refresh             changed  start
     unlinked                   unlinked  refresh, mark       same     nothing
     unlinked, linked, foreign  linked    refresh, mark       same     nothing
 
-    any                        foreign   other               changed  normalize, start
+any                        foreign   other               changed  normalize, start
     unlinked, linked, foreign  foreign   other               same     normalize
     linked, foreign            unlinked  put, refresh        changed  normalize, start
     linked, foreign            unlinked  put, refresh, mark  same     normalize
 
-    unknown                    absent    unknown             unknown  start
+unknown                    absent    unknown             unknown  start
     unknown                    unlinked  unknown             unknown  verify, check, start
     unknown                    linked    unknown             unknown  verify, start
     unknown                    foreign   unknown             unknown  normalize, start
@@ -114,7 +116,7 @@ WRITERS = Writers()
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What an event calls for (see the table). `verify_targets` are the targets of the copies to compare."""
+    """The work that an event calls for (see the table). `verify_targets` are the targets of the copies to compare."""
 
     normalize: bool = False
     verify_targets: tuple[str, ...] = ()
@@ -205,5 +207,7 @@ def link_task(task: str, event_id: str, work: Mapping[str, str], more: Mapping[s
 
 
 def link_task_name(event_id: str, work: Mapping[str, str]) -> str:
-    """Return the name of a task: so an event enqueues each piece of work once, however often it is delivered."""
+    """Return the name of a task. Because of it, an event enqueues each piece of work once, however often it is
+    delivered.
+    """
     return name_of("links", event_id, *sorted(work.items()))

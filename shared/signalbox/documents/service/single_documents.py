@@ -37,7 +37,7 @@ class DocumentPage:
 
 
 def put(ports: Ports, request: PutRequest, action: Action = "put") -> StoredDocument:
-    """Store a document, replacing the one of its key. Raises a `Problem` if it cannot be stored."""
+    """Store a document, replacing the one under its key. Raises a `Problem` if it cannot be stored."""
 
     def decide(read: Loaded) -> Decision[Writes, StoredDocument]:
         check_precondition(request.precondition, read.own)
@@ -91,7 +91,7 @@ def delete(ports: Ports, key: str, precondition: Precondition = UNCONDITIONAL) -
     Without a precondition the document is deleted without a read. So if it was so large that the event of the deletion
     does not arrive, its copies stay until the nightly verification. With a precondition, also `If-Match: *`, the commit
     contains the task that the event would cause. A document that may have a history is read first, since its deletion
-    is a version; so is each document if only the kit writes documents, since a deletion then has no event.
+    is a version. If only the kit writes documents, every document is read first, since a deletion then has no event.
     """
     path = path_of(check_key(key))
     if precondition != UNCONDITIONAL or HISTORY.may_apply(key) or WRITERS.only_the_kit:
@@ -127,7 +127,7 @@ class _DeletionRead:
 
 
 def restore(ports: Ports, key: str, reference: Reference, precondition: Precondition = UNCONDITIONAL) -> StoredDocument:
-    """Store the content of a version again, as a new version. Its links embed what their targets are now.
+    """Store the content of a version again, as a new version. Its links embed the present contents of their targets.
 
     Raises `NotFound` if the version does not exist or is a deletion, and `PreconditionFailed`.
     """

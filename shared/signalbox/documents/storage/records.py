@@ -19,8 +19,8 @@ class Found:
     """A document's record as it was read, and the document in it, decoded once. It is None if the record does not
     exist.
 
-    `whole` is false if only the record's metadata was read. `wanted` is true if the document does not exist, and a note
-    was read that some document embeds its key.
+    `whole` is false if only the record's metadata was read. `wanted` is true if the document does not exist and its
+    wanted note was read: some document embeds its key.
     """
 
     record: Snapshot
@@ -66,8 +66,8 @@ def read_whole(store: Store, paths: Sequence[str]) -> tuple[Snapshot, ...]:
 def noted(store: Store, found: Found, *, again: bool) -> Found:
     """Return the document as read, with its wanted note if the write of a new document needs it.
 
-    Only the kit's own writes need it, if they have no events, and only if they read `again`: the first attempt of a
-    write is guarded, and fails if there is a note.
+    Only writes without an event need it, and only if they read `again`: the first attempt has a guard, and fails if
+    there is a note.
     """
     if found.document is not None or not again or not WRITERS.only_the_kit:
         return found

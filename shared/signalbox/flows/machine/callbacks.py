@@ -103,7 +103,7 @@ class Callback:
         return callback
 
     def check(self, header: FlowHeader, now: datetime) -> None:
-        """Raise `NoCallback` if the header is of another run, `CallbackExpired` if the time is over."""
+        """Raise `NoCallback` if the header belongs to another run, and `CallbackExpired` if the time is over."""
         if header.incarnation != self.incarnation:
             raise not_valid()
         if now.timestamp() >= self.expires_at:

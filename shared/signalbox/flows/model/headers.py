@@ -24,7 +24,7 @@ from signalbox.mailboxes.model.outcomes import CallOutcome
 OUTSIDE_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 ARCHIVED_ID_LETTERS = 120
-"""Letters of a run's id in the name of its archive: a name of a file has 255 bytes at most."""
+"""Letters of a run's id in the name of its archive: a file name has at most 255 bytes."""
 
 RUNNING, SUSPENDED, STUCK = "running", "suspended", "stuck"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
@@ -68,7 +68,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ParentFlow:
-    """The flow that runs this one as a sub-flow, and its wait. `depth` is the number of flows above this one."""
+    """The flow that runs this one as a sub-flow, and the wait of that flow. `depth` is the number of flows above this
+    one.
+    """
 
     base: str
     function: str
@@ -85,7 +87,7 @@ class ParentFlow:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the log of a fork begins: with the first `entries` of an execution of the run `id` of the same flow."""
+    """The beginning of a fork's log: the first `entries` of an execution of the run `id` of the same flow."""
 
     id: str
     execution_id: str
@@ -99,15 +101,19 @@ class Origin:
 class FlowHeader:
     """A flow as its last turn committed it.
 
-    `digest` identifies the arguments of the start, so that a repeated start is recognised. `begun` says whether the
-    code of this generation has been started. `pending` has the waits, `running` the claims of inline steps and `leases`
-    the held leases of locks, all by path. `kept` counts the events that the code has not waited for, and `kept_names`
-    has the first of their names. `cancel_waits`: a cancel is left in the mailbox while the code of inline steps runs.
-    `labels` are those of the start, as the code has changed them since. At `deadline_at` the run is cancelled.
-    `suspended` has the time and the reason of a suspension: no turn runs until it is resumed. `origins` are those of a
-    fork's log, with the run that it was made from last. `keeping` is that of the code of its last turn.
-    `written_by` is the revision of the code that wrote the header. `stuck` is the reason why replay fails, if it does,
-    and `trace` the stack trace of the problem that ended the run.
+    - `digest` identifies the arguments of the start, so that a repeated start is recognised.
+    - `begun` is whether the code of this generation has been started.
+    - `pending` has the waits, `running` the claims of inline steps and `leases` the held leases of locks, all by path.
+    - `kept` counts the events that the code has not waited for, and `kept_names` has the first of their names.
+    - `cancel_waits` is whether a cancel is left in the mailbox while the code of inline steps runs.
+    - `labels` are those of the start, with the changes that the code has made since.
+    - `deadline_at` is the time at which the run is cancelled.
+    - `suspended` has the time and the reason of a suspension: no turn runs until the run is resumed.
+    - `origins` are those of a fork's log; the last one is the run that it was made from.
+    - `keeping` is the retention that the code of the last turn specified.
+    - `written_by` is the revision of the code that wrote the header.
+    - `stuck` is the reason why replay fails, if it does.
+    - `trace` is the stack trace of the problem that ended the run.
     """
 
     address: FlowAddress
@@ -293,7 +299,7 @@ def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:
 
 
 def _in_file_name(id_: str) -> str:
-    """Return an id with all characters percent-encoded that a name of a file may not have everywhere."""
+    """Return an id with percent-encoding for all characters that some systems do not allow in file names."""
     return OUTSIDE_FILE_NAMES.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), id_)
 
 

@@ -78,10 +78,12 @@ def header_of(snapshot: Snapshot, address: FlowAddress) -> FlowHeader | None:
 
 @dataclass(frozen=True, slots=True)
 class TurnCommit:
-    """A turn with its input records: the header as read, the log, the messages that it has applied.
+    """A turn with its input records: the header as read, the log, and the messages that it has applied.
 
-    `revision` is that of the code. `more` says whether messages are left for another turn. `live`: the turn follows
-    another one of its process and has read nothing, so its revision must not say that it has.
+    - `revision` is that of the code.
+    - `more` is whether messages are left for another turn.
+    - `live` is whether the turn follows another one of its process and has read nothing. Then it writes the revision of
+      the header, as it has not checked the code against the log.
     """
 
     snapshot: Snapshot
