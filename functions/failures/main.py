@@ -1,4 +1,6 @@
-"""Failures for people: tasks that were given up, to look at, run again or delete; and tasks that are being retried."""
+"""Failures for people: tasks that were given up, which people can read, run again or delete, and tasks that are being
+retried.
+"""
 
 from signalbox.tasks.http.failures import routes
 

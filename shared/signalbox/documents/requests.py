@@ -36,8 +36,9 @@ from signalbox.documents.problems import BadPrecondition, DuplicateKey, KeyRequi
 
 
 class EntityTags(Protocol):
-    """The entity tags of a header without their quotes, as werkzeug parses them. `star_tag` is whether the header is
-    ``*``.
+    """The entity tags of a header without their quotes, as werkzeug parses them.
+
+    `star_tag` is whether the header is ``*``.
     """
 
     star_tag: bool
@@ -326,8 +327,9 @@ def _condition_text(condition: Any) -> str:
 
 
 def condition_text(field: str, operator: str, value: Any) -> str:
-    """Return a condition as a URL has it. Raises `BadQuery` for a field or an operator that would be parsed
-    differently.
+    """Return a condition as a URL has it.
+
+    Raises `BadQuery` for a field or an operator that would be parsed differently.
     """
     parts = (field, operator, json.dumps(value))
     match = _CONDITION.match(text := " ".join(parts))

@@ -92,8 +92,9 @@ def sweep(ports: Ports, budget: Budget = unlimited) -> int:
 
 
 def _sweep_those(ports: Ports, out_of_time: OutOfTime, *, ended: bool) -> tuple[int, int]:
-    """Visit the due flows that have ended, or those that have not. Return the number of visits, and that of the flows
-    left out.
+    """Visit the due flows that have ended, or those that have not.
+
+    Return the number of visits, and that of the flows left out.
     """
     visits = others = 0
     for listing in due_records(ports.store, FlowAddress.COLLECTION, DUE_AT, LIMITS.flows_sweep_page, out_of_time):

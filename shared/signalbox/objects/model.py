@@ -97,8 +97,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message before it is stored. Repeats must have the same `body`. `receipt` is whether the sender may repeat the
-    message.
+    """A message before it is stored. Repeats must have the same `body`.
+
+    `receipt` is whether the sender may repeat the message.
     """
 
     kind: Kind

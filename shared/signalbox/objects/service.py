@@ -110,8 +110,9 @@ def _applied(
     calls: Mapping[str, Message],
     out_of_time: OutOfTime,
 ) -> dict[str, CallRecord]:
-    """Apply calls without a record in one turn, while they fit. Return the applied calls. Raises `Conflict`,
-    `Unavailable`.
+    """Apply calls without a record in one turn, while they fit. Return the applied calls.
+
+    Raises `Conflict`, `Unavailable`.
     """
     revision = next_revision(revision_of(header), header.read_time)
     records = {id_: CallRecord(message) for id_, message in calls.items()}
@@ -155,8 +156,9 @@ def _timed(ports: Ports, address: ObjectAddress, message: Message, timing: Timin
 
 
 def get_call(ports: Ports, place: CallPlace) -> CallRecord:
-    """Return a call as it is now. If it was forwarded, return it from the place that it was forwarded to. Raises
-    `NotFound`.
+    """Return a call as it is now. If it was forwarded, return it from the place that it was forwarded to.
+
+    Raises `NotFound`.
     """
     call = _read_call(ports, place)
     for _ in range(FORWARDS_MAX):
@@ -179,8 +181,9 @@ def wait_for_call(ports: Ports, place: CallPlace, seconds: float) -> CallRecord:
 
 
 def wait_for_posted(ports: Ports, place: CallPlace, posted: CallRecord, seconds: float) -> CallRecord:
-    """Wait for a call that has just been posted, like `wait_for_call`. The first read is at the time at which its run
-    may be over.
+    """Wait for a call that has just been posted, like `wait_for_call`.
+
+    The first read is at the time at which its run may be over.
     """
     return poll_again(ports.clock, posted, lambda: get_call(ports, place), _has_outcome, seconds, POSTED_PAUSES_SECONDS)
 
@@ -387,8 +390,9 @@ def has_started(delivery: Delivery, message: StoredMessage, mark: Mark, started:
 
 
 def failures_of(code: Code, turn: Turn, message: StoredMessage) -> Iterator[Put]:
-    """Iterate over the failure record of a method's call that was given up. A retry of the record calls the method
-    again.
+    """Iterate over the failure record of a method's call that was given up.
+
+    A retry of the record calls the method again.
     """
     call = turn.calls[message.id]
     if call.message.kind is Kind.CALL and call.outcome and call.outcome.error:

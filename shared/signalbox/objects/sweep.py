@@ -28,8 +28,9 @@ FIRST_LATER = 1.0
 
 
 def sweep(ports: Ports, functions: Mapping[str, str], budget: Budget = unlimited) -> int:
-    """Wake the objects with a message that has waited for long. Return their number. `functions` names the function
-    with the code of each class.
+    """Wake the objects with a message that has waited for long. Return their number.
+
+    `functions` names the function with the code of each class.
     """
     out_of_time, bases = budget(), set[str]()
     for message in islice(_waiting(ports), LIMITS.messages_swept_max):
@@ -61,8 +62,9 @@ def _between(ports: Ports, least: float, below: float) -> tuple[Snapshot, ...]:
 
 
 def _is_silent(message: Snapshot) -> bool:
-    """Return whether a message has waited for long. A message that older code has applied still has the number, but no
-    `since`.
+    """Return whether a message has waited for long.
+
+    A message that older code has applied still has the number, but no `since`.
     """
     since: datetime | None = (message.data or {}).get("since")
     return since is not None and since <= message.read_time - _silent()

@@ -67,15 +67,15 @@ FAILED = 500
 
 
 class TaskFailed(AssertionError):
-    """A delivery raised an exception in the function's code, which is the cause, or had an unexpected status.
-
-    Or a run of a flow got stuck in it.
+    """A delivery raised an exception in the function's code (the cause), had an unexpected status, or left a run of a
+    flow stuck.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The outcome of a delivery: HTTP status, cost, and the exception raised (a `Problem`: it was abandoned).
+    """The outcome of a delivery: HTTP status, cost, and the exception that was raised. After a `Problem`, the task is
+    abandoned.
 
     `stuck` names the run of a flow that the delivery has marked as stuck, with the reason and its place.
     """

@@ -79,7 +79,10 @@ class Harness(Platform):
         self._apply_settings()
 
     def _apply_settings(self) -> None:
-        """Let this process know the functions now. Before the harness is entered, this process is not yet its own."""
+        """Register the functions in this process now, if the harness has been entered.
+
+        Before that, the process is not the harness's.
+        """
         if self._entered:
             settings.bind(self.functions.settings())
 

@@ -388,7 +388,7 @@ _still("resume", "Resume all queues and schedules, or those that are named.")
 
 
 def _run(place: tuple[str, str, str], answer: str, step: "Callable[[Deployment], object]") -> int:
-    """Run a step of a deployment and return the exit status. `answer` answers every question in advance."""
+    """Run a step of a deployment and return the exit status. `answer` is the answer to every question."""
     from signalbox.catalogue.reading import CatalogueError
     from signalbox_tools.deploy.confirmation import Aborted, typed
     from signalbox_tools.deploy.deployment_steps import Deployment
@@ -408,7 +408,7 @@ def _agreed(yes: bool) -> str:
 
 
 def _of_the_cloud(step: "Callable[[Deployment], object]") -> click.Command:
-    """Make a command of a step: with its name and docstring, and the options of every deployment."""
+    """Return a command that runs a step, with the step's name and docstring, and the options of every deployment."""
 
     def command(project: str, environment: str, region: str, yes: bool) -> int:
         return _run((project, environment, region), _agreed(yes), step)

@@ -19,7 +19,7 @@ from signalbox_tools.deploy.programs import NOT_FOUND, CommandFailed, Outcome, R
 FUNCTIONS_API = "cloudfunctions.googleapis.com"
 FIRESTORE_API = "firestore.googleapis.com"
 ACCOUNT = "gcloud auth list --filter=status:ACTIVE --format=value(account)"
-OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is off itself
+OFF = re.compile("SERVICE_DISABLED|has not been used in project")  # the API that would list them is also off
 API = re.compile(r'"([a-z]+\.googleapis\.com)"')
 ABSENT = "NOT_FOUND"
 AT_ONCE = 8
@@ -27,7 +27,8 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The state of a project. None: it could not be read, or reading is not permitted. Empty text: it does not exist.
+    """The state of a project. A fact is None if it could not be read or reading is not permitted, and an empty text if
+    it does not exist.
 
     `functions` are the labels of the region's functions by name. Of the databases, by name, `databases` has the
     locations, `editions` the editions (STANDARD or ENTERPRISE, if gcloud prints them), `modes` the modes

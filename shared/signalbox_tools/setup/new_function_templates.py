@@ -60,7 +60,8 @@ def files(name: str, project: Project) -> dict[Path, str]:
 
 
 def taken_by(name: str) -> str:
-    """Return which module of Python or of an installed package a function of this name would hide, or an empty text."""
+    """Return the module of Python or of an installed package that a function of this name would hide, or an empty
+    text."""
     if name in sys.stdlib_module_names:
         return f"Python has a module {name}"
     packages = packages_distributions().get(name, ())

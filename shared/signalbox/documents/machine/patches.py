@@ -74,8 +74,9 @@ class CopyEdit:
 
 @dataclass(frozen=True, slots=True)
 class SourceEdit:
-    """A patch of the document `key`, which a copy showed at `shown_at`. `place` is the place of the edit in the
-    request.
+    """A patch of the document `key`, which a copy showed at `shown_at`.
+
+    `place` is the place of the edit in the request.
     """
 
     key: str
@@ -118,8 +119,9 @@ def merged_json(target: Any, patch: Any, null: Null) -> Any:
 
 
 def is_link(patch: Content, null: Null) -> bool:
-    """Return whether an object of a patch is a link. If null removes members, ``{"key": null}`` is not a link: it only
-    removes a key.
+    """Return whether an object of a patch is a link.
+
+    If null removes members, ``{"key": null}`` is not a link: it only removes a key.
     """
     return "key" in patch and (patch["key"] is not None or null is Null.IS_A_VALUE)
 

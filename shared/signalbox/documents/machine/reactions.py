@@ -207,7 +207,8 @@ def link_task(task: str, event_id: str, work: Mapping[str, str], more: Mapping[s
 
 
 def link_task_name(event_id: str, work: Mapping[str, str]) -> str:
-    """Return the name of a task. Because of it, an event enqueues each piece of work once, however often it is
-    delivered.
+    """Return the name of a task.
+
+    Because of it, an event enqueues each piece of work once, however often it is delivered.
     """
     return name_of("links", event_id, *sorted(work.items()))

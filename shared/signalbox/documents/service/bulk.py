@@ -62,8 +62,9 @@ def put_each(ports: Ports, request: BulkPutRequest, *, documents_wanted: bool = 
 
 
 def waves(targets: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Iterate over waves of documents, given the targets of each. If possible, the documents of a wave link only to
-    those of earlier waves.
+    """Iterate over waves of documents, given the targets of each.
+
+    If possible, the documents of a wave link only to those of earlier waves.
     """
     waiting = dict(targets)
     for _ in range(LIMITS.bulk_waves_max - 1):
@@ -198,8 +199,9 @@ class BulkPut:
         return True
 
     def _keep(self, key: str, made: DocumentWrite) -> None:
-        """Keep a stored content for the documents that embed it, if there is room. If there is none, they are put
-        alone.
+        """Keep a stored content for the documents that embed it, if there is room.
+
+        If there is none, they are put alone.
         """
         self._sources.pop(key, None)
         if key in self._all_targets and self._stored_bytes < CORE_LIMITS.read_bytes_max:

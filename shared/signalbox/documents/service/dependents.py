@@ -62,8 +62,9 @@ def delete_with_dependents(ports: Ports, found: Found, also: Iterable[str] = ())
 
 
 def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
-    """Delete the dependents of a deleted document. If there are more than one task may delete, enqueue a task for the
-    rest.
+    """Delete the dependents of a deleted document.
+
+    If there are more than one task may delete, enqueue a task for the rest.
     """
     if not Cascade(ports).run(key):
         ports.queue.create([dependents_task(event_id, key, part + 1)])

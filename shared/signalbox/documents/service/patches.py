@@ -73,8 +73,10 @@ def _merge(ports: Ports, request: PatchRequest, paths: Sequence[str]) -> Outcome
 
 
 def write_back(ports: Ports, request: PatchRequest) -> StoredDocument:
-    """Merge JSON into a document, and its edits of copies into their sources. Raises a `Problem` if that is
-    impossible."""
+    """Merge JSON into a document, and its edits of copies into their sources.
+
+    Raises a `Problem` if that is impossible.
+    """
     paths = _unique([path_of(request.key), *embedded_copies.input_paths(Surveyed(request.patch))])
     for _ in range(LIMITS.link_levels_max + CORE_LIMITS.rounds_max):
         stored, paths = _write_back(ports, request, paths)

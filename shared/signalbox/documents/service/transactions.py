@@ -65,8 +65,10 @@ class Transaction:
         return {key: self._shown(key) for key in wanted}
 
     def put(self, key: str, document: Mapping[str, Any]) -> None:
-        """Store a document with the commit, replacing the one under its key. Raises a `Problem` if it cannot be
-        stored."""
+        """Store a document with the commit, replacing the one under its key.
+
+        Raises a `Problem` if it cannot be stored.
+        """
         self._contents[key] = PutRequest.from_request(key, dict(document)).content.content
         self._check_size()
 

@@ -139,8 +139,9 @@ def deletion(before: Found, header: Snapshot | None = None) -> Deletion:
 
 
 def _end_of_log(before: Found) -> tuple[Write, ...]:
-    """Return the writes that record a deletion in a log that is no longer kept. If the log is kept, the event of the
-    deletion records it.
+    """Return the writes that record a deletion in a log that is no longer kept.
+
+    If the log is kept, the event of the deletion records it.
     """
     mark = before.document.history if before.document else None
     if mark is None or not WRITERS.only_the_kit:

@@ -517,8 +517,10 @@ def uuid() -> str:
 
 
 def patched(name: str) -> bool:
-    """Return whether the new code runs here. It does not if this run passed this place before the patch was
-    deployed."""
+    """Return whether the new code runs here.
+
+    It does not if this run passed this place before the patch was deployed.
+    """
     holds: bool = running_flow("flow.patched").position.patched(name)
     return holds
 

@@ -66,8 +66,9 @@ class FlowHost:
         return Flow(definition, lambda: self.local)
 
     def start_of(self, flow: Any) -> Callable[..., None]:
-        """Return the code of a task that takes a flow's arguments and starts a run. The task is named after the flow,
-        and the run's id is the task's operation.
+        """Return the code of a task that takes a flow's arguments and starts a run.
+
+        The task is named after the flow, and the run's id is the task's operation.
         """
         code = flow.definition.code
 

@@ -348,8 +348,9 @@ def _drawn(
 
 
 def _flows_of(flow: str) -> Flows:
-    """Return the flows of the running function. Outside of requests, as in a test, return those of the function that
-    has the flow.
+    """Return the flows of the running function.
+
+    Outside of requests, as in a test, return those of the function that has the flow.
     """
     served = SERVED.get(current_function.get() or function_of(flow))
     return served() if served else NO_FLOWS

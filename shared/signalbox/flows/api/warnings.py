@@ -91,8 +91,10 @@ class FlowWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A call at a line of a file, and the reason why a flow should not make it. An error is a call that is never
-    right."""
+    """A call at a line of a file, and the reason why a flow should not make it.
+
+    An error is a call that is never right.
+    """
 
     file: str
     line: int

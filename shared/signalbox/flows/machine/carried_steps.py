@@ -98,8 +98,9 @@ class CarriedSteps:
         return replace(self, cancel_waits=cancel_waits, ended=() if complete else self.ended)
 
     def committed(self, sent_at: float, answered_at: float, *, claims: bool) -> Self:
-        """Return the steps after a commit. If the commit has made `claims` and its answer is late, the claims may be
-        over soon.
+        """Return the steps after a commit.
+
+        If the commit has made `claims` and its answer is late, the claims may be over soon.
         """
         is_slow = answered_at - sent_at >= LIMITS.inline_renewal_seconds
         return replace(self, sent_at=sent_at, answered_at=answered_at, must_read=claims and is_slow)

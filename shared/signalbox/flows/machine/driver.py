@@ -414,8 +414,9 @@ class Driver:
             self.logged.append(line)
 
     def refused(self) -> None:
-        """Note that the kit has refused a call: a replay also refuses it. Other commands that the same line created are
-        dropped.
+        """Note that the kit has refused a call: a replay also refuses it.
+
+        Other commands that the same line created are dropped.
         """
         self.position.patches.setdefault(REFUSED_PATCH, self.position.number)
         self.created.clear()

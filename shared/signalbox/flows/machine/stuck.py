@@ -151,8 +151,9 @@ def location_of(code: Any) -> str:
 
 
 def frame_of(code: Any) -> FrameType | None:
-    """Return the frame of a coroutine, or of the generator of an `__await__`. Return None if it has ended, or for other
-    objects.
+    """Return the frame of a coroutine, or of the generator of an `__await__`.
+
+    Return None if it has ended, or for other objects.
     """
     match code:
         case CoroutineType():

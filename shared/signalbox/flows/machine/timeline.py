@@ -53,8 +53,9 @@ class Span:
         self.outcome, self.ended_at, self.entry = outcome, at, entry
 
     def shown(self, *, details: bool) -> dict[str, Any]:
-        """Return the span as a log shows it. With `details`, it has the line of the code, the arguments and the last
-        error.
+        """Return the span as a log shows it.
+
+        With `details`, it has the line of the code, the arguments and the last error.
         """
         more = self.more if details else {name: self.more[name] for name in self.more.keys() - DETAILS}
         return {

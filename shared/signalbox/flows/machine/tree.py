@@ -195,8 +195,9 @@ class Branch:
         return path
 
     def cancel(self, outcome: CallOutcome) -> bool:
-        """Raise `Cancelled` where the code waits, or at its next wait. It is raised only once, so that a clean-up can
-        wait.
+        """Raise `Cancelled` where the code waits, or at its next wait.
+
+        It is raised only once, so that a clean-up can wait.
         """
         if not self._cancelled:
             self._cancelled = True

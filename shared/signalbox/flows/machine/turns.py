@@ -427,8 +427,9 @@ class FlowTurn:
 
     @property
     def new_sub_flows(self) -> dict[str, FlowAddress]:
-        """The addresses of new sub-flows whose ids the code has chosen, by path. There may already be runs with these
-        ids.
+        """The addresses of new sub-flows whose ids the code has chosen, by path.
+
+        There may already be runs with these ids.
         """
         new = [self.pending[pending.path] for pending in self.scheduled if _id_in(pending)]
         found = {wait.path: sub_flow_address(self.header.address, wait) for wait in new}

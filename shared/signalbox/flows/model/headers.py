@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from signalbox.core.calls import Call
 from signalbox.core.effects import name_of
+from signalbox.core.given import given
 from signalbox.core.lazy_dataclasses import dataclass
 from signalbox.core.times import rfc3339
 from signalbox.flows.model.addresses import FlowAddress
@@ -68,8 +69,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class ParentFlow:
-    """The flow that runs this one as a sub-flow, and the wait of that flow. `depth` is the number of flows above this
-    one.
+    """The flow that runs this one as a sub-flow, and the wait of that flow.
+
+    `depth` is the number of flows above this one.
     """
 
     base: str
@@ -232,16 +234,17 @@ class FlowHeader:
             "progress": json.dumps(self.progress),
             "stuck": json.dumps(self.stuck),
             "end": json.dumps(self.end.to_json() if self.end else None),
-            **({"children": json.dumps(children)} if (children := self.children_record()) else {}),
-            **({"last_errors": json.dumps(errors)} if errors else {}),
+            **given(children=_json_if_any(self.children_record()), last_errors=_json_if_any(errors)),
             **self._claims_record(),
-            **({"labels": json.dumps(self.labels)} if self.labels else {}),
-            **({"deadline_at": self.deadline_at} if self.deadline_at else {}),
-            **({"trace": self.trace} if self.trace else {}),
-            **({"suspended": json.dumps(self.suspended)} if self.suspended else {}),
-            **({"origins": json.dumps([origin.to_json() for origin in self.origins])} if self.origins else {}),
-            **({"kept_days": self.keeping.days} if self.keeping.days else {}),
-            **({"archive": self.keeping.archive} if self.keeping.archive else {}),
+            **given(
+                labels=_json_if_any(self.labels),
+                deadline_at=self.deadline_at,
+                trace=self.trace or None,
+                suspended=_json_if_any(self.suspended),
+                origins=_json_if_any([origin.to_json() for origin in self.origins]),
+                kept_days=self.keeping.days or None,
+                archive=self.keeping.archive or None,
+            ),
         }
 
     def children_record(self) -> dict[str, str]:
@@ -291,6 +294,11 @@ class FlowHeader:
         )
         waits = json.loads(data["pending"]), _stored(data, "children", {}), _stored(data, "last_errors", {})
         return replace(header, pending=_pending(header.execution_id, *waits))
+
+
+def _json_if_any(value: object) -> str | None:
+    """Return the JSON of a field that most headers do not have, or None if it is empty."""
+    return json.dumps(value) if value else None
 
 
 def _stored(data: Mapping[str, Any], field: str, default: Any) -> Any:

@@ -56,8 +56,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event that a caller sent. A run of another `incarnation` drops it. If `incarnation` is empty, any run takes
-    it.
+    """An event that a caller sent. A run of another `incarnation` drops it.
+
+    If `incarnation` is empty, any run takes it.
     """
 
     kind: ClassVar[str] = "event"
@@ -79,8 +80,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A request to cancel the flow. If it has a `parent`, it comes from the flow that waits for this one under that
-    key.
+    """A request to cancel the flow.
+
+    If it has a `parent`, it comes from the flow that waits for this one under that key.
     """
 
     kind: ClassVar[str] = "cancel"

@@ -96,8 +96,9 @@ def _created(header: FlowHeader) -> Commit:
 
 
 def _begun(ports: Ports, flows: Flows, definition: FlowDefinition, header: FlowHeader, now: datetime | None) -> Commit:
-    """Return the commit of a flow whose code has been started. If the code fails, the flow is only created; its wake-up
-    runs the code again and marks the flow stuck.
+    """Return the commit of a flow whose code has been started.
+
+    If the code fails, the flow is only created; its wake-up runs the code again and marks the flow stuck.
     """
     definition.signature.bind(header.arguments, None)
     try:

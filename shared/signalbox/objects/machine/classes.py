@@ -76,8 +76,9 @@ def is_running() -> bool:
 
 
 def running_object(what: str) -> ObjectAddress:
-    """Return the object whose method is running. Outside a method, raise `BadObjectCall`, with the name of the call in
-    `what`.
+    """Return the object whose method is running.
+
+    Outside a method, raise `BadObjectCall`, with the name of the call in `what`.
     """
     return _method(what)[0]
 

@@ -94,8 +94,10 @@ class Turn:
     _ids: int = 0
 
     def take(self, id_: str, since: datetime, apply: Apply, *, gave_up: bool = False) -> bool:
-        """Apply one message, which has waited since `since`. If the turn ends before it, do nothing and return
-        False."""
+        """Apply one message, which has waited since `since`.
+
+        If the turn ends before it, do nothing and return False.
+        """
         if self.is_cut():
             return False
         message = self.calls[id_].message
@@ -128,8 +130,9 @@ class Turn:
     # --- calls and deletions ---
 
     def _applied(self, message: Message, apply: Apply, *, gave_up: bool) -> Applied:
-        """Return the result of applying a call or a deletion. For a message that follows a call, return that call's
-        outcome.
+        """Return the result of applying a call or a deletion.
+
+        For a message that follows a call, return that call's outcome.
         """
         if refused := self.refused(message, gave_up=gave_up):
             return Applied(self.state, CallOutcome.from_problem(refused))
@@ -253,8 +256,9 @@ class Turn:
     def forward(
         self, id_: str, since: datetime, address: ObjectAddress, message: Callable[..., Message], *target: str
     ) -> None:
-        """Post a call to another object. Its record names that object, and messages that follow the call are sent
-        there.
+        """Post a call to another object.
+
+        Its record names that object, and messages that follow the call are sent there.
         """
         call, place = self.calls[id_], CallPlace(address, self.message_id())
         body, others = call.message.body, {"then": call.message.then, "not_after": call.message.not_after}

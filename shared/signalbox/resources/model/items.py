@@ -1,6 +1,6 @@
-"""Items: how the fields of a resource are stored in a document, and how clients see them.
+"""Items: the stored form of a resource's fields in a document, and the form that clients see.
 
-    documents/todos~Vq3…   {"text": "buy tea", "done": false,
+documents/todos~Vq3…   {"text": "buy tea", "done": false,
                             "_resource": {"name": "todos", "created": …, "modified": …,
                                           "owner": …,        if each user sees only their own items
                                           "hidden": {…},     fields that are never shown
@@ -29,7 +29,10 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource: its name, which is the prefix of its keys, and its model. `owned`: users see only their own items."""
+    """A resource: its name, which is the prefix of its keys, and its model.
+
+    If it is `owned`, users see only their own items.
+    """
 
     name: str
     model: Model
