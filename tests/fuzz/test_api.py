@@ -95,9 +95,9 @@ class Counter:
 
 
 @counters.flow
-def count(amount: int = 1) -> Any:
+async def count(amount: int = 1) -> Any:
     """A flow with its routes."""
-    return (yield flow.event("a")) or amount
+    return await flow.event("a") or amount
 
 
 def application() -> DispatcherMiddleware:
