@@ -4,7 +4,7 @@ A transfer takes the amount from its own account and calls `deposit` of the othe
 messages that a method sends are in the commit of its state. So an account needs no lock, and no transfer waits for
 another's account.
 
-POST {base}accounts/opening {"bank": "b", "accounts": 10, "amount": 100}     202
+    POST {base}accounts/opening {"bank": "b", "accounts": 10, "amount": 100}     202
     POST {base}accounts/objects/Account/b-0/transfer {"to": "b-1", "amount": 5}  200, or 402 if there is too little
     GET  {base}accounts/banks/b?accounts=10                                      200 {"sum": 1000, "balances": […]}
 """

@@ -3,7 +3,7 @@
 Each machine is a flow that waits for the next event; the graph below has its next node. A limit (here: the number of
 machines that the provider starts or stops at once) is a lock, a semaphore of the kit.
 
-POST {base}machines/flows/machine/m1 {"arguments": {"name": "m1"}}                    201
+    POST {base}machines/flows/machine/m1 {"arguments": {"name": "m1"}}                    201
     POST {base}machines/flows/machine/m1/events/order {"value": {"order": "start"}}       202
     GET  {base}machines/flows/machine/m1                                   200 {"progress": {"state": "running"}, …}
     GET  {base}machines/flows/machine/m1/queries/orders                    200 {"result": ["idle", "stop"], …}

@@ -4,7 +4,7 @@ Each fork is a semaphore of one permit. Philosopher i needs fork i and fork i + 
 acquires the lower number first, so that no cycle of waiting, no deadlock, is possible. With both leases a philosopher
 eats: it stores a document at the beginning and one at the end, and signals both forks, the second first.
 
-POST {base}philosophers {"table": "t1", "seats": 5, "rounds": 5}      202
+    POST {base}philosophers {"table": "t1", "seats": 5, "rounds": 5}      202
 
 With ``"mode": "naive"`` each philosopher acquires the left fork first and thinks for a few seconds before the right
 one, so that all hold one fork and wait for each other, until the leases expire: the wait-for graph of the semaphores

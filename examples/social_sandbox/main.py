@@ -1,6 +1,6 @@
 """Run code of strangers, with its tests, in a sandbox: the function of Social Code that does nothing else.
 
-POST {base}social-sandbox/runs {"runs": [{"sources": [{"name": "Add", "code": "…"}], "tests": "…"}]}
+    POST {base}social-sandbox/runs {"runs": [{"sources": [{"name": "Add", "code": "…"}], "tests": "…"}]}
 
 The interpreter is `pydantic-monty`, a subset of Python written in Rust without access to its host. Code gets `log` and
 `check`. Clock, entropy and sleep are constants, so that a run's result depends on its code alone. Each run has its own

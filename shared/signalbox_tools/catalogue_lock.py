@@ -1,6 +1,6 @@
 """The lock of a catalogue: what Terraform deploys, as finished rows.
 
-lock(Path("infra/catalogue.yaml"))      # writes infra/catalogue.lock.yaml, and returns whether it changed
+    lock(Path("infra/catalogue.yaml"))      # writes infra/catalogue.lock.yaml, and returns whether it changed
 
 A row has everything that follows from the catalogue and the functions' code: one row for each deployment, queue,
 trigger, schedule and index. Terraform adds only what depends on the environment and the project: the prefix of names,

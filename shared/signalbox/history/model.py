@@ -5,7 +5,7 @@ A log consists of its entries and the mark. Entries are stored as patches (`mach
 A declaration selects documents by key, by a prefix of the key, or by type. Declarations are global to a process, like
 limits. The settings contain them. A test replaces them:
 
-with HISTORY.replaced([HistoryRule(prefix="contract-")]): ...
+    with HISTORY.replaced([HistoryRule(prefix="contract-")]): ...
 """
 
 import base64

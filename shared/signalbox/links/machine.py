@@ -3,7 +3,7 @@
 A verification is running, abandoned (no progress for `LIMITS.verify_abandoned_seconds`) or ended. `begin` depends on
 the last verification and on the one of its operation; `count` depends on the verification of its page.
 
-command  last                    own                        if                     answer   task
+    command  last                    own                        if                     answer   task
     -------  ----------------------  -------------------------  ---------------------  -------  ----
     begin    any                     running, abandoned, ended  -                      own      -
     begin    running                 none                       -                      last     -

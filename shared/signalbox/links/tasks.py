@@ -2,7 +2,7 @@
 
 Tasks of `link_refresh` have the id of the event or change that caused them, and their work:
 
-page        refresh a page of the documents that embed a key
+    page        refresh a page of the documents that embed a key
     copy        refresh one document's copy of a key
     walk        refresh a page of the documents that have links in a transform's field
     written     do what the event of a write calls for, if it has none, or one so large that it may not arrive; with

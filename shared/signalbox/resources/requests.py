@@ -1,6 +1,6 @@
 """Lists of items: the filters, order and page of a request, as table components send them (json-server's parameters).
 
-done=false                   a field equals a value; repeated: one of these
+    done=false                   a field equals a value; repeated: one of these
     order_gte=3                  _gt _gte _lt _lte _ne; on a list, tags_contains=red
     country=FR  country.name=…   the item that a reference names, or a field of its copy
     _sort=order,-text            or _sort=order,text with _order=asc,desc; `id` is also a field

@@ -4,7 +4,7 @@ A *visit* of a yoke compares the yoke with the record of what was counted for it
 standings. The record is written in the same commit, under its guard. So a visit may be repeated, late, out of order or
 interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
 
-yoke     counted record  event  walk
+    yoke     counted record  event  walk
     -------  --------------  -----  -----
     exists   none            count  count
     exists   current         done   done
@@ -22,7 +22,7 @@ Several yokes may be counted in one commit, which guards each of their records. 
 Each standing that changes is written in one of two ways. An adjustment is a separate record, which cannot conflict; a
 fold run adds it later.
 
-standing                               written     task
+    standing                               written     task
     -------------------------------------  ----------  ---------
     not written for 1.5 seconds            standing    -
     not written for 1.5 seconds, crossing  standing    threshold
@@ -32,7 +32,7 @@ standing                               written     task
 A *fold run* adds the adjustments of a standing page by page, and deletes them in the same commit. Full pages are first
 replaced by one adjustment with their sum, so that a run writes the standing once.
 
-page   if                            written     next
+    page   if                            written     next
     -----  ----------------------------  ----------  -----
     empty  -                             -           done
     full   -                             adjustment  again
@@ -43,7 +43,7 @@ page   if                            written     next
 A *recount* adds up the counted records of a standing in turns of a few pages, and then repairs the standing. A turn is
 valid only if no waiting adjustment is for a yoke in its pages, and the standing is not written meanwhile.
 
-pages  waiting adjustments  written                   next
+    pages  waiting adjustments  written                   next
     -----  -------------------  ------------------------  --------------
     more   none                 standing and its recount  the next turn
     more   of other yokes       standing and its recount  the next turn

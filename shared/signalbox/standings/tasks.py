@@ -1,19 +1,19 @@
 """The event of a yoke and the tasks of the queue `standings`: fold runs, walks, removals, recounts.
 
-event ──► read yoke, counted record, declarations ──► read the standings that change ──► commit ──► fold tasks
+    event ──► read yoke, counted record, declarations ──► read the standings that change ──► commit ──► fold tasks
 
 The event is acknowledged only after the fold tasks are enqueued; until then Eventarc delivers it again. A repeated
 visit finds the work committed, and enqueues the fold tasks that the counted record names. Events that a process
 receives while it counts others are counted in one commit.
 
-fold run ──► read the time and the standing ──► read a page of adjustments
+    fold run ──► read the time and the standing ──► read a page of adjustments
         a full page   ──► commit: one adjustment with their sum, and the page deleted; repeat
         the last page ──► query the extremes ──► commit: the standing, and the page deleted
 
 So a run writes the standing once, however many adjustments there are: Firestore sustains about one write a second on a
 record, and the slots of a standing's runs are a second apart.
 
-recount turn ──► read the standing ──► read pages ──► read the adjustments ──► commit: the standing and its recount
+    recount turn ──► read the standing ──► read pages ──► read the adjustments ──► commit: the standing and its recount
 
 A turn depends on one fact: each change of a counted record is committed with an adjustment or a write of the standing.
 So if no waiting adjustment is for a yoke in these pages, and the standing is not written meanwhile, the standing

@@ -1,8 +1,8 @@
 """The names that a test of a function imports: one harness that simulates Google Cloud in this process.
 
-from signalbox.testing import Harness
+    from signalbox.testing import Harness
 
-with Harness() as harness:
+    with Harness() as harness:
         harness.add(app)                                          # a function made in this test, or
         harness.load(Path("examples/printers"))                   # from its folder; the catalogue's are there anyway
         assert harness.post("printers", json={"page": 7}).status == 202

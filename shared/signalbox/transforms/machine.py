@@ -3,7 +3,7 @@
 A transform is JSON. Numbers, booleans and null stand for themselves. Objects and lists keep their form; their values
 are transformed, and the names of an object's fields are literal. Strings have a syntax:
 
-"lit=…"    the rest, literally
+    "lit=…"    the rest, literally
     "#…"       a selector: steps from the source, separated by spaces: ``#.first .second >third @0``
     "…{{…}}…"  text, in which each pair of braces is replaced by the first result of the selector inside it
 

@@ -1,6 +1,6 @@
 """Compute what operations cost in a month, from the rows of docs/costs.yaml and the prices of ``prices.yaml``.
 
-usage = Usage(puts=10_000_000, copies=10)
+    usage = Usage(puts=10_000_000, copies=10)
     bill_of(usage, PRICES, rows).total            # (low, high) in dollars
 
 An operation is a list of rows, the number of requests that they take, and the number of events among these. Computing

@@ -1,9 +1,12 @@
 """Deploy, plan, destroy and bootstrap: the order of their steps, and where they stop.
 
-deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test └ again and
-again, see apply_attempts.py After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set
-(dead_letter_subscriptions.py). Nothing is changed before it is confirmed: first the parts that a fresh project lacks
-(APIs, the bootstrap), one question each, then the plan.
+    deploy = check → offer what is missing → package → plan → show → confirm → apply the saved plan → smoke test
+                                                                               └ again and again, see apply_attempts.py
+
+After an apply, gcloud sets the dead letters of triggers, which Terraform cannot set (dead_letter_subscriptions.py).
+
+Nothing is changed before it is confirmed: first the parts that a fresh project lacks (APIs, the bootstrap), one
+question each, then the plan.
 """
 
 from collections.abc import Callable

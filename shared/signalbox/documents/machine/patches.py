@@ -6,7 +6,7 @@ other, in a merge patch of RFC 7396 it removes the member.
 
 The members next to a link's key belong to the document under that key, so a patch never changes a copy:
 
-{"key": K}                 a link replaces the whole previous value, whether a copy or an object of the user's own
+    {"key": K}                 a link replaces the whole previous value, whether a copy or an object of the user's own
     {"key": K, more}           is that link if the document already shows exactly these members, else it is refused
     an object over a copy      is accepted if it would change nothing there, else it is refused
 
@@ -15,7 +15,7 @@ in it.
 
 Write-back. With write-back, an edit of a copy is not refused: it becomes a patch of the document under the copy's key.
 
-P shows {"home": {"key": "t", "city": "a", "zip": 1}}
+    P shows {"home": {"key": "t", "city": "a", "zip": 1}}
     a patch of P      {"home": {"city": "b", "zip": 1}}
     becomes one of t  {"city": "b"}
 

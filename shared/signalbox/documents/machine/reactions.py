@@ -12,7 +12,7 @@ written by another client.
 
 A document, before or after a write, is in one of four states:
 
-absent    there is no document under the key
+    absent    there is no document under the key
     unlinked  written by the kit, and no document embeds it: `linked` is stored as false
     linked    written by the kit, and some document may embed it
     foreign   written by another client, without the kit's metadata; some document may embed it
@@ -22,18 +22,18 @@ The document is then foreign after this write, and before the next one it is lin
 
 An event calls for some of these:
 
-normalize  store what a put of the document's present content would store
+    normalize  store what a put of the document's present content would store
     verify     compare the copies that the write changed with their targets, or all copies if it replaced `foreign`
     check      read the wanted note: a document may have embedded this key before the document was created
     start      start the fan-out: refresh the copies in the documents that embed this one
 
-before                     after     write               content  calls for
+    before                     after     write               content  calls for
     -------------------------  --------  ------------------  -------  --------------------
     absent                     absent    delete              same     nothing
     unlinked                   absent    delete              changed  nothing
     linked, foreign            absent    delete              changed  start
 
-absent                     unlinked  put                 changed  verify, check
+    absent                     unlinked  put                 changed  verify, check
     absent                     linked    put                 changed  verify, start
     unlinked                   unlinked  put                 changed  verify
     unlinked, linked, foreign  linked    put                 changed  verify, start
@@ -41,17 +41,17 @@ absent                     unlinked  put                 changed  verify, check
     unlinked, linked           linked    put                 same     nothing
     foreign                    linked    put                 same     verify
 
-unlinked                   unlinked  refresh             changed  nothing
+    unlinked                   unlinked  refresh             changed  nothing
     unlinked, linked, foreign  linked    refresh             changed  start
     unlinked                   unlinked  refresh, mark       same     nothing
     unlinked, linked, foreign  linked    refresh, mark       same     nothing
 
-any                        foreign   other               changed  normalize, start
+    any                        foreign   other               changed  normalize, start
     unlinked, linked, foreign  foreign   other               same     normalize
     linked, foreign            unlinked  put, refresh        changed  normalize, start
     linked, foreign            unlinked  put, refresh, mark  same     normalize
 
-unknown                    absent    unknown             unknown  start
+    unknown                    absent    unknown             unknown  start
     unknown                    unlinked  unknown             unknown  verify, check, start
     unknown                    linked    unknown             unknown  verify, start
     unknown                    foreign   unknown             unknown  normalize, start

@@ -4,7 +4,7 @@ A write of a document needs the links of its content, their keys and fields, the
 Each of these takes a walk over the whole content, so a `Surveyed` content keeps them. It is passed from the request to
 the write, and no part is computed twice:
 
-request   check the stored form, which also measures it
+    request   check the stored form, which also measures it
     read      find the inputs of the links
     embed     put a copy at every link: a new content, whose links have the same places and keys
     stamp     hash the content

@@ -7,7 +7,7 @@ than the merge.
 
 With write-back, edits of copies are written to their sources, in the same commit:
 
-read      the document, its sources, the inputs of all their links, at one instant
+    read      the document, its sources, the inputs of all their links, at one instant
     decide    the new content of each document: sources first, then the documents that show them, which embed the new
               contents
     commit    all documents, each under its own guard: all or none

@@ -11,7 +11,7 @@ the document's reserved map, so a write that reads the document can check whethe
 replaces. If not (another client wrote it, or history was switched on later), that content first becomes a version with
 the action *found*.
 
-document    segment          write            entries
+    document    segment          write            entries
     ----------  ---------------  ---------------  ---------------
     missing     none, full, old  content          whole*
     missing     open             content          whole

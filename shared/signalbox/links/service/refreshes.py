@@ -3,7 +3,7 @@
 Firestore's own event is the outbox of a put: every write of a document, by any client, causes an event, which is
 delivered to `fan_out` at least once, in any order. Most events end there without a read. The others lead to
 
-normalize  another client wrote the document: store what a put of its present content would have stored
+    normalize  another client wrote the document: store what a put of its present content would have stored
     verify a put embedded copies: compare them with the present targets
     start      the document's copies elsewhere must follow: a chain of tasks, one for each page of documents
 

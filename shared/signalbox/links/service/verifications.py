@@ -4,7 +4,7 @@ Eventarc drops an event after a hundred deliveries, a trigger may be missing for
 overwrite the kit's metadata. So each night every document is compared with the record that a put of its content would
 store now:
 
-a copy that differs from its source      normalized, as a put would
+    a copy that differs from its source      normalized, as a put would
     a record without the reserved map        normalized, as a put would
     a target that is not marked as linked    marked `linked`, or noted under `wanted`, before it is compared
     a record that is not found by its links  written again with its link keys

@@ -1,11 +1,11 @@
 """A user's class of objects: annotated fields with defaults are its state, its methods are the calls.
 
-class Counter:
+    class Counter:
         total: int = 0
 
-def add(self, amount: int) -> int: ...
+        def add(self, amount: int) -> int: ...
 
-@read_only
+        @read_only
         def show(self) -> int: ...
 
 State, arguments and results are stored as JSON, by their annotations (docs/tasks.md). A class whose state changes its

@@ -1,6 +1,6 @@
 """Items: the stored form of a resource's fields in a document, and the form that clients see.
 
-documents/todos~Vq3…   {"text": "buy tea", "done": false,
+    documents/todos~Vq3…   {"text": "buy tea", "done": false,
                             "_resource": {"name": "todos", "created": …, "modified": …,
                                           "owner": …,        if each user sees only their own items
                                           "hidden": {…},     fields that are never shown

@@ -2,7 +2,7 @@
 
 A user yokes an item, with an optional value (a rating, an amount) and attributes (a category, a day).
 
-yokes/{user~item}                               the yoke: any client may write or delete it
+    yokes/{user~item}                               the yoke: any client may write or delete it
     counted/{user~item}                             its share in the standings
     standings/{kind}/entries/{id}                   a standing
     standings/{kind}/entries/{id}/adjustments/{id}  a change of a busy standing that no fold run has added yet
