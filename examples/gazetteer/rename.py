@@ -57,8 +57,9 @@ def load(client: Client, step: Step) -> None:
 
 
 def rename(client: Client, step: Step) -> float:
-    """Rename the country, and return the seconds until every copy shows its new name, without the time of the last
-    queries.
+    """Rename the country.
+
+    Return the seconds until every copy shows its new name, without the time of the last queries.
     """
     [change] = step.changes
     assert change.content is not None

@@ -151,8 +151,9 @@ def _named_as_before(harness: Harness, held: World) -> Iterator[str]:
 
 
 def _deleted(harness: Harness, held: World) -> Iterator[str]:
-    """Delete a continent: its countries and all their cities must be deleted with it, each as a version, and nothing
-    else.
+    """Delete a continent.
+
+    Its countries and all their cities must be deleted with it, each as a version, and nothing else.
     """
     while harness.delete("atlas/continents/AS").status == 503:
         pass  # more go along than one call deletes

@@ -168,7 +168,8 @@ def runs_of(inputs: dict[str, Json]) -> dict[str, Json | None]:
 
 
 def best_of(name: str, functions: Functions) -> str:
-    """Return the implementation that should be current, by the runs that are kept; empty if there is none."""
+    """Return the implementation that should be current, by the runs that are kept, or an empty text if there is
+    none."""
     runs = runs_of(functions.candidates(name))
     return chosen(functions.record(name), {each: bool(run and run["success"]) for each, run in runs.items()})
 

@@ -54,7 +54,7 @@ class Usage:
     named: Mapping[str, str] = field(default_factory=dict)
     """The places of ``Function("NAME")``, by NAME."""
     main_names: frozenset[str] | None = None
-    """The names that ``main.py`` defines, one of which is the entry point; None if it has a ``*`` import."""
+    """The names that ``main.py`` defines, one of which is the entry point, or None if it has a ``*`` import."""
     routes: Mapping[str, str] = field(default_factory=dict)
     """The first place where it serves HTTP, by kind: ``http``, ``add_resource``, ``resource``."""
     events: Mapping[str, str] = field(default_factory=dict)

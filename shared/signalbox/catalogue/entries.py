@@ -95,7 +95,7 @@ class Trigger:
     def path(self) -> str:
         """The path at which the function receives its events, below its address.
 
-        If it is empty, the function receives them at the address itself.
+        An empty path is the address itself.
         """
         return f"{DOCUMENT_EVENTS_PATH}/{self.handler}" if self.handler else ""
 

@@ -28,7 +28,7 @@ _PACKAGED = PACKAGES / "signalbox_tools" / "kit"
 
 
 class NotAProject(LookupError):
-    """The command was run outside of a project. The message says what to do."""
+    """The command was run outside of a project. The message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,7 @@ class Project:
         return self.state / "terraform" / "infra" if self.own else self.root / "infra"
 
     def variables(self, environment: str) -> Path:
-        """Return the file with an environment's settings: the project's file or, without one, the kit's file of the
-        same name.
-        """
+        """Return the file with an environment's settings: the project's or, without one, the kit's of the same name."""
         file = self.environments / f"{environment}{SETTINGS}"
         return file if file.is_file() or not self.own else self.kit.infra / "environments" / file.name
 

@@ -113,7 +113,7 @@ class Documents:
         return stored.document, stored.etag
 
     def get_many(self, keys: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-        """Return documents by their keys, read at one instant; None for a missing one. Raises `TooLarge`."""
+        """Return documents by their keys, read at one instant, with None for a missing one. Raises `TooLarge`."""
         found = service.get_many(runtime.ports(), list(keys))
         return {key: None if stored is None else stored.document for key, stored in found.items()}
 
@@ -143,7 +143,7 @@ class Documents:
         return history.find_versions(runtime.ports(), key, listing)
 
     def get_version(self, key: str, version: int | datetime) -> dict[str, Any] | None:
-        """Return a document in a version, or at a time, with links as bare keys; None if it did not exist then.
+        """Return a document in a version, or at a time, with links as bare keys, or None if it did not exist then.
 
         Raises `NotFound` for a version that is not kept.
         """

@@ -195,10 +195,10 @@ class BulkPutRequest:
 
     @classmethod
     def from_request(cls, bodies: Sequence[Any]) -> Self:
-        """Check each body, and that no two have the same key. Instead of a body, there may be the `Problem` of reading
-        it.
+        """Check each body, and that no two have the same key.
 
-        Of several bodies with the same key the first is put. Raises `TooLarge` if there are more than one call accepts.
+        Instead of a body, there may be the `Problem` of reading it. Of several bodies with the same key the first is
+        put. Raises `TooLarge` if there are more than one call accepts.
         """
         if len(bodies) > LIMITS.bulk_puts_max:
             raise TooLarge(f"One call takes at most {LIMITS.bulk_puts_max} documents; this one has {len(bodies):,}.")

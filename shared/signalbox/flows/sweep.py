@@ -2,8 +2,8 @@
 
 The sweeper finds listings by `due_at`. It wakes a stuck flow every ten minutes, since a deployment may have fixed its
 code, and removes a flow 32 days after its end, or after the longer retention in its header. Removals come last and have
-a time budget of their own, so that stuck flows do not wait for them. Every visit sets `due_at` to a time after now,
-also one that failed and a removal that is not finished: then the others come first.
+a separate time budget, so that stuck flows do not wait for them. Every visit sets `due_at` to a time after now, also
+one that failed and a removal that is not finished: then the others come first.
 
 Tasks can be lost: a queue is purged, or a database is restored from a backup. So the sweeper finds listings of running
 flows by `checked_at`, an hour after it last saw that they had a turn. If a flow had none since, a wake-up makes it

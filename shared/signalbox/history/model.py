@@ -62,8 +62,7 @@ def version_of(entry_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the log that is read without other records: the version of its first entry, and the number of
-    entries."""
+    """A part of the log that is read alone: the version of its first entry, and the number of entries."""
 
     first: int
     count: int
@@ -165,8 +164,9 @@ TYPE = "type"
 
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
-    """One declaration: exactly one of ``keys``, ``prefix`` and ``type``, the number of versions to keep, and for how
-    long.
+    """One declaration.
+
+    It has exactly one of ``keys``, ``prefix`` and ``type``, the number of versions to keep, and their age.
     """
 
     keys: frozenset[str] = frozenset()

@@ -56,8 +56,7 @@ def count_page(
 
 
 def differs(data: Mapping[str, Any], document: Document, key: str, embedding: Embedding, hops: int) -> bool:
-    """Return whether a document, stored as `data`, differs from the record that a put of its content would store
-    now."""
+    """Return whether a document, stored as `data`, differs from the result of a put of its content now."""
     if not document.stamp_matches or not link_index_matches(data, document.surveyed):
         return True
     try:
@@ -68,8 +67,9 @@ def differs(data: Mapping[str, Any], document: Document, key: str, embedding: Em
 
 
 def is_moving(written: Iterable[datetime], now: datetime) -> bool:
-    """Return whether a difference may disappear by itself: a record was written so recently that its event may not have
-    arrived.
+    """Return whether a difference may disappear by itself.
+
+    A record was written so recently that its event may not have arrived.
     """
     recent = now - timedelta(seconds=LIMITS.verify_moving_seconds)
     return any(time > recent for time in written)

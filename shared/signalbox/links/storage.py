@@ -45,9 +45,7 @@ def documents_with_links(field: str, after: str) -> Query:
 
 
 def next_limit(page: Sequence[Snapshot]) -> int:
-    """Return the number of documents that the next page may have, assuming that they are as large as those of this
-    page.
-    """
+    """Return the number of documents that the next page may have, if they are as large as those of this page."""
     total_bytes = sum(map(snapshot_bytes, page))
     return max(1, min(LIMITS.page_copies_max, CORE_LIMITS.read_bytes_max * len(page) // total_bytes))
 

@@ -86,7 +86,7 @@ class LocalClasses:
         return self.apply(address, state, message, now).outcome
 
     def apply(self, address: ObjectAddress, state: str | None, message: Message, now: datetime) -> Applied:
-        """Run a method with nothing but its state: the kit's other reads and writes are refused."""
+        """Run a method with its state only: other reads and writes of the kit are refused."""
         with runtime.ports_refused(_NO_PORTS):
             applied = self.classes[address.name].apply(address, state, message, now)
         try:

@@ -442,8 +442,9 @@ def take_all(
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """An object's state as text (None if it does not exist), its revision, and its number of waiting messages,
-    including delayed ones.
+    """The status of an object. `state` is text, or None if the object does not exist.
+
+    The number of waiting messages includes delayed ones.
     """
 
     address: ObjectAddress

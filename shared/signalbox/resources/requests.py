@@ -159,11 +159,13 @@ PAGE_DEFAULT = 10
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """A page of a resource's items. `base` are the conditions of every list of it, `where` all conditions.
+    """A page of a resource's items.
 
-    `order_by` is the full order without the id, which is always last. `by_id_descending` is whether the order is that
-    of the id alone, descending. `reads_copies` is whether a condition or the order is on a field in the copy of a
-    reference. Only copies that `owner` may see count there.
+    - `base` are the conditions of every list of the resource, and `where` all conditions.
+    - `order_by` is the full order without the id, which is always last.
+    - `by_id_descending` is whether the order is that of the id alone, descending.
+    - `reads_copies` is whether a condition or the order is on a field in the copy of a reference. Only copies that
+      `owner` may see count there.
     """
 
     base: tuple[Condition, ...]

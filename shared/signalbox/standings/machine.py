@@ -1,8 +1,8 @@
 """Every decision about standings, and the tasks that it enqueues, as pure functions of the records that were read.
 
-A *visit* of a yoke compares the yoke with the record of what was counted for it, and adds the difference to its
-standings. The record is written in the same commit, under its guard. So a visit may be repeated, late, out of order or
-interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
+A *visit* of a yoke compares the yoke with its counted record (its present share in the standings), and adds the
+difference to the standings. The record is written in the same commit, under its guard. So a visit may be repeated,
+late, out of order or interrupted: once the work is done there is no difference, and of two concurrent visits one fails.
 
     yoke     counted record  event  walk
     -------  --------------  -----  -----
@@ -167,9 +167,10 @@ class LoadedStanding:
 class Visits:
     """Visits of different yokes that are counted in one commit, without visits that have nothing to write.
 
-    `logged` are the standings to which earlier visits of these yokes left adjustments. `changes` are the changes by all
-    yokes together, by standing. `standings` are the standings that change, which are read afterwards. `contended` is
-    true after two lost races.
+    - `logged` are the standings to which earlier visits of these yokes left adjustments.
+    - `changes` are the changes by all yokes together, by standing.
+    - `standings` are the standings that change, which are read afterwards.
+    - `contended` is true after two lost races.
     """
 
     of_yokes: tuple[Visit, ...]

@@ -32,7 +32,7 @@ class HttpResponse:
 
     @property
     def json(self) -> Any:
-        """The parsed body; None if it is empty."""
+        """The parsed body, or None if it is empty."""
         return json_codec.loads(self.body) if self.body else None
 
 

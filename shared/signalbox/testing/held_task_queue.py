@@ -57,8 +57,9 @@ class HeldTaskQueue:
         return self._attempts.setdefault(task.name, Attempts())
 
     def due_at(self, task: Effect) -> datetime:
-        """Return the time at which a task may be delivered: its schedule time or the time of its retry, or now if it
-        has neither.
+        """Return the time at which a task may be delivered.
+
+        It is its schedule time or the time of its retry, or now if it has neither.
         """
         times = (task.not_before, self.attempts(task).due_at, self._clock.now)
         return max(time for time in times if time is not None)

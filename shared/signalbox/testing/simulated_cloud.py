@@ -280,7 +280,7 @@ class Platform:
         forget_liveness()
 
     def record(self, path: str) -> Any:
-        """Return the data of the record at a path; None if it does not exist."""
+        """Return the data of the record at a path, or None if it does not exist."""
         return self.store.read(path)[0].data
 
     def ids(self, collection: str) -> list[str]:

@@ -73,8 +73,10 @@ def _client_of(url: str, project: str, environment: str, region: str) -> "Client
 
 
 def _token_for(tokens: "Tokens") -> Callable[[str], str]:
-    """Return the function that gets tokens for a client, even for a command that runs for longer than a token is
-    valid."""
+    """Return the function that gets tokens for a client.
+
+    It serves a command that runs for longer than a token is valid.
+    """
     from signalbox.client.identity import NoIdentity
     from signalbox_tools.deploy.programs import CommandFailed
 

@@ -2,7 +2,7 @@
 
 Each command imports what it needs when it runs. So `signalbox new` and `--help` need only the functions' packages;
 other commands need those of `signalbox[dev]`. The exit status is 1 if something failed or was refused (the last lines
-say what), and 2 for a wrong command line.
+describe it), and 2 for a wrong command line.
 """
 
 import os
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _refusals(*kinds: type[Exception], refusal: type[Refusal] = Refusal) -> Iterator[None]:
-    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`: their messages say what to do."""
+    """Raise `refusal` with the message of `NotAProject`, `OSError` or one of `kinds`, which name the remedy."""
     caught: tuple[type[Exception], ...] = (NotAProject, OSError, *kinds)
     try:
         yield

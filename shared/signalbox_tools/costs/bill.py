@@ -42,10 +42,9 @@ class WrongUsage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Operations in a month. `copies` are the documents that embed each put document. `writers` is that of the
-    catalogue.
+    """Operations in a month. `copies` are the documents that embed each put document.
 
-    `stored_gib` is what the database stores, with its indexes.
+    `writers` is that of the catalogue. `stored_gib` is what the database stores, with its indexes.
     """
 
     puts: int = 0
@@ -73,8 +72,7 @@ COPIES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The cost of one operation: rows of a subject, and requests (each calls a function), of which `events` are
-    events."""
+    """The cost of one operation: rows of a subject, and requests, of which `events` are events."""
 
     name: str
     count: int
@@ -153,9 +151,7 @@ def month_of(
     multi_region: bool = False,
     free_tier: bool = False,
 ) -> list[Line]:
-    """Return the lines of a month's bill: for the operations, for the idle deployment, for stored data, and for free
-    amounts.
-    """
+    """Return the lines of a month's bill: the operations, the idle deployment, stored data, and free amounts."""
     lines = [*bill_of(usage, prices, rows, multi_region=multi_region), _idle(prices, rows, multi_region)]
     if usage.stored_gib:
         gib, costs = usage.stored_gib, usage.stored_gib * _gib_month(prices, multi_region)

@@ -116,8 +116,9 @@ class Deployment:
             self.say(f"The queue {queue} was not emptied: {outcome.error.strip()}")
 
     def adopt(self) -> bool:
-        """Import the resources that a killed apply left, and create the rest: `signalbox deploy` without its smoke
-        test.
+        """Import the resources that a killed apply left, and create the rest.
+
+        It is `signalbox deploy` without its smoke test.
         """
         engine = self._checked()
         self._packaged()

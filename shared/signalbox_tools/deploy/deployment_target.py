@@ -23,7 +23,7 @@ Value = TypeVar("Value", str, bool)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An environment in a project. `settings` is the content of its file; None if there is no such file."""
+    """An environment in a project. `settings` is the content of its file, or None if there is no such file."""
 
     project: str
     environment: str
@@ -99,14 +99,14 @@ class Target:
 
     @property
     def base_url(self) -> str:
-        """The base of the addresses that people call: the base of the domain's addresses if only the domain admits
-        them.
-        """
+        """The base of the addresses that people call. It is that of the domain if only the domain admits them."""
         return f"https://{self.setting('domain', '')}/" if self.setting("domain_only", False) else self.own_url
 
     def audience(self, url: str) -> str:
-        """Return the audience of a token for a function's address: Cloud Run knows only the functions' own
-        addresses."""
+        """Return the audience of a token for a function's address.
+
+        Cloud Run knows only the functions' own addresses.
+        """
         domain = f"https://{self.setting('domain', '')}/"
         return f"{self.own_url}{url.removeprefix(domain)}" if url.startswith(domain) else url
 

@@ -302,16 +302,19 @@ def failures(printed: str) -> list[Failure]:
 
 
 def wait_seconds(found: Sequence[Failure], met: Mapping[tuple[str, str], int]) -> float | None:
-    """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred; None if
-    one is permanent or has used all its waits.
+    """Return the seconds to wait, given how often each refusal (its name, the resource's address) has occurred.
+
+    Return None if one is permanent or has used all its waits.
     """
     waits = [failure.refusal.waits[met[failure.refusal.name, failure.address] - 1 :][:1] for failure in found]
     return max(wait[0] for wait in waits) if waits and all(waits) else None
 
 
 def may_be_made(found: Sequence[Failure]) -> frozenset[str]:
-    """Return the addresses of resources that exist although the state may lack them: Terraform read them too early, or
-    a server failed while it created them. A server's failure is not enough evidence for a database.
+    """Return the addresses of resources that exist although the state may lack them.
+
+    Terraform read them too early, or a server failed while it created them. A server's failure is not enough evidence
+    for a database.
     """
     return frozenset(
         each.address

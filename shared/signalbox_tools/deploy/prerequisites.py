@@ -19,7 +19,7 @@ REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 PREFIX = re.compile(r"([a-z][a-z0-9]*(-[a-z0-9]+)*)?")
 NEEDED_FIRST = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
 """Terraform enables the other APIs itself, through these two."""
-APIS_AT_ONCE = 20  # a limit of the call; Terraform enables what is left
+APIS_AT_ONCE = 20  # a limit of the call; Terraform enables the others
 ENABLE, BOOTSTRAP = "enable", "bootstrap"
 
 
@@ -42,9 +42,7 @@ def missing(target: Target, facts: Facts) -> list[Missing]:
 
 
 def missing_access(target: Target, facts: Facts) -> Iterator[Missing]:
-    """List everything that is missing even for the preparation of a project: programs, an account, a project with
-    billing.
-    """
+    """List everything that the preparation of a project lacks: programs, an account, a project with billing."""
     yield from _programs(facts)
     if facts.gcloud and facts.account:
         yield from _project(target, facts)

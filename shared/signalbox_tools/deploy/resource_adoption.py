@@ -135,6 +135,8 @@ def _blocks(folder: Path, ids: Mapping[str, str]) -> Iterator[None]:
 
 
 def clear(folder: Path) -> None:
-    """Delete the blocks, including those that a killed command left: otherwise every later plan would import by
-    them."""
+    """Delete the blocks, including those that a killed command left.
+
+    Otherwise every later plan would import by them.
+    """
     (folder / FILE).unlink(missing_ok=True)

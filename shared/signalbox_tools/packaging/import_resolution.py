@@ -102,8 +102,9 @@ def _catches_import_error(handler: ast.ExceptHandler) -> bool:
 
 
 def _modules_of(paths: Collection[str]) -> dict[str, bool]:
-    """Return the modules that files make, by dotted name: True for a module with code, False for a folder without
-    `__init__.py`.
+    """Return the modules that files make, by dotted name.
+
+    The value is True for a module with code, and False for a folder without `__init__.py`.
     """
     modules: dict[str, bool] = {}
     for path in paths:

@@ -160,9 +160,7 @@ def _tables(tree: ast.Module) -> Mapping[str, Sequence[str]]:
 
 
 def _loaded(call: ast.Call, tables: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``; return none for any other
-    call.
-    """
+    """Return the modules of ``import_module("a.b")``, or of ``import_module(TABLE[name])``. Other calls have none."""
     if not _loader(call.func) or not call.args:
         return ()
     match call.args[0]:

@@ -26,7 +26,7 @@ from signalbox_tools.setup import api_description
 PROJECT = Path(__file__).parents[3]
 METHODS = ("put", "patch", "get", "delete", "post")
 OF_EVERY_CALL = ("401", "403", "405", "414")
-"""Refusals before a call is known: by the platform, or for a method that the address does not have."""
+"""Refusals that no route describes: by the platform, or for a method that the address does not have."""
 
 Json = Mapping[str, Any]
 

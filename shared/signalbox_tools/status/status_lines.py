@@ -75,10 +75,10 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Durable objects, the calls that wait at them, and the calls that were given up. `more` is whether only the first
-    ones were read.
+    """Durable objects, the calls that wait at them, and the calls that were given up.
 
-    An object whose first call still waits is not counted, since it exists only after its first turn.
+    `more` is whether only the first ones were read. An object whose first call still waits is not counted, since it
+    exists only after its first turn.
     """
 
     count: int
@@ -89,7 +89,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The age of the sweeper's last run, and whether it succeeded; None if no run is known."""
+    """The age of the sweeper's last run, and whether it succeeded, or None if no run is known."""
 
     seconds_ago: float | None
     well: bool = True

@@ -158,8 +158,9 @@ def is_nested_link(item: Any) -> TypeGuard[Content]:
 
 
 def complete_levels(content: Any) -> int:
-    """Return the number of links down to which a content shows all copies, and at most the number that a copy of it can
-    show.
+    """Return the number of links down to which a content shows all copies.
+
+    It is at most the number that a copy of the content can show.
     """
     return _complete_levels(content, LIMITS.link_levels_max - 1)
 

@@ -161,7 +161,8 @@ def _is_users_write(before: Document | None, after: Document) -> bool:
 
 
 def changed_copies(before: Document | None, after: Document) -> tuple[str, ...]:
-    """Return the targets whose copies this write changed or added; all targets, if it replaced foreign content."""
+    """Return the targets whose copies this write changed or added. If it replaced foreign content, return all
+    targets."""
     old = dict(before.surveyed.links) if before is not None and before.stamp_matches else {}
     changed = (link["key"] for at, link in after.surveyed.links if at not in old or not same(old[at], link))
     return tuple(sorted({key for key in changed if valid_key(key)}))

@@ -63,7 +63,7 @@ def get(ports: Ports, key: str) -> StoredDocument:
 
 
 def get_many(ports: Ports, keys: Sequence[str]) -> dict[str, StoredDocument | None]:
-    """Return documents by their keys, read at one instant; None if a document does not exist. Raises `TooLarge`."""
+    """Return documents by their keys, read at one instant, with None for a missing one. Raises `TooLarge`."""
     paths = [path_of(check_key(key)) for key in dict.fromkeys(keys)]
     if len(paths) > LIMITS.bulk_puts_max:
         raise TooLarge(f"One call returns at most {LIMITS.bulk_puts_max:,} documents; these are {len(paths):,}.")

@@ -2,7 +2,7 @@
 
 Every document that was read is guarded by that read, even if it is not written. If a guard does not hold, the code runs
 again on the current documents, a bounded number of times. The links of documents that are put are embedded as by a put,
-from what is stored when the code has returned.
+from the documents that are stored when the code has returned.
 
 Under a name, the commit also creates a receipt with the value that the code returned. So a repeat of the transaction,
 and an attempt after a lost answer, find that it is done. The tasks are in the outbox record of the same commit.

@@ -1,4 +1,6 @@
-"""A document's record as it was read, with what its write depends on: its wanted note and the header of its log."""
+"""A document's record as it was read, with the other records that its write needs: its wanted note and the header of
+its log.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +18,10 @@ from signalbox.history.model import HISTORY, header_path
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document's record as it was read, and the document in it, decoded once. It is None if the record does not
-    exist.
+    """A document's record as it was read, and the document in it, decoded once.
 
-    `whole` is false if only the record's metadata was read. `wanted` is true if the document does not exist and its
-    wanted note was read: some document embeds its key.
+    It is None if the record does not exist. `whole` is false if only the record's metadata was read. `wanted` is true
+    if the document does not exist and its wanted note was read: some document embeds its key.
     """
 
     record: Snapshot

@@ -1,4 +1,4 @@
-"""The guarded writes of a document: its replacement, its deletion, and what is committed with them.
+"""The guarded writes of a document: its replacement, its deletion, and the other writes and tasks of the same commit.
 
 All operations that write documents make their writes here. Each write is guarded by the read that it is made from. If
 the catalogue declares a history, the new versions are writes of the same commit. If the document is so large that the
@@ -45,7 +45,7 @@ from signalbox.history.model import HISTORY, Action, HistoryRule, Mark
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """A guarded write of a document, and what is committed with it."""
+    """A guarded write of a document, with the other writes and the tasks of its commit."""
 
     write: Put
     content: Surveyed
@@ -80,10 +80,10 @@ class Deletion:
 def put_write(
     before: Found, embedded: Surveyed, action: Action = "put", header: Snapshot | None = None
 ) -> DocumentWrite:
-    """Return the write by which a user replaces the document as read. Raises a `Problem` if the content cannot be
-    stored.
+    """Return the write by which a user replaces the document as read.
 
-    `header` is the header of the document's log, if the write needs it (`records.needs_header`).
+    Raises a `Problem` if the content cannot be stored. `header` is the header of the document's log, if the write needs
+    it (`records.needs_header`).
     """
     linked = counts_as_linked(before.document) or before.wanted
     return document_write(before, embedded, "put", linked=linked, action=action, header=header)

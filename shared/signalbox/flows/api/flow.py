@@ -96,13 +96,15 @@ def step(
     no_retry: tuple[type[Problem], ...] = (),
     timeout_seconds: float | None = None,
 ) -> Step[T] | Inline[T]:
-    """Return a command that runs a task or an inline step, and runs it again after a `Problem`, `attempts_max` times in
-    all.
+    """Return a command that runs a task or an inline step, again after a `Problem`, `attempts_max` times in all.
 
-    `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
-    `pause_max_seconds` (29 days). A `Problem` of a class in `no_retry` is raised at once. An inline step must end
-    within `timeout_seconds`: by default 60, at most 480. A task has the time-out of its function. Raises `BadFlow` for
-    values out of range.
+    - `pause_seconds` is the time before the second attempt. Each further pause is `pause_factor` times as long, up to
+      `pause_max_seconds` (29 days).
+    - `no_retry` are classes of a `Problem` that is raised at once.
+    - `timeout_seconds` is the time in which an inline step must end: by default 60, at most 480. A task has the
+      time-out of its function.
+
+    Raises `BadFlow` for values out of range.
     """
     if not isinstance(what, Inline):
         return created(
@@ -291,11 +293,10 @@ def all(*items: Awaitable[T]) -> AllOf[list[T]]: ...
 
 
 def all(*items: Awaitable[Any]) -> AllOf[Any]:
-    """Return a command that waits for all of several commands and coroutines at once. Its result is the list of their
-    results.
+    """Return a command that waits for all of several commands and coroutines at once.
 
-    The first error is raised once the others are cancelled and have ended. As with `asyncio.gather`, a type checker
-    sees a tuple if there are only a few.
+    Its result is the list of their results. The first error is raised once the others are cancelled and have ended. As
+    with `asyncio.gather`, a type checker sees a tuple if there are only a few.
     """
     return created(AllOf(items), "flow.all()")
 

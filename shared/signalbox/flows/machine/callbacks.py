@@ -50,7 +50,8 @@ def keys_of(text: str) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What an address admits: `event` of the run `id` of `flow`, by way of `function`, until `expires_at`.
+    """The right that an address carries: to send `event` to the run `id` of `flow`, through `function`, until
+    `expires_at`.
 
     `incarnation` distinguishes runs of one id, and `operation` callbacks of one run. `expires_at` is in seconds since
     1970, UTC. The page shows `question`.
@@ -114,7 +115,7 @@ class Callback:
 
 
 def not_valid() -> NoCallback:
-    """Return the one refusal of every token that is not valid, which does not say why."""
+    """Return the refusal of every invalid token, which does not disclose the reason."""
     return NoCallback("This address is not valid: it was cut off or changed, or its run does not exist any more.")
 
 

@@ -199,7 +199,7 @@ class Lock(Command["HeldLock"]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatePermits(Command[None]):
-    """Wait for permits of a rate, which come back by time."""
+    """Wait for permits of a rate. They become free again with time."""
 
     kind = "rate"
     refusals = (NoRate, BadRate)

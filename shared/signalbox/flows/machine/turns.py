@@ -271,8 +271,9 @@ class FlowTurn:
                 self._apply(replace(message, at=self.now))
 
     def _is_for_this(self, cancel: Cancel) -> bool:
-        """Return whether a cancel is for this run: it comes from a caller, or from the flow that waits for this run and
-        not for an earlier one.
+        """Return whether a cancel is for this run.
+
+        It is if it comes from a caller, or from the flow that waits for this run and not for an earlier one.
         """
         parent = self.header.parent
         return not cancel.parent or (parent is not None and cancel.parent == parent_key(parent.base, parent.wait))

@@ -35,8 +35,8 @@ class FlowsPage:
 class Runs:
     """The runs of a flow, optionally only those in one state, with one label, or with ids that begin with a prefix.
 
-    With `newest_first`, or with a time, they are sorted by their starts, the newest first; otherwise by their ids.
-    `started_after` is the earliest start, and all starts are before `started_before`.
+    With `newest_first` or a time, they are sorted by their starts, the newest first. Otherwise they are sorted by their
+    ids. `started_after` is the earliest start, and all starts are before `started_before`.
     """
 
     flow: str

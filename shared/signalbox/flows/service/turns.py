@@ -128,7 +128,10 @@ def advance(ports: Ports, flows: Flows, read: FlowMailbox) -> Advanced:
 
 
 def of_suspended(header: FlowHeader) -> Advanced | None:
-    """Return the turn of a suspended flow, which leaves everything in the mailbox; None if it is not suspended."""
+    """Return the turn of a suspended flow, which leaves everything in the mailbox.
+
+    Return None if the flow is not suspended.
+    """
     return Advanced(complete=False) if header.suspended else None
 
 

@@ -34,7 +34,7 @@ from signalbox.mailboxes.storage import header_put, message_put, revision_of
 class Commit:
     """The writes and the tasks of one commit, and the lines that the code has logged, which are written after it.
 
-    `header` is the flow's new one, `last_chunk` the text of the last chunk of its log, and `spans` are those of the
+    `header` is the flow's new header. `last_chunk` is the text of the last chunk of its log. `spans` are those of the
     commands that have ended.
     """
 

@@ -94,11 +94,10 @@ class Begun:
 
 
 def act_on_all(ports: Ports, function: str, wanted: ActionOnRuns, key: str) -> Begun:
-    """Create the batch that acts on all runs that match; `function` has their code. A repeat under a key returns the
-    same batch.
+    """Create the batch that acts on all runs that match; `function` has their code.
 
-    Raises `TooManyRuns`, `OtherBody` if the key was used for another action, and `Unavailable` if another repeat loads
-    the batch at the same time.
+    A repeat under a key returns the same batch. Raises `TooManyRuns`, `OtherBody` if the key was used for another
+    action, and `Unavailable` if another repeat loads the batch at the same time.
     """
     batch = batch_of(function, wanted.runs.flow, key)
     [read] = ports.store.read(batch_path(batch))

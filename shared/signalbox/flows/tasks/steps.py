@@ -65,7 +65,7 @@ Code = Callable[[None, Start], Json]
 class StepOfFlow:
     """The step that a task runs. `together` is the number of commands that its flow waits for.
 
-    `delayed`: its task was due only some time after the turn that scheduled it.
+    `delayed` is whether its task was due only some time after the turn that scheduled it.
     """
 
     address: FlowAddress

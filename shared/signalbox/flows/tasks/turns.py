@@ -58,8 +58,10 @@ class Workers(Protocol):
     def begin(self, path: str, code: Code) -> None: ...
 
     def wait(self, seconds: float) -> Mapping[str, CallOutcome]:
-        """Return the outcomes of code that has ended, as soon as there is one; after `seconds`, return an empty
-        list."""
+        """Return the outcomes of code that has ended, as soon as there is one.
+
+        After `seconds`, return an empty list.
+        """
         ...
 
     def abandon(self, path: str) -> None:

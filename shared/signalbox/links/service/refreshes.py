@@ -120,11 +120,12 @@ def refresh(
 ) -> None:
     """Refresh the copies in some documents from `inputs`, which were read no earlier than the documents.
 
-    `key` is the source that changed; it is empty if a transform changed. Then the documents may embed each other, and a
-    write of this call is not a reason to start over: that write has its own event. Raises `Unavailable` if the inputs
-    keep changing. Documents that do not fit into memory with the inputs are refreshed in further groups; a group after
-    which no fewer documents are left counts as an attempt. If `timed`, the line of the request has the seconds from the
-    source's write to that of the last copy, as `copy_seconds`.
+    `key` is the source that changed. It is empty if a transform changed: then the documents may embed each other, and a
+    write of this call is not a reason to start over, since it has its own event.
+
+    Documents that do not fit into memory with the inputs are refreshed in further groups. A group counts as an attempt
+    if no fewer documents are left after it. If `timed`, the line of the request has `copy_seconds`: the seconds from
+    the source's write to that of the last copy. Raises `Unavailable` if the inputs keep changing.
     """
     first = inputs
     left = _refresh(ports, key, linking, inputs, 1 + (_hops(inputs[:1]) if key else 0), timed)
@@ -263,11 +264,10 @@ def fan_out(ports: Ports, event: DocumentEvent) -> None:
 
 
 def verify_written(ports: Ports, event_id: str, key: str, targets: Sequence[str]) -> None:
-    """Compare the copies of `targets`, which a put changed, with the present targets. It is for a put that has no
-    event.
+    """Compare the copies of `targets`, which a put changed, with the present targets.
 
-    The document is compared as it is now: a later write that changed a copy has its own task. If another client has
-    written it since, it is normalized.
+    It is for a put that has no event. The document is compared as it is now: a later write that changed a copy has its
+    own task. If another client has written it since, it is normalized.
     """
     document = Document.from_record(ports.store.read(path_of(key))[0].data)
     if document is None:

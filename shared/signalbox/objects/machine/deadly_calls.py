@@ -23,12 +23,11 @@ from signalbox.tasks.model.failures import Failure
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The starts of a call that may end its process: `attempts` of them. The last one was by the run `run`; no other
-    run starts the call before `until`.
+    """The starts of a call that may end its process: `attempts` of them.
 
-    The mark is in the call's own record. If deliveries of the run were counted instead, an innocent call at the head of
-    the mailbox would be given up for the deaths of another on its page. In the header, each mark would make the run
-    before it lose its race.
+    The last one was by the run `run`; no other run starts the call before `until`. The mark is in the call's own
+    record. If deliveries of the run were counted instead, an innocent call at the head of the mailbox would be given up
+    for the deaths of another on its page. In the header, each mark would make the run before it lose its race.
     """
 
     attempts: int = 0

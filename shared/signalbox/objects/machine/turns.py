@@ -147,8 +147,7 @@ class Turn:
         return Applied(self.state, CallOutcome.from_problem(TooLarge("The call sends more than one turn may.")))
 
     def _forwarded(self, message: Message) -> Size:
-        """Return the share of the commit for passing a message on to another object: the new message and its
-        wake-up."""
+        """Return the share of a message that is passed on to another object: the new message and its wake-up."""
         target = self.calls.get(message.target) if message.kind in (Kind.THEN, Kind.ON_RESULT) else None
         if target is None or not (target.forwarded or (target.outcome and target.outcome.object)):
             return Size()

@@ -50,7 +50,7 @@ class Item:
 
 
 def from_content(resource: Resource, key: str, content: Content | None) -> Item | None:
-    """Parse an item from a document; None if the document is not an item of this resource."""
+    """Parse an item from a document. Return None if the document is not an item of this resource."""
     meta = (content or {}).get(RESOURCE_META)
     if content is None or not isinstance(meta, dict) or meta.get("name") != resource.name:
         return None

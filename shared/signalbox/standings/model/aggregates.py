@@ -124,7 +124,7 @@ class Counted:
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any] | None) -> Self | None:
-        """Parse a record; None if the yoke was never counted."""
+        """Parse a record. Return None if the yoke was never counted."""
         if data is None:
             return None
         keys, logged = (tuple(map(StandingKey.from_text, data[name])) for name in ("keys", "logged"))

@@ -190,8 +190,10 @@ class Yoke:
         return {**place, "attributes": dict(self.attributes), **given(value=self.value)}
 
     def part(self, name: str) -> str | None:
-        """Return a part of a standing's id (the user, the item or an attribute), or None if it is missing or
-        invalid."""
+        """Return a part of a standing's id: the user, the item or an attribute.
+
+        Return None if it is missing or invalid.
+        """
         value = getattr(self.key, name) if name in RESERVED else self.attributes.get(name)
         if isinstance(value, bool):
             value = str(value).lower()

@@ -59,7 +59,7 @@ class LocalQueue:
 
     @property
     def next_due_at(self) -> float | None:
-        """The time of the pending task that is due first, in seconds since 1970; None if there is none."""
+        """The time of the pending task that is due first, in seconds since 1970, or None if there is none."""
         return self._due.next_due_at()
 
     @property

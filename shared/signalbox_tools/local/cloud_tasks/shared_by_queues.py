@@ -15,8 +15,9 @@ Deliver = Callable[[Message, Progress], Awaitable[DispatchResult]]
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """`clock` returns seconds since 1970; `tombstone_seconds` is the time for which a finished task's name stays
-    reserved.
+    """Storage, delivery, clock and faults of all queues. `clock` returns seconds since 1970.
+
+    `tombstone_seconds` is the time for which a finished task's name stays reserved.
     """
 
     storage: TaskStorage

@@ -16,8 +16,9 @@ EXIT_CODE = 3
 
 
 def load_error(file: Path, pid: int) -> str | None:
-    """Return an empty text if process `pid` has loaded its functions, or the reason why it cannot, or None if there is
-    no report.
+    """Return an empty text if process `pid` has loaded its functions, or the reason why it cannot.
+
+    Return None without a report.
     """
     try:
         report = json.loads(file.read_text("utf-8"))

@@ -260,8 +260,9 @@ class SpanReader:
             counts.update({(function, "requests"): 1, (function, "failed"): int(bool(span["error"]))})
 
     def _above(self, trace: str, spans: Iterable[Span]) -> str:
-        """Return the trace with which another one is shown: for an event, the trace of its commit; for a run, that of
-        its request.
+        """Return the trace with which another one is shown.
+
+        For an event it is that of its commit, for a run that of its request.
         """
         linked = (link[0] for span in spans for link in span.get("links", ())[:1])
         written = (self._commit_of(span)[0] for span in spans)

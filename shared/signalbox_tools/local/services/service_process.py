@@ -47,9 +47,10 @@ def _serving(_: int) -> str:
 class Service:
     """A process to keep running.
 
-    `prepare` is called each time it becomes `ready`, and retried after an `OSError`. `inherits` are file descriptors.
-    `load_error` is for a service that can be replaced while it runs: for a process id it returns None while the process
-    loads, an empty text when it has loaded, or the reason why it cannot.
+    - `prepare` is called each time it becomes `ready`, and retried after an `OSError`.
+    - `inherits` are file descriptors.
+    - `load_error` is for a service that can be replaced while it runs. For a process id it returns None while the
+      process loads, an empty text when it has loaded, or the reason why it cannot.
     """
 
     name: str
