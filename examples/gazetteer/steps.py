@@ -1,5 +1,4 @@
-"""The steps of the job, as values: the changes, the conditions that show that every copy has followed, and the queries
-after them.
+"""The steps of the job, as values: the changes, the conditions that every copy has followed, and the queries.
 
 Pure. Each step has the bare documents as they must be after it. The expected answer of any query follows from those
 alone (`data.shown`, `data.matching`), so no check depends on an earlier answer of the service.

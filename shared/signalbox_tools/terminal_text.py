@@ -1,7 +1,7 @@
-"""Text of callers, such as a name or an error, as it is printed: the terminal shows control characters and does not
-obey them.
+"""Text of callers, such as a name or an error, as it is printed.
 
-A terminal takes commands from the text that it prints: an id that contains one could hide lines, or retitle the window.
+The terminal shows control characters and does not obey them. A terminal takes commands from the text that it prints: an
+id that contains one could hide lines, or retitle the window.
 """
 
 import json

@@ -163,8 +163,7 @@ def _entry(ports: Ports, snapshot: Snapshot) -> Entry | None:
 
 
 def delete_before(ports: Ports, key: str, version: int) -> None:
-    """Delete the versions before a given one, the oldest first, so that no earlier version ever seems valid at a later
-    time.
+    """Delete the versions before a given one, the oldest first. So no earlier version ever seems valid at a later time.
 
     A repeated call finds none.
     """

@@ -26,10 +26,10 @@ from signalbox.standings.model.yokes import COUNTED, DECLARED, StandingKey, Yoke
 
 @dataclass(frozen=True, slots=True)
 class VisitReads:
-    """The read plan of visits: two records of each yoke and the declarations, at one instant; then the standings that
-    change.
+    """The read plan of visits.
 
-    Except in a walk, changes are likely, so the standings of the users and items are read at that instant.
+    It reads two records of each yoke and the declarations, at one instant, then the standings that change. Except in a
+    walk, changes are likely, so the standings of the users and items are read at that instant.
     """
 
     keys: Sequence[YokeKey]

@@ -208,10 +208,10 @@ def action_of(method: str, segments: Sequence[str]) -> str | None:
 
 
 def logged_body(name: str | None, body: Callable[[], bytes]) -> Mapping[str, Any]:
-    """Return the part of an action's body that is logged: the whole body of `ACT_ON_RUNS`, since its address does not
-    name its effect.
+    """Return the part of an action's body that is logged.
 
-    A body that cannot be parsed is not logged; the function refuses it.
+    It is the whole body of `ACT_ON_RUNS`, whose address does not name its effect. A body that cannot be parsed is not
+    logged; the function refuses it.
     """
     if name != ACT_ON_RUNS:
         return {}

@@ -1,5 +1,4 @@
-"""The effects of an upgrade of the kit on a project: on names that its code imports, on indexes, and on the last saved
-plan.
+"""The effects of an upgrade of the kit on a project's imports, indexes and last saved plan.
 
 Nothing of the project is imported or run: a removed name would end the examination.
 """
@@ -32,8 +31,7 @@ def removed_names(root: Path) -> list[str]:
 
 
 def new_indexes(project: Project, catalogue: Catalogue) -> list[str]:
-    """Return the indexes that the next deployment would build: those of the catalogue, and those in the settings of the
-    kit's collections.
+    """Return the indexes that the next deployment would build: the catalogue's, and those of the kit's collections.
 
     They are compared with the catalogue's lock and with the Terraform files of the last plan or deployment.
     """

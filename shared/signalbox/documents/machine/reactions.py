@@ -1,10 +1,9 @@
-"""The tasks that a write of a document causes, decided from its event or, if only the kit writes documents, with the
-write.
+"""The tasks that a write of a document causes.
 
-The catalogue declares who writes documents (`WRITERS`). If other clients may, every write has an event, and `react`
-decides which tasks the event causes. If only the kit does, there are no events. The process that writes has read the
-record that it replaces: `react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the
-write.
+They are decided from its event or, if only the kit writes documents, with the write. The catalogue declares who writes
+documents (`WRITERS`). If other clients may, every write has an event, and `react` decides which tasks the event causes.
+If only the kit does, there are no events. The process that writes has read the record that it replaces:
+`react_to_own_write` decides the same, and the tasks that carry it out are in the commit of the write.
 
 Most writes call for nothing. The stamp distinguishes the writers: a user's write may have embedded targets that changed
 before its commit, a refresh has read its inputs again after its commit, and content that does not fit its stamp was

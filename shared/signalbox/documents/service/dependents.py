@@ -71,12 +71,12 @@ def delete_dependents(ports: Ports, event_id: str, key: str, part: int) -> None:
 
 
 def delete_late_dependent(ports: Ports, record: Snapshot, key: str) -> bool:
-    """Delete a document that was put while the one that it depends on was deleted; return whether it is such a
-    document.
+    """Delete a document that was put while the one that it depends on was deleted.
 
-    `key` was absent in a read after that of the document. The document still shows the content of `key` from its put. A
-    document that was put without that content stays. So do one that has been refreshed since, and an imported one,
-    whose stamp is older than its record. Raises `Unavailable` if it is written meanwhile.
+    Return whether it is such a document. `key` was absent in a read after that of the document. The document still
+    shows the content of `key` from its put. A document that was put without that content stays. So do one that has been
+    refreshed since, and an imported one, whose stamp is older than its record. Raises `Unavailable` if it is written
+    meanwhile.
     """
     found = Found.of(record)
     if found.document is None or not _was_put_with(found.document, record, key):

@@ -99,10 +99,9 @@ def document_write(
     action: Action = "put",
     header: Snapshot | None = None,
 ) -> DocumentWrite:
-    """Return the write that replaces the document as read with `content`, which already contains the copies of its
-    links.
+    """Return the write that replaces the document as read with `content`.
 
-    Raises `TooLarge` if no record can contain it.
+    The content already has the copies of its links. Raises `TooLarge` if no record can contain it.
     """
     read, document = before.record, before.document
     after = stamped_contents.stamped(document, content, author, read.read_time, linked=linked, hops=hops)

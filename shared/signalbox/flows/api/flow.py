@@ -466,8 +466,7 @@ def label(name: str, value: str | None) -> None:
 
 
 def answer(query: str, function: Callable[..., Any]) -> None:
-    """Register the function that answers a query of the run's state, such as `flows(…).query("basket")`, until another
-    one is registered.
+    """Register the function that answers a query such as `flows(…).query("basket")`, until another one is registered.
 
     A query replays the log, calls the function and drops the code. The function sees the variables of the code as they
     are where the code waits, takes the arguments of the query by name, and returns JSON. It must not act: of `flow`,

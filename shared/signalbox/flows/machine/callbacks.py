@@ -50,8 +50,7 @@ def keys_of(text: str) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """The right that an address carries: to send `event` to the run `id` of `flow`, through `function`, until
-    `expires_at`.
+    """The right to send `event` to the run `id` of `flow`, through `function`, until `expires_at`.
 
     `incarnation` distinguishes runs of one id, and `operation` callbacks of one run. `expires_at` is in seconds since
     1970, UTC. The page shows `question`.

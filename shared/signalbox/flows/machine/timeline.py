@@ -183,8 +183,7 @@ class _Spans:
 
 
 def recorded_spans(turn: FlowTurn, after: FlowHeader) -> list[RecordedSpan]:
-    """Return the spans that a turn's commit has recorded: those of attempts of commands, and that of a run that has
-    ended.
+    """Return the spans that a turn's commit has recorded: of attempts of commands, and of the run if it has ended.
 
     Their keys follow from the run, the execution, the path and the attempt, so a repeated turn gives the same ones.
     """

@@ -319,10 +319,10 @@ class FlowTurn:
         return {path: (one.command, self.pending[path]) for path, one in waits if isinstance(one.command, Inline)}
 
     def counts_failure(self, message: Result, now: datetime) -> bool:
-        """Return whether a failure ends the attempt of an inline step: the failure must come from the delivery that has
-        the claim.
+        """Return whether a failure ends the attempt of an inline step.
 
-        An error other than a `Problem` only ends a start, unless it was the last one.
+        It must come from the delivery that has the claim. An error other than a `Problem` only ends a start, unless it
+        was the last one.
         """
         path, raised = message.wait.path, message.outcome.raised
         claim = self.running.get(path)
@@ -379,8 +379,7 @@ class FlowTurn:
         self.moves_claims = any(self.running.get(path) != claim for path, claim in known.items() if path in steps)
 
     def wake_times(self) -> list[datetime | None]:
-        """Return the times at which a carrier is needed for the inline steps that the commit leaves; None means at
-        once.
+        """Return the times at which the inline steps that the commit leaves need a carrier; None means at once.
 
         A delivery that runs a step looks for others after it, and the end of a claim has its own wake-up.
         """

@@ -143,11 +143,11 @@ def _has_steps_to_run(turn: FlowTurn) -> bool:
 def advance_without_read(
     ports: Ports, flows: Flows, live: LiveTurn, now: datetime, carrier: Carrier, ended: Sequence[Result]
 ) -> LiveTurn | None:
-    """Commit the next turn of a process under the header of its last one; return None if the code does not run any
-    more.
+    """Commit the next turn of a process under the header of its last one.
 
-    `ended` are the results of inline steps. `now` is the time of the last header plus the time since then. Raises
-    `Conflict` if another process was faster, and `Stuck`. After any error, read and replay.
+    Return None if the code does not run any more. `ended` are the results of inline steps. `now` is the time of the
+    last header plus the time since then. Raises `Conflict` if another process was faster, and `Stuck`. After any error,
+    read and replay.
     """
     turn = live.turn.following(now, carrier)
     with _closed_after_error(turn):

@@ -1,5 +1,4 @@
-"""Every decision about the versions of a document: the entries that a write adds to its log, and the entries that may
-be deleted.
+"""Every decision about the versions of a document: which entries a write adds to its log, and which may be deleted.
 
 A version is the content of a document with links as bare keys. So refreshing a copy creates no version, and a put that
 changes nothing creates none either. An *entry* of the log has a JSON Patch (RFC 6902) against the version before, or is

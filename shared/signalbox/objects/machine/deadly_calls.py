@@ -60,10 +60,10 @@ class Mark:
 
 
 def leads(waiting: Sequence[StoredMessage], kept_wake_up: str) -> bool:
-    """Return whether the process that has kept this wake-up applies the waiting messages: it is the first process that
-    waits.
+    """Return whether the process that has kept this wake-up applies the waiting messages.
 
-    If runs have marked the first message, which may end its process, the messages are left to them.
+    It does if it is the first one. If runs have marked the first message, which may end its process, the messages are
+    left to them.
     """
     if not waiting or Mark.from_record(waiting[0].data):
         return False
