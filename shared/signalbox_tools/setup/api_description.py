@@ -79,16 +79,44 @@ def description(*, closed_answers: bool = False) -> Json:
 def text() -> str:
     """Return openapi.yaml."""
     head = "# Made by `make docs` from the routes and types of the code. Do not edit it.\n"
-    return head + yaml.dump(
-        description(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
-    )
+    return head + yaml.dump(description(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+FLOW_LETTERS_MAX = 80
+"""Letters of a list or a mapping that is written on one line."""
+
+PLAIN_LETTERS_MAX = 100
+"""Letters of a text that is written as a scalar. A longer one, or one of several lines, is a block."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes each value in full."""
+    """Writes each value in full, long texts as blocks, and short lists and mappings on one line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  a method of the library
         return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  a list is indented
+        super().increase_indent(flow, indentless=False)
+
+    def represent_data(self, data: Any) -> yaml.Node:
+        """Return the node of a value, in its style."""
+        node = super().represent_data(data)
+        if isinstance(node, yaml.CollectionNode):
+            node.flow_style = not node.value or _letters(data) <= FLOW_LETTERS_MAX
+        elif isinstance(node, yaml.ScalarNode) and "\n" in node.value:
+            node.style = "|"
+        elif isinstance(node, yaml.ScalarNode) and len(node.value) > PLAIN_LETTERS_MAX:
+            node.style = ">"
+        return node
+
+
+def _letters(part: Any) -> int:
+    """Return the number of letters of a value on one line; a large number if it belongs on several."""
+    if isinstance(part, dict):
+        return sum(_letters(key) + _letters(value) + 4 for key, value in part.items())
+    if isinstance(part, list):
+        return sum(_letters(value) + 2 for value in part)
+    return len(str(part)) + FLOW_LETTERS_MAX * ("\n" in str(part))
 
 
 def _place(path: str) -> int:
