@@ -196,6 +196,19 @@ class CallRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """An object's state as text, None if it does not exist, its revision, and its number of waiting messages.
+
+    Messages for later count, too.
+    """
+
+    address: ObjectAddress
+    state: str | None
+    revision: int
+    waiting: int
+
+
 # --- what a method leaves ---
 
 

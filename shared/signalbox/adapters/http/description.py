@@ -30,9 +30,9 @@ from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
 from signalbox.adapters.http.json_bodies import member_name
-from signalbox.adapters.http.route_declarations import Answer, Parameter
+from signalbox.adapters.http.route_declarations import Answer, Body, Parameter
 from signalbox.adapters.http.routes import Route
-from signalbox.core.field_rules import MAY_BE_ABSENT, accepted_fields, bare, metadata_of, rules_of
+from signalbox.core.field_rules import MAY_BE_ABSENT, Described, accepted_fields, bare, metadata_of, rules_of
 from signalbox.core.json_types import is_union
 from signalbox.core.problems import Problem
 from signalbox.core.settings_patch import SettingsPatch
@@ -90,6 +90,9 @@ OF_EVERY_ROUTE = {
 }
 OF_BODIES = {413: "TooLarge", 415: "UnsupportedMediaType"}
 
+FUNCTION = typing.Annotated[str, Described({"pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$"})]
+"""The segment of the address of a function, for a description of all functions with the same routes."""
+
 
 # --- routes ---
 
@@ -111,22 +114,22 @@ class Description:
         """Describe a route of the function that is served under a segment of the address."""
         path = "/".join(["", segment, *route.pattern]) if route.pattern else f"/{segment}"
         methods = self.paths.setdefault(path, {})
-        methods[route.method.lower()] = self._operation(route, tag)
+        methods[route.method.lower()] = self._operation(segment, route, tag)
 
-    def _operation(self, route: Route, tag: str) -> Json:
+    def _operation(self, segment: str, route: Route, tag: str) -> Json:
         summary, _, more = (inspect.getdoc(route.handler) or "").partition("\n\n")
         described: Json = {"operationId": route.handler.__name__, "tags": [tag], "summary": _one_line(summary)}
         if more:
             described["description"] = _unwrapped(more)
-        if parameters := [*self._path(route), *self._query(route), *self._headers(route)]:
+        if parameters := [*self._path(segment, route), *self._query(route), *self._headers(route)]:
             described["parameters"] = parameters
         if route.body is not None:
             described["requestBody"] = self._body(route)
         return described | {"responses": self._responses(route)}
 
-    def _path(self, route: Route) -> Iterator[Json]:
-        hints = typing.get_type_hints(route.handler, include_extras=True)
-        for name in (part[1:-1] for part in route.pattern if part.startswith("{")):
+    def _path(self, segment: str, route: Route) -> Iterator[Json]:
+        hints = {"function": FUNCTION} | typing.get_type_hints(route.handler, include_extras=True)
+        for name in (part[1:-1] for part in (segment, *route.pattern) if part.startswith("{")):
             schema = self._schemas.of(hints.get(name, str), "argument")
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
@@ -135,7 +138,7 @@ class Description:
             schema = self._schemas.of(parameter.type, "argument")
             if "enum" in schema:
                 schema = {**schema, "enum": [*schema["enum"], ""]}
-            elif schema.get("type") not in ("string", "array"):
+            elif schema.get("type") not in ("string", "array") or "format" in schema:
                 schema = {"anyOf": [schema, {"const": ""}]}
             yield _parameter(parameter, "query", schema)
 
@@ -144,12 +147,15 @@ class Description:
             yield _parameter(parameter, "header", self._schemas.of(parameter.type, "argument"))
 
     def _body(self, route: Route) -> Json:
-        schema, example = self._schemas.of(route.body, "body"), route.example
+        body = route.body if isinstance(route.body, Body) else Body(route.body)
+        schema, example = self._schemas.of(body.type, "body"), route.example
         content = {"schema": schema} | ({} if example is None else {"example": example})
-        required = bool(self._schemas.resolved(schema).get("required")) or "properties" not in self._schemas.resolved(
-            schema
-        )
-        return {"required": required, "content": {"application/json": content}}
+        others = {media_type: {"schema": self._schemas.of(kind, "body")} for media_type, kind in body.others.items()}
+        resolved = self._schemas.resolved(schema)
+        has_required = bool(resolved.get("required")) or "properties" not in resolved
+        described = {"description": body.says} if body.says else {}
+        required = has_required if body.required is None else body.required
+        return {**described, "required": required, "content": {"application/json": content, **others}}
 
     def _responses(self, route: Route) -> Json:
         answers = {status: self._answer(answer) for status, answer in (route.answers or {}).items()}
@@ -398,8 +404,8 @@ def _unwrapped(text: str) -> str:
 
 
 def _literal(options: tuple[Any, ...]) -> Json:
-    if options == (True,):
-        return {"const": True}
+    if len(options) == 1 and isinstance(options[0], bool):
+        return {"const": options[0]}
     return {**({"type": "string"} if {*map(type, options)} == {str} else {}), "enum": list(options)}
 
 

@@ -4,6 +4,8 @@ A request reads only the names of the parameters. The rest is for the descriptio
 (`adapters/http/description.py`), which is made when the documentation is.
 """
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from signalbox.core.field_rules import Range
@@ -32,6 +34,20 @@ class Answer:
     says: str = ""
     headers: tuple[Parameter, ...] = ()
     media_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a request, if its type alone does not say everything."""
+
+    type: Any
+    says: str = ""
+
+    required: bool | None = None
+    """Whether a request must have it. None: if it has required members, or is not an object."""
+
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """The types of bodies that are not JSON, by media type."""
 
 
 FLAG = Literal["true"]
